@@ -188,6 +188,16 @@ def who(via: str, **more: str | None) -> dict[str, str]:
     }
 
 
+def person(by: Mapping[str, Any]) -> str:
+    """Who asked, for people: who triggered a DAG run, before the account that ran its task.
+
+    Args:
+        by: As `who` said it.
+    """
+    name = by.get("triggered_by") or by.get("user") or "somebody"
+    return f"{name} by {by['dag_id']}" if by.get("dag_id") else f"{name} on {by.get('host', 'some host')}"
+
+
 def send_signal(target: ProcessId, number: int) -> bool:
     """Send a signal to this very process, never to a later one with its pid; False where it is gone.
 

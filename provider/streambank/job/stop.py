@@ -21,12 +21,13 @@ from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.claims import ClaimView, Holder
 from streambank.control.control import JobControl
 from streambank.control.operation import Operation, Waits
-from streambank.control.processes import send_signal
+from streambank.control.processes import person, send_signal
 from streambank.control.pruning import prune_and_tell
 from streambank.control.requests import STOP
 from streambank.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.driver.failure import recorded_failure, shown
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import (
@@ -258,19 +259,21 @@ class _Stop:
             assert self.asked is not None and self.asked.request is not None, "a driver was asked"
             how, drained = how_it_answered(self.control, self.asked.request)
         else:
-            how = "dead" if view is not None and view.state == "dead" else "none"
+            how = "dead" if _has_died(self.control, view) else "none"
             state = "already-stopped"
             if self._end_left(view):
                 how, state = "killed", "stopped"
                 view = self.control.lease.view()  # it may have got the lease before it was ended
                 epoch = view.epoch if view is not None else None
-        if how in ("dead", "killed") and view is not None and view.epoch == epoch:
+        if how in ("dead", "killed") and view is not None and view.state != "ended" and view.epoch == epoch:
             # Its record would show a death for ever; the job is stopped now, and that is known.
             self.control.lease.claims.end(view.epoch, "died", by=dict(self.by), why=view.why)
         batches = last_batches(self.control, self.job)
         known = [one.committed for one in batches.values() if one.committed is not None]
         savepoints: dict[str, str] = {}
-        warnings: list[str] = []
+        warnings = (
+            [f"Its driver had failed: {failure}"] if (failure := _failure(self.control, how, view)) else []
+        )
         if savepoint:
             taken = savepoint_job(
                 self.job,
@@ -282,7 +285,7 @@ class _Stop:
                 pace=Pace(progress=progress),
             )
             savepoints = {name: one.savepoint for name, one in taken.savepoints.items()}
-            warnings = [warning for one in taken.savepoints.values() for warning in one.warnings]
+            warnings += [warning for one in taken.savepoints.values() for warning in one.warnings]
         result = StopResult(
             job=self.job.name,
             state=state,
@@ -303,9 +306,9 @@ class _Stop:
         """Make sure that nobody has started the job since it was asked to stop."""
         desired = self.control.desired()
         if self.lasting and self.asked and desired is not None and desired.state != "stopped":
-            who = desired.by.get("triggered_by") or desired.by.get("user") or "somebody"
             raise RefusedError(
-                f"Job {self.job.name} was started again, by {who}, after this stop was requested.",
+                f"Job {self.job.name} was started again after this stop was requested, by "
+                f"{person(desired.by)}.",
                 code="started-since",
                 hint="Stop it again if you still want that.",
             )
@@ -423,6 +426,26 @@ def how_it_answered(control: JobControl, request: int) -> tuple[How, bool | None
     if answer is None:
         return "dead", None
     return ("forced" if answer.get("state") == "forced" else "boundary"), answer.get("drained")
+
+
+def _has_died(control: JobControl, view: ClaimView | None) -> bool:
+    """Whether the last driver died or failed, and no stop has said so yet."""
+    if view is not None and view.state == "dead":
+        return True
+    last = control.last_event("launched", "driver-started", "driver-died", "stopped")
+    if last is None or last["kind"] == "stopped":
+        return False
+    return last["kind"] == "driver-died" or (
+        view is not None and _is_driver(view) and view.end.get("exit_code") not in (None, 0)
+    )
+
+
+def _failure(control: JobControl, how: How, view: ClaimView | None) -> str | None:
+    """Why a driver failed that had died before, as it recorded that itself."""
+    if how != "dead" or view is None or view.holder is None:
+        return None
+    failure = recorded_failure(control, str(view.holder.details.get("launch_id")))
+    return None if failure is None else shown(failure)
 
 
 def _was_killed_by_its_runner(control: JobControl, view: ClaimView) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
+from streambank.control.processes import person
 from streambank.control.watch import SIGN_EVERY_S
 from streambank.core.errors import StreambankError
 from streambank.core.units import utc_now
@@ -284,9 +285,3 @@ def _working(status: JobStatus) -> str | None:
     if status.operation_state == "dead":
         return None
     return status.operation
-
-
-def person(by: Mapping[str, str]) -> str:
-    """Who asked, for people: who triggered a DAG run before the account that ran its task."""
-    who = by.get("triggered_by") or by.get("user") or "somebody"
-    return f"{who} by {by['dag_id']}" if by.get("dag_id") else f"{who} on {by.get('host', 'some host')}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from streambank.work.pace import Step
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
 from tests.support.paths import ROOT
+from tests.support.terminal import on_terminal, plain
 
 VERBS = ["inspect", "take", "list", "show", "verify", "restore", "pin", "unpin", "doctor", "skew", "job"]
 
@@ -201,32 +201,34 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(tmp_path: Path) 
     assert (said.returncode, said.stdout, said.stderr) == (0, "{", "")
 
 
+def drawn(tmp_path: Path, columns: int, *arguments: str) -> bytes:
+    return on_terminal(command(*arguments), tmp_path, environment(), columns)
+
+
 def test_on_a_terminal_there_are_tables_and_bars(tmp_path: Path) -> None:
     LiveCheckpoint(open_store(tmp_path / "checkpoint")).run(6)
-    main, other = pty.openpty()
-    try:
-        process = subprocess.Popen(
-            command("take", "checkpoint", "-r", "repository", "--job", "orders"),
-            env=environment(TERM="xterm", COLUMNS="120"),
-            cwd=tmp_path,
-            stdout=other,
-            stderr=other,
-        )
-        os.close(other)
-        said = b""
-        while True:
-            try:
-                part = os.read(main, 4096)
-            except OSError:  # how a terminal says that its other end is closed
-                break
-            if not part:
-                break
-            said += part
-        assert process.wait(timeout=30) == 0, said
-    finally:
-        os.close(main)
+    said = drawn(tmp_path, 120, "take", "checkpoint", "-r", "repository", "--job", "orders")
     assert b"\x1b[" in said and b"copy" in said
     assert b"savepoint b000005-" in said
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 250])
+def test_a_narrow_terminal_leaves_out_columns_and_folds_no_id(tmp_path: Path, columns: int) -> None:
+    LiveCheckpoint(open_store(tmp_path / "checkpoint")).run(6)
+    where = ("checkpoint", "-r", "repository", "--job", "orders")
+    took = subprocess.run(
+        command("take", *where, "--note", "before the upgrade " * 3, "--json"),
+        env=environment(), cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    savepoint = json.loads(took.stdout)
+    lines = plain(drawn(tmp_path, columns, "list", "-r", "repository"))
+    assert all(len(line) <= columns for line in lines[:-1])
+    (row,) = (line for line in lines if savepoint["savepoint"] in line)
+    assert "orders" in row
+    left_out = [line for line in lines if line.startswith("Not shown at")]
+    assert bool(left_out) == (columns < 250)
+    if columns == 80:
+        assert left_out == ["Not shown at 80 columns: bytes, new, note. --json has everything."]
 
 
 def test_elsewhere_each_phase_is_a_plain_line(capsys: pytest.CaptureFixture[str]) -> None:

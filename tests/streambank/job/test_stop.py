@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streambank.control.processes import ProcessId
-from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
@@ -184,3 +184,22 @@ def test_another_operation_keeps_the_stop_waiting_but_what_was_meant_is_kept(
         stop(folder, job, force_after_s=0.1)
     desired = job.records().desired()
     assert desired is not None and desired.state == "stopped"
+
+
+def test_a_stop_says_that_the_driver_had_died_and_says_it_once(folder: Path) -> None:
+    job = declare(folder)
+    os.kill(start(folder, job), signal.SIGKILL)
+    poll(lambda: job_status(job, launcher=fake_launcher(folder)).state == "failed")
+    first, second = stop(folder, job), stop(folder, job)
+    assert (first.state, first.how) == ("already-stopped", "dead")
+    assert (second.state, second.how) == ("already-stopped", "none")
+
+
+def test_a_stop_says_why_the_driver_had_failed(folder: Path) -> None:
+    job = declare(folder, "--fail", "no route to password=swordfish77", "--die-after-lease", "1")
+    with pytest.raises(StreambankError):
+        start(folder, job)
+    poll(lambda: job_status(job, launcher=fake_launcher(folder)).state == "failed")
+    result = stop(folder, job)
+    assert result.how == "dead" and len(result.warnings) == 1
+    assert "no route to" in result.warnings[0] and "swordfish77" not in result.warnings[0]

@@ -68,7 +68,7 @@ def test_a_driver_that_somebody_has_started_since_is_not_asked(job: Job, control
     driver.release(exit_code=0)
     run(control)
 
-    with pytest.raises(RefusedError, match="started again, by ann") as refused:
+    with pytest.raises(RefusedError, match="again after this stop was requested, by ann") as refused:
         ask(job)
 
     assert refused.value.code == "started-since"

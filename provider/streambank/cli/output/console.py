@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from streambank.core.errors import StorageError
 
@@ -179,17 +179,31 @@ def fields(pairs: Sequence[tuple[str, object]]) -> None:
         line(f"{name:<{width}}  {value}")
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+_GAP = 2
+"""Spaces between two columns of a table."""
+_FOLDED = 24
+"""The last column is folded rather than left out where it has this much room."""
+
+
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    drop: Sequence[str] = (),
+) -> None:
     """A table: drawn by rich on a terminal, aligned by spaces elsewhere.
 
     Args:
         columns: Headings.
         rows: Cells; None is empty.
         right: Headings of the columns that are aligned on the right.
+        drop: Headings of the columns that a narrow terminal does without, the first of them first. Where
+            there are any, no cell is folded but the last column's.
     """
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     if is_terminal():
-        _draw(columns, cells, right)
+        _draw(columns, cells, right, drop)
         return
     lines = [list(columns), *cells]
     widths = [max(len(row[at]) for row in lines) for at in range(len(columns))]
@@ -201,18 +215,43 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
         line("  ".join(parts).rstrip())
 
 
-def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[str]) -> None:
+def _draw(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[str], drop: Sequence[str]
+) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    terminal = Console()
+    shown = _fitting(columns, cells, drop, terminal.width) if drop else range(len(columns))
     drawn = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for at in shown:
+        justify: Literal["left", "right"] = "right" if columns[at] in right else "left"
+        whole = bool(drop) and columns[at] != columns[-1]
+        drawn.add_column(columns[at], justify=justify, overflow="fold", no_wrap=whole)
     for row in cells:
-        drawn.add_row(*(Text(cell) for cell in row))
-    Console().print(drawn)
+        drawn.add_row(*(Text(row[at]) for at in shown))
+    terminal.print(drawn)
+    left_out = [column for at, column in enumerate(columns) if at not in shown]
+    if left_out:
+        note(f"Not shown at {terminal.width} columns: {', '.join(left_out)}. --json has everything.")
+
+
+def _fitting(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], drop: Sequence[str], width: int
+) -> list[int]:
+    """Places of the columns that fit side by side, those that may go taken in as far as there is room."""
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(row[at]) for row in [columns, *cells]) for at in range(len(columns))]
+    widths[-1] = min(widths[-1], _FOLDED)
+    shown = [at for at, column in enumerate(columns) if column not in drop]
+    for column in reversed(drop):
+        at = columns.index(column)
+        if sum(widths[one] + _GAP for one in (*shown, at)) - _GAP <= width:
+            shown.append(at)
+    return sorted(shown)
 
 
 @contextmanager

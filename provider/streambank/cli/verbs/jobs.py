@@ -1,4 +1,4 @@
-"""Verbs on declared jobs: `job start`, `job restart`, `job stop`, `job status`, `job savepoint`."""
+"""Verbs on declared jobs: `job list`, `start`, `stop`, `status`, `history`, `savepoint`, ..."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HOW = {
     "boundary": "at a batch boundary; no batch was abandoned",
     "forced": "by force; the batch that ran is repeated at the next start",
     "killed": "by killing it; the batch that ran is repeated at the next start",
-    "dead": "its driver had died before",
+    "dead": "its driver had died before; see job history",
     "none": "there was no driver",
 }
 """How drivers end, for people."""
@@ -224,6 +224,82 @@ def _show_stop(result: StopResult) -> None:
         console.line(f"warning: {warning}")
 
 
+@app.command("list", epilog="Example: streambank job list --jobs dags/streaming_jobs.toml")
+def list_jobs(jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
+    """List the declared jobs: what each must do, what it does, and who watches it. Changes nothing."""
+    from streambank.declaration.declaration import load_jobs
+
+    declared = load_jobs(jobs)
+    found = [_glance(declared.job(name)) for name in declared.jobs]
+    console.answer(found, lambda: _show_jobs(found))
+
+
+def _glance(job: Job) -> dict[str, Any]:
+    """The status of a job; where it cannot be told, the error stands in its place."""
+    from streambank.core.errors import StreambankError
+    from streambank.job.status import job_status
+
+    try:
+        return job_status(job).to_dict()
+    except StreambankError as error:
+        return {"job": job.name, "state": "unreadable", "why": error.message, "error": error.code}
+
+
+def _show_jobs(found: list[dict[str, Any]]) -> None:
+    if not found:
+        console.line("No jobs are declared.")
+        return
+    rows = [
+        (one["job"], one.get("desired"), one["state"], one.get("batch"), _seconds(one.get("since")),
+         _watcher(one.get("watch")), one["why"])
+        for one in found
+    ]  # fmt: skip
+    columns = ("job", "desired", "state", "batch", "driver since (UTC)", "watched", "why")
+    drop = ("driver since (UTC)", "batch", "why", "watched")
+    console.table(columns, rows, right=("batch",), drop=drop)
+
+
+def _seconds(moment: str | None) -> str | None:
+    return None if moment is None else moment[:19].replace("T", " ")
+
+
+def _watcher(watch: dict[str, Any] | None) -> str | None:
+    if watch is None or not (watch["expected"] or watch["watched"]):
+        return None
+    return "no" if watch["why"] else "yes"
+
+
+@app.command(epilog="Example: streambank job history orders --last 100")
+def history(
+    name: Name,
+    jobs: JobsFile,
+    last: Annotated[int, typer.Option(metavar="N", min=1, help="How many entries at most.")] = 30,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show what happened to a job, oldest first: starts, stops, failures, savepoints, restores."""
+    from streambank.job.history import job_history
+
+    found = [one.to_dict() for one in job_history(_job(jobs, name), last)]
+    console.answer(found, lambda: _show_history(name, found))
+
+
+def _show_history(name: str, found: list[dict[str, Any]]) -> None:
+    if not found:
+        console.line(f"Nothing has happened to job {name} yet.")
+        return
+    rows = [
+        (_seconds(one["at"]), one["kind"].replace("-", " "), one["query"], one["by"], _details(one))
+        for one in found
+    ]
+    console.table(("at (UTC)", "what", "query", "by", "details"), rows, drop=("query", "by"))
+
+
+def _details(one: dict[str, Any]) -> str:
+    facts = [f"{name.replace('_', ' ')} {value}" for name, value in one["facts"].items()]
+    return ", ".join([*facts, *([one["why"]] if one["why"] else [])])
+
+
 @app.command(epilog="Example: streambank job status orders --json")
 def status(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
     """Show how a job is doing: its desired state, its actual state, and who works on it. Changes nothing."""
@@ -284,9 +360,10 @@ def _watched(watch: dict[str, Any] | None) -> str | None:
 def _desired(found: dict[str, Any]) -> str | None:
     if found["desired"] is None:
         return None
-    by = found["desired_by"].get("user", "somebody")
+    from streambank.control.processes import person
+
     why = f": {found['desired_why']}" if found["desired_why"] else ""
-    return f"{found['desired']}, set by {by} at {found['desired_at']}{why}"
+    return f"{found['desired']}, set by {person(found['desired_by'])} at {found['desired_at']}{why}"
 
 
 @app.command(epilog='Example: streambank job savepoint orders --note "before the upgrade" --pin')

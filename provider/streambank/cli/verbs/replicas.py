@@ -291,7 +291,9 @@ def _show_status(document: dict[str, Any], *, cost: bool) -> None:
     if not cost:
         rows = [(*row[:9], row[10]) for row in rows]
         columns.remove("a month")
-    console.table(columns, rows, right=("count", "batch", "verified", "age", "alone", "shared", "a month"))
+    numbers = ("count", "batch", "verified", "age", "alone", "shared", "a month")
+    drop = ("shared", "alone", "note", "count", "batch", *(("a month",) if cost else ()), "age")
+    console.table(columns, rows, right=numbers, drop=drop)
     for text in notes:
         console.line(text)
 

@@ -176,7 +176,7 @@ def _show_expired(report: ExpireReport) -> None:
         taken_at = (found["taken_at"] or "")[:19].replace("T", " ")
         verdict = "keep" if decision.keep else "would drop" if report.dry_run else "dropped"
         rows.append((found["job"], found["savepoint"], taken_at, verdict, reasons))
-    console.table(("job", "savepoint", "taken at (UTC)", "verdict", "why"), rows)
+    console.table(("job", "savepoint", "taken at (UTC)", "verdict", "why"), rows, drop=("taken at (UTC)",))
     for warning in report.warnings:
         console.line(f"WARNING: {warning}")
     kept = len(report.decisions) - len(report.dropped)

@@ -107,7 +107,8 @@ def _show_expired(found: list[dict[str, Any]]) -> None:
         for each in found
     ]  # fmt: skip
     columns = ("job", "savepoint", "batch", "taken at", "bytes", "expired at", "at least until", "note")
-    console.table(columns, rows, right=("batch", "bytes"))
+    drop = ("note", "bytes", "taken at", "expired at")
+    console.table(columns, rows, right=("batch", "bytes"), drop=drop)
 
 
 def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | None = None) -> None:
@@ -132,7 +133,8 @@ def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | N
     ]
     more = () if told is None else ("replay",)
     columns = ("job", "savepoint", "batch", "taken at", "bytes", "new", "verified", "pinned", *more, "note")
-    console.table(columns, rows, right=("batch", "bytes", "new"))
+    drop = ("new", "note", "bytes", *more, "verified", "taken at", "pinned", "batch")
+    console.table(columns, rows, right=("batch", "bytes", "new"), drop=drop)
 
 
 def _time(text: str | None) -> str:

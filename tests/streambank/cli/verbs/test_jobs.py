@@ -62,6 +62,46 @@ def test_a_job_is_started_once_looked_at_and_stopped() -> None:
     assert nothing["broken"] is False
 
 
+@pytest.mark.usefixtures("job")
+def test_all_jobs_at_a_glance_and_what_happened_to_one(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = succeed("job", "list", "--json").document
+    assert (found["job"], found["state"]) == ("flights", "never-started")
+    assert succeed("job", "history", "flights").out == "Nothing has happened to job flights yet.\n"
+    succeed("job", "start", "flights", "--why", "monday")
+    text = succeed("job", "list").out
+    assert text.splitlines()[0].split()[:4] == ["job", "desired", "state", "batch"]
+    assert text.splitlines()[1].split()[:4] == ["flights", "running", "running", "0"]
+    succeed("job", "stop", "flights")
+    shown = succeed("job", "history", "flights").out
+    assert "desired running" in shown and "monday" in shown and "driver started" in shown
+    assert len(succeed("job", "history", "flights", "--last", "2", "--json").document) == 2
+    assert streambank("job", "history", "nosuch").code == 3
+
+
+def test_a_job_that_cannot_be_read_hides_no_other(job: Job, tmp_path: Path) -> None:
+    text = (tmp_path / "streaming_jobs.toml").read_text(encoding="utf-8")
+    again = text[text.index("[jobs.flights") :].replace("jobs.flights", "jobs.trains")
+    (tmp_path / "streaming_jobs.toml").write_text(
+        text + "\n" + again.replace("checkpoints/flights", "checkpoints/trains")
+    )
+    records = job.records()
+    records.desired_records.append({"state": "dancing"})
+    found = succeed("job", "list", "--json").document
+    assert {one["job"]: one["state"] for one in found} == {"flights": "unreadable", "trains": "never-started"}
+
+
+def test_who_triggered_a_dag_is_named_and_not_the_account_of_the_worker(job: Job) -> None:
+    by = {
+        "user": "airflow",
+        "host": "worker",
+        "via": "airflow",
+        "triggered_by": "ann",
+        "dag_id": "flights.stop",
+    }
+    job.records().set_desired("stopped", by=by, why="night")
+    assert "stopped, set by ann by flights.stop at" in succeed("job", "status", "flights").out
+
+
 def test_a_savepoint_of_a_job_and_its_next_generation(job: Job) -> None:
     LiveCheckpoint(open_store(job.checkpoint)).run(5)
     taken = succeed("job", "savepoint", "flights", "--note", "by job", "--pin", "--json").document
