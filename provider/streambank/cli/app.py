@@ -23,12 +23,23 @@ from streambank.cli.verbs import (
     take,
 )
 
+EPILOG = """Examples:
+
+  streambank take /data/checkpoints/orders -r /data/savepoints --job orders
+
+  streambank list -r /data/savepoints
+
+  streambank restore latest-good -r /data/savepoints --job orders --into /data/restored
+
+Exit codes: 0 done, 1 problems found, 2 to 8 and 70 by kind of error, 130 interrupted.
+"""
+
 app = typer.Typer(
     cls=Verbs,
     name="streambank",
     help="Savepoints for Spark Structured Streaming: inspect, take, verify, restore.",
-    epilog="Exit codes: 0 done, 1 problems found, 2 to 8 and 70 by kind of error, 130 interrupted.",
-    add_completion=False,
+    epilog=EPILOG,
+    add_completion=True,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

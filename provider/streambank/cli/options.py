@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+OUTPUT, WORK = "Output", "Who does the work, and how fast"
+"""Headings of options in the help."""
 
 
 def _json(value: bool) -> bool:
@@ -36,7 +38,13 @@ def _debug(value: bool) -> bool:
 
 Json = Annotated[
     bool,
-    typer.Option("--json", callback=_json, is_eager=True, help="Answer with one JSON document on stdout."),
+    typer.Option(
+        "--json",
+        callback=_json,
+        is_eager=True,
+        rich_help_panel=OUTPUT,
+        help="Answer with one JSON document on stdout.",
+    ),
 ]
 Debug = Annotated[
     bool,
@@ -44,6 +52,7 @@ Debug = Annotated[
         "--debug",
         callback=_debug,
         is_eager=True,
+        rich_help_panel=OUTPUT,
         help="Show the traceback of an error, and what is logged for debugging.",
     ),
 ]
@@ -80,12 +89,17 @@ JobsFile = Annotated[
 ]
 MaxRate = Annotated[
     str | None,
-    typer.Option("--max-rate", metavar="RATE", help="Limit reading to this rate, such as 50MB/s."),
+    typer.Option(
+        "--max-rate", metavar="RATE", rich_help_panel=WORK, help="Limit reading to this rate, such as 50MB/s."
+    ),
 ]
 Parallel = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Files or objects processed at once: 4, or 8 if one side is on S3."
+        min=1,
+        metavar="N",
+        rich_help_panel=WORK,
+        help="Files or objects processed at once: 4, or 8 if one side is on S3.",
     ),
 ]
 Checkpoint = Annotated[
@@ -109,6 +123,7 @@ On = Annotated[
     WorkPlace,
     typer.Option(
         "--on",
+        rich_help_panel=WORK,
         help="here: threads of this process; spark: executors of --master; "
         "auto: spark if a master is named and there is much to do.",
     ),
@@ -119,16 +134,24 @@ Master = Annotated[
         "--master",
         envvar="STREAMBANK_SPARK_MASTER",
         metavar="URL",
+        rich_help_panel=WORK,
         help="Spark's master: spark://host:7077, yarn.",
     ),
 ]
 SparkConf = Annotated[
     list[str] | None,
-    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark property; may be repeated."),
+    typer.Option(
+        "--spark-conf", metavar="KEY=VALUE", rich_help_panel=WORK, help="A Spark property; may be repeated."
+    ),
 ]
 SparkProperties = Annotated[
     str | None,
-    typer.Option("--spark-properties", metavar="FILE", help="A file of Spark properties, for secrets."),
+    typer.Option(
+        "--spark-properties",
+        metavar="FILE",
+        rich_help_panel=WORK,
+        help="A file of Spark properties, for secrets.",
+    ),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,23 +21,41 @@ class Verbs(TyperGroup):
 
     prefix: ClassVar[str] = ""
     """How the names of entry points begin that are verbs of this group."""
+    panels: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("take", "list", "show", "verify", "pin", "unpin", "restore"), "Savepoints"),
+        **dict.fromkeys(("job", "sla", "doctor"), "Jobs"),
+        **dict.fromkeys(("inspect", "skew", "compact", "state", "rescale"), "Checkpoints and their state"),
+    }
+    """Under which heading of the help a verb stands."""
+    other: ClassVar[str] = "Repositories"
+    """The heading of all other verbs."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A verb by name; None where there is none."""
         own = super().get_command(ctx, cmd_name)
-        return own if own is not None else _load(self.prefix + cmd_name)
+        found: Any = own if own is not None else _load(self.prefix + cmd_name)
+        if found is not None:
+            found.rich_help_panel = self.panels.get(cmd_name, self.other)
+        return found
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Every verb in the order of the help."""
         own = super().list_commands(ctx)
         added = [name.removeprefix(self.prefix) for name in _added() if name.startswith(self.prefix)]
-        return own + [name for name in added if "." not in name and name not in own]
+        names = own + [name for name in added if "." not in name and name not in own]
+        headings = [*dict.fromkeys(self.panels.values()), self.other]
+        return sorted(names, key=lambda name: headings.index(self.panels.get(name, self.other)))
 
 
 class JobVerbs(Verbs):
     """The verbs of `streambank job`."""
 
     prefix = "job."
+    panels: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("list", "status", "history"), "Look"),
+        **dict.fromkeys(("savepoint", "compact", "rescale"), "Savepoints and state"),
+    }
+    other = "Start and stop"
 
 
 def _added() -> list[str]:

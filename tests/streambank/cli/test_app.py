@@ -43,6 +43,34 @@ def test_help_names_every_verb_and_every_verb_has_help_with_an_example() -> None
         assert "Example: streambank job" in succeed("job", verb, "--help").out
 
 
+def test_verbs_stand_under_headings_with_the_most_used_first() -> None:
+    shown = succeed("--help").out
+    headings = ["Savepoints", "Jobs", "Checkpoints and their state", "Repositories"]
+    assert [line.split("─")[1].strip() for line in shown.splitlines() if line.startswith("╭─")][
+        1:
+    ] == headings
+    shown = succeed("take", "--help").out
+    assert shown.index("--note") < shown.index("Who does the work") < shown.index("--master")
+    assert shown.index("--master") < shown.index("─ Output") < shown.index("--json")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("streambank jo", ["job"]), ("streambank job st", ["start", "status", "stop"]),
+     ("streambank take --clo", ["--closure"]), ("streambank nothing", [])],
+)  # fmt: skip
+def test_a_shell_completes_verbs_and_options(words: str, offered: list[str]) -> None:
+    asked = {"_STREAMBANK_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    said = subprocess.run(
+        command(),
+        env=environment(**asked, COMP_CWORD=str(len(words.split()) - 1)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert sorted(said.stdout.split()) == offered and said.stderr == ""
+
+
 def test_help_loads_no_engine_module_but_choices_and_errors() -> None:
     code = """
 import json, sys
