@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streambank.core.errors import InputError, IntegrityError, NotFoundError, StorageError
+from streambank.core.errors import InputError, IntegrityError, NotFoundError
 from streambank.repository.catalog import SavepointSummary, listed, none_of
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.savepoint.verify import VerifyReport, verify
+from streambank.savepoint.verify import NOT_RECORDED, VerifyReport, verify
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 LATEST_GOOD = "latest-good"
@@ -141,11 +141,8 @@ def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary
     )
 
 
-def _unrecorded(errors: Sequence[StorageError]) -> Iterator[str]:
-    if errors:
-        yield (
-            f"The result of the verification could not be recorded beside the savepoint: {errors[0].message}"
-        )
+def _unrecorded(report: VerifyReport) -> tuple[str, ...]:
+    return tuple(finding.cause for finding in report.findings if finding.code == NOT_RECORDED)
 
 
 def _latest_good(
@@ -155,7 +152,6 @@ def _latest_good(
     by: Mapping[str, Any] | None,
     pace: Pace,
 ) -> Chosen:
-    unrecorded: list[StorageError] = []
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
     unreadable = [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
     damaged: list[Skipped] = []
@@ -168,12 +164,11 @@ def _latest_good(
                 "full",
                 pace=pace,
                 record=record,
-                unrecorded=unrecorded,
                 by=by,
             )
             if report.restorable:
                 manifest = repository.load(job, summary.savepoint)
-                return Chosen(manifest, (*unreadable, *damaged), tuple(_unrecorded(unrecorded)))
+                return Chosen(manifest, (*unreadable, *damaged), _unrecorded(report))
         except NotFoundError as error:
             if error.code != "no-such-savepoint":
                 raise

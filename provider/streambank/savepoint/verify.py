@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -41,6 +41,10 @@ _REPAIRABLE = ("index-damaged", "index-incomplete", "pack-damaged")
 _USE_ANOTHER = (
     "Restore another savepoint (`latest-good` finds one), or `streambank repair` this one from a replica."
 )
+
+
+NOT_RECORDED = "not-recorded"
+"""Code of the finding that says why the result stands nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,6 @@ def verify(
     *,
     pace: Pace = DEFAULT_PACE,
     record: bool = True,
-    unrecorded: list[StorageError] | None = None,
     by: Mapping[str, Any] | None = None,
     deeper: Deeper | None = None,
 ) -> VerifyReport:
@@ -110,16 +113,15 @@ def verify(
         savepoint: Its whole id.
         level: `quick` or `full`.
         pace: Who does the work, how fast, and who is told.
-        record: Leave the result beside the manifest; nothing is written otherwise.
-        unrecorded: Where it is given, it gets the reason why the result cannot be left there, which is raised
-            otherwise.
+        record: Leave the result beside the manifest; nothing is written otherwise. Where that cannot be
+            written, as on a read-only disk, the report says so in the finding `not-recorded`.
         by: Who verifies, for the record.
         deeper: With `full`: looks deeper where nothing is wrong so far; the report is of level `deep` then.
 
     Raises:
         InputError: The level is not known (code `bad-choice`), or a number cannot be right.
         NotFoundError: There is no such savepoint, or not any more.
-        StorageError: The environment failed, so nothing can be said, or not left beside the manifest.
+        StorageError: The environment failed, so nothing can be said.
     """
     check_choice(level, "level", VERIFY_LEVELS)
     started = time.monotonic()
@@ -168,9 +170,7 @@ def verify(
         try:
             leave_record(repository, report, coverage, by)
         except StorageError as error:
-            if unrecorded is None:
-                raise
-            unrecorded.append(error)
+            return replace(report, findings=(*report.findings, _not_recorded(job, savepoint, error)))
     return report
 
 
@@ -281,6 +281,17 @@ def _not_held(job: str, savepoint: str, warning: str) -> Finding:
         warning,
         "If it was expired and swept meanwhile, some of its files are missing.",
         "Give the right to write marks there.",
+    )
+
+
+def _not_recorded(job: str, savepoint: str, error: StorageError) -> Finding:
+    return Finding(
+        NOT_RECORDED,
+        "info",
+        f"marks/{job}/{savepoint}",
+        f"The result of the verification could not be recorded beside the savepoint: {error.message}",
+        "Neither `latest-good` nor retention knows of this verification.",
+        "Give the right to write marks there, and verify again.",
     )
 
 

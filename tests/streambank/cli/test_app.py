@@ -17,6 +17,7 @@ from streambank.cli import plugins
 from streambank.cli.output import console
 from streambank.core import errors
 from streambank.storage import open_store
+from streambank.storage.local.store import LocalStore
 from streambank.work.pace import Step
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
@@ -227,6 +228,23 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(tmp_path: Path) 
         check=False,
     )
     assert (said.returncode, said.stdout, said.stderr) == (0, "{", "")
+
+
+def test_verify_answers_on_a_repository_that_it_cannot_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    LiveCheckpoint(open_store(tmp_path / "checkpoint")).run(3)
+    succeed("take", "checkpoint", "-r", "repository", "--job", "orders")
+
+    def read_only(self: LocalStore, key: str, *arguments: Any, **more: Any) -> None:
+        raise errors.StorageError(f"{key} cannot be written.", code="read-only", hint="Mount it writable.")
+
+    monkeypatch.setattr(LocalStore, "write", read_only)
+    monkeypatch.setattr(LocalStore, "write_named", read_only)
+    for level in ("quick", "full"):
+        said = succeed("verify", "--all", "-r", "repository", "--level", level)
+        assert "ok (" in said.out and "not-recorded" in said.out
 
 
 def drawn(tmp_path: Path, columns: int, *arguments: str) -> bytes:

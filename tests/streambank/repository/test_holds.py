@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from streambank.core.errors import NotFoundError, StorageError
+from streambank.core.choices import VerifyLevel
+from streambank.core.errors import NotFoundError
 from streambank.repository.holds import HOLD_S, MAX_HOLD_S, Holds, add_hold, held, hold_key, holds
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import decode_record, encode_record
@@ -141,18 +142,16 @@ def test_a_verification_that_could_not_hold_says_so_and_finds_nothing_wrong(stor
     assert report.ok and [(each.code, each.severity) for each in report.findings] == [("not-held", "info")]
 
 
-def test_a_record_that_cannot_be_left_is_raised_unless_somebody_takes_it(store: MemoryStore) -> None:
+@pytest.mark.parametrize("level", ["quick", "full"])
+def test_a_record_that_cannot_be_left_is_a_finding_and_the_bytes_are_judged(
+    store: MemoryStore, level: VerifyLevel
+) -> None:
     which = saved(store)
-    choices: list[list[StorageError] | None] = [None, []]
-    for taken in choices:
-        faulty = FaultyStore(store, Fault("denied", operations=WRITE, key="/verified-"))
-        if taken is None:
-            with pytest.raises(StorageError):
-                verify(Repository.open(faulty), *which, "full")
-        else:
-            assert verify(Repository.open(faulty), *which, "full", unrecorded=taken).ok
-            assert [error.code for error in taken] == ["no-permission"]
-        faulty.assert_fired()
+    faulty = FaultyStore(store, Fault("denied", operations=WRITE, key="/verified-"))
+    report = verify(Repository.open(faulty), *which, level)
+    faulty.assert_fired()
+    assert report.ok and report.restorable
+    assert [(each.code, each.severity) for each in report.findings] == [("not-recorded", "info")]
 
 
 def test_a_hold_that_goes_away_while_it_is_read_counts_until_the_next_look(store: MemoryStore) -> None:
