@@ -115,7 +115,10 @@ NewQuery = Annotated[
     typer.Option("--new-query", help="The job was started from nothing, so its query id may be another one."),
 ]
 SavepointName = Annotated[
-    str, typer.Argument(metavar="SAVEPOINT", help="A savepoint's id, or the unique beginning of one.")
+    str,
+    typer.Argument(
+        metavar="SAVEPOINT", help="A savepoint's id or its unique beginning, or latest or latest-good."
+    ),
 ]
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streambank.core.errors import InputError, IntegrityError, NotFoundError
-from streambank.repository.catalog import SavepointSummary, listed, none_of
+from streambank.core.errors import IntegrityError, NotFoundError
+from streambank.repository.catalog import LATEST_GOOD, newest_first, none_of, only_job
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import NOT_RECORDED, VerifyReport, verify
 from streambank.work.executor import DEFAULT_PACE, Pace
-
-LATEST_GOOD = "latest-good"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ def choose(
         IntegrityError: The one that was named is damaged.
     """
     if reference == LATEST_GOOD:
-        place = only_job(repository, job)
+        place = only_job(repository.store, job)
         return _latest_good(repository, place, record, by, pace)
     place, savepoint = repository.find(reference, job)
     manifest = repository.load(place, savepoint)
@@ -96,49 +94,6 @@ def require_whole(report: VerifyReport) -> None:
             code="savepoint-damaged",
             hint=problems[0].hint,
         )
-
-
-def only_job(repository: Repository, job: str | None) -> str:
-    """The job that `latest-good` is about.
-
-    Args:
-        repository: Where.
-        job: `job` or `job/query`; None where there is only one.
-
-    Raises:
-        NotFoundError: There is no savepoint of it (code `no-such-savepoint`).
-        InputError: There are several jobs (code `which-job`).
-    """
-    jobs = sorted({of_job for of_job, _ in listed(repository.store, job)})
-    if not jobs:
-        raise none_of(repository.store, job)
-    if job in jobs:
-        return job
-    if len(jobs) > 1:
-        raise InputError(
-            f"{LATEST_GOOD} needs one job, and there are savepoints of {', '.join(jobs)}.",
-            code="which-job",
-            hint="Name it with --job.",
-        )
-    return jobs[0]
-
-
-def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary]:
-    """Savepoints of one job by how new their data is, not by when they were taken.
-
-    A savepoint of an older batch may well be taken after that of a newer one. Within one checkpoint the
-    batch tells which is newer; of two checkpoints (a restore begins another one), the one with the last
-    savepoint.
-
-    Args:
-        summaries: Readable ones, oldest first by when they were taken.
-    """
-    last_of: dict[tuple[str, str], int] = {}
-    for number, one in enumerate(summaries):
-        last_of[one.checkpoint, one.query_id] = number
-    return sorted(
-        summaries, key=lambda one: (last_of[one.checkpoint, one.query_id], one.batch or 0), reverse=True
-    )
 
 
 def _unrecorded(report: VerifyReport) -> tuple[str, ...]:

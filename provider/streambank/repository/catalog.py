@@ -32,6 +32,8 @@ from streambank.repository.marks import (
 )
 from streambank.storage.store import FileInfo, Store, chunks
 
+LATEST, LATEST_GOOD = "latest", "latest-good"
+"""Names that stand for a savepoint: see `find`."""
 EXPIRED = "expired"
 """Folder of the copies of expired manifests, by job and savepoint."""
 _GLANCE_BYTES = 64 << 10
@@ -263,14 +265,19 @@ def find(store: Store, reference: str, job: str | None = None) -> tuple[str, str
 
     Args:
         store: The repository's root.
-        reference: An id, the unique beginning of one, or either behind `job/` or `job/query/`.
+        reference: An id, the unique beginning of one, `latest` (the one that was taken last), `latest-good`
+            (the newest that no verification has found damaged), or one of these behind `job/` or
+            `job/query/`.
         job: Look only here.
 
     Raises:
-        NotFoundError: Nothing begins so (code `no-such-savepoint`).
-        InputError: Several do (code `ambiguous`), or it is no name at all.
+        NotFoundError: Nothing begins so (code `no-such-savepoint`), or none is good (`no-good-savepoint`).
+        InputError: Several do (code `ambiguous`), there are several jobs to choose from (`which-job`), or it
+            is no name at all.
     """
     place, _, start = reference.rpartition("/")
+    if start in (LATEST, LATEST_GOOD):
+        return _by_age(store, only_job(store, place or job, start), start)
     check_name(start, "savepoint")
     candidates = [
         which
@@ -293,6 +300,64 @@ def find(store: Store, reference: str, job: str | None = None) -> tuple[str, str
             hint="Give more of the id, or the job.",
         )
     return chosen[0]
+
+
+def _by_age(store: Store, job: str, reference: str) -> tuple[str, str]:
+    found = [one for one in summarize(store, job) if one.job == job]
+    if reference == LATEST:
+        return job, found[-1].savepoint
+    good = newest_first([one for one in found if one.error is None and one.verified_ok is not False])
+    if not good:
+        raise NotFoundError(
+            f"Each of the {len(found)} savepoints of {job} is damaged.",
+            code="no-good-savepoint",
+            hint="Verify them all to see what is wrong with each. Look for a replica of the repository.",
+        )
+    return job, good[0].savepoint
+
+
+def only_job(store: Store, job: str | None, reference: str = LATEST_GOOD) -> str:
+    """The job that `latest` or `latest-good` is about.
+
+    Args:
+        store: The repository's root.
+        job: `job` or `job/query`; None where there is only one.
+        reference: Which of both, for the message.
+
+    Raises:
+        NotFoundError: There is no savepoint of it (code `no-such-savepoint`).
+        InputError: There are several jobs (code `which-job`).
+    """
+    jobs = sorted({of_job for of_job, _ in listed(store, job)})
+    if not jobs:
+        raise none_of(store, job)
+    if job in jobs:
+        return job
+    if len(jobs) > 1:
+        raise InputError(
+            f"{reference} needs one job, and there are savepoints of {', '.join(jobs)}.",
+            code="which-job",
+            hint="Name it with --job.",
+        )
+    return jobs[0]
+
+
+def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary]:
+    """Savepoints of one job by how new their data is, not by when they were taken.
+
+    A savepoint of an older batch may well be taken after that of a newer one. Within one checkpoint the
+    batch tells which is newer; of two checkpoints (a restore begins another one), the one with the last
+    savepoint.
+
+    Args:
+        summaries: Readable ones, oldest first by when they were taken.
+    """
+    last_of: dict[tuple[str, str], int] = {}
+    for number, one in enumerate(summaries):
+        last_of[one.checkpoint, one.query_id] = number
+    return sorted(
+        summaries, key=lambda one: (last_of[one.checkpoint, one.query_id], one.batch or 0), reverse=True
+    )
 
 
 def _newest(store: Store, job: str | None) -> str:

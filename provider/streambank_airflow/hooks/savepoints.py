@@ -10,16 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.choices import CLOSURE_KINDS, VERIFY_LEVELS
-from streambank.core.errors import InputError, NotFoundError, check_choice
+from streambank.core.errors import InputError, check_choice
 from streambank.storage import open_store
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
-    from streambank.repository.repository import Repository
     from streambank.work.executor import Executor
-
-LATEST = "latest"
-"""How the newest savepoint, good or not, is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ class SavepointVerbs:
         from streambank.work.executor import Pace
 
         repository = self.declared.open_repository(ref)
-        job, found = find_savepoint(repository, ref, savepoint)
+        job, found = repository.find(savepoint, ref)
         known = check_choice(level, "level", VERIFY_LEVELS)
         report = verify(repository, job, found, known, by=by, pace=Pace(executor=executor))
         wrong = [one for one in report.findings if one.severity != "info"]
@@ -154,27 +150,4 @@ class SavepointVerbs:
         Raises:
             NotFoundError: There is none (code `no-such-savepoint`).
         """
-        return _latest(self.declared.open_repository(ref), ref)
-
-
-def find_savepoint(repository: Repository, ref: str, savepoint: str) -> tuple[str, str]:
-    """The job and the id of a savepoint.
-
-    Args:
-        repository: Where it is.
-        ref: `job` or `job/query`.
-        savepoint: Its id, the beginning of one, or `latest`.
-
-    Raises:
-        NotFoundError: There is none (code `no-such-savepoint`).
-    """
-    return repository.find(_latest(repository, ref) if savepoint == LATEST else savepoint, ref)
-
-
-def _latest(repository: Repository, ref: str) -> str:
-    listed = [one for one in repository.manifests(ref) if one.job == ref]
-    if not listed:
-        raise NotFoundError(
-            f"There is no savepoint of {ref} yet.", code="no-such-savepoint", hint="Take one first."
-        )
-    return listed[-1].savepoint
+        return self.declared.open_repository(ref).find("latest", ref)[1]

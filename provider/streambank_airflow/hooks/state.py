@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
-from streambank_airflow.hooks.savepoints import find_savepoint
 
 if TYPE_CHECKING:
     from streambank_airflow.connections.spark import SparkChoice
@@ -96,7 +95,7 @@ class StateVerbs:
                 hint=f"Name one: {', '.join(f'{job.name}/{name}' for name in job.queries)}.",
             )
         repository = self.declared.open_repository(ref)
-        name, found = find_savepoint(repository, ref, savepoint)
+        name, found = repository.find(savepoint, ref)
         current = job.records().generation(query)
         if unmoved and current is not None:
             check_stands_at(name, current.location, repository.load(name, found).batch)

@@ -113,6 +113,32 @@ def test_finds_by_id_beginning_and_job(repository: Repository) -> None:
             repository.find(reference)
 
 
+def test_names_for_the_newest_stand_for_one_job(repository: Repository) -> None:
+    late = manifest_of(job="orders/late").savepoint
+    ids = [manifest_of(batch=batch).savepoint for batch in (3, 4, 5)]
+    for reference in ("latest", "latest-good"):
+        with pytest.raises(InputError) as several:
+            repository.find(reference)
+        assert several.value.code == "which-job"
+        assert repository.find(reference, job="flights") == ("flights", ids[2])
+        assert repository.find(f"orders/late/{reference}") == ("orders/late", late)
+        with pytest.raises(NotFoundError) as none:
+            repository.find(reference, job="trains")
+        assert none.value.code == "no-such-savepoint"
+
+
+def test_the_newest_good_one_is_one_that_no_verification_found_damaged(repository: Repository) -> None:
+    ids = [manifest_of(batch=batch).savepoint for batch in (3, 4, 5)]
+    repository.record_verification("flights", ids[2], level="full", ok=False, findings=1)
+    repository.store.write(f"savepoints/flights/{ids[1]}.json", b"{")
+    assert repository.find("latest", job="flights") == ("flights", ids[2])
+    assert repository.find("latest-good", job="flights") == ("flights", ids[0])
+    repository.record_verification("flights", ids[0], level="full", ok=False, findings=1)
+    with pytest.raises(NotFoundError) as none:
+        repository.find("latest-good", job="flights")
+    assert none.value.code == "no-good-savepoint" and none.value.hint
+
+
 def test_loads_what_is_there_and_says_what_is_not(repository: Repository) -> None:
     assert repository.load("flights", manifest_of().savepoint).note == "batch 3"
     with pytest.raises(NotFoundError) as raised:

@@ -191,10 +191,10 @@ def _owner(repository: Repository, savepoint: str, job: str | None, jobs: str | 
     from streambank.control.control import JobControl
     from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
-    from streambank.recovery.resolve import LATEST_GOOD, only_job
+    from streambank.repository.catalog import LATEST_GOOD, only_job
 
     latest = savepoint == LATEST_GOOD
-    of_job = only_job(repository, job) if latest else repository.find(savepoint, job)[0]
+    of_job = only_job(repository.store, job) if latest else repository.find(savepoint, job)[0]
     asked = QueryRef.parse(of_job)
     declared = load_jobs(jobs).jobs.get(asked.job) if jobs is not None else None
     if declared is None:

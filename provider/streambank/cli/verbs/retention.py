@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SavepointName, open_repository
+from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -190,7 +190,9 @@ def _show_expired(report: ExpireReport) -> None:
 
 
 def undelete(
-    savepoint: SavepointName,
+    savepoint: Annotated[
+        str, typer.Argument(metavar="SAVEPOINT", help="An expired savepoint's id, or its unique beginning.")
+    ],
     repository: RepositoryOption,
     job: JobOption = None,
     as_json: Json = False,
