@@ -168,8 +168,10 @@ def test_a_command_that_is_ended_takes_its_application_along(
     target = tmp_path / "restored"
     conf = {**cluster.conf, "spark.pyspark.python": str(python)}
     options = [each for key, value in conf.items() for each in ("--spark-conf", f"{key}={value}")]
-    # The portions are as many as there are tasks, so that it lasts.
+    # The portions are as many as there are tasks, so that it lasts. What runs in the background of a shell
+    # inherits that Ctrl-C is ignored.
     code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from streambank.work import plan_lines; plan_lines.MIN_PORTION_BYTES = 1\n"
         "plan_lines.MIN_PORTION_FILES = 1; plan_lines.PORTIONS = 10**9\n"
         "import sys; from streambank.cli.run import run; sys.exit(run(sys.argv[1:]))"
