@@ -401,8 +401,18 @@ class _Take:
             seconds=time.monotonic() - self.started,
             replans=replans,
             already_there=already_there,
-            warnings=not_asked(manifest),
+            warnings=(*not_asked(manifest), *(self._other_note(manifest) if already_there else ())),
         )
+
+    def _other_note(self, manifest: Manifest) -> Iterator[str]:
+        """What becomes of a note where the savepoint was there with another one, which stays."""
+        note = self.details["note"]
+        if note and note != manifest.note:
+            has = f"has the note {manifest.note!r}, which stays" if manifest.note else "has no note"
+            yield (
+                f"Savepoint {manifest.savepoint} was there already and {has}: the new note is not kept. "
+                "`pin` can add one."
+            )
 
 
 @dataclass(frozen=True, slots=True)

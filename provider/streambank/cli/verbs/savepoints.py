@@ -268,7 +268,9 @@ def _set_pin(repository: str, savepoint: str, job: str | None, note: str, *, pin
     change = opened.pin if pinned else opened.unpin
     change(*which, by=who("cli"), note=note)
     document = {"savepoint": which[1], "job": which[0], "pinned": pinned}
-    console.answer(document, lambda: console.line(f"{which[1]} is {'pinned' if pinned else 'not pinned'}."))
+    console.answer(
+        document, lambda: console.line(f"{which[1]} is {'pinned' if pinned else 'no longer pinned'}.")
+    )
 
 
 TIMEOUT_S = 3.0

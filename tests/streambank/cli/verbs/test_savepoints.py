@@ -78,7 +78,7 @@ def test_a_savepoint_from_take_to_restore(tmp_path: Path, checkpoint: Path) -> N
     assert all(each["verified_at"] is not None for each in succeed("list", "--json").document)
 
     assert succeed("pin", "b000004", "--json").document["pinned"] is True
-    assert succeed("unpin", "b000004").out == f"{first['savepoint']} is not pinned.\n"
+    assert succeed("unpin", "b000004").out == f"{first['savepoint']} is no longer pinned.\n"
 
     shutil.rmtree(checkpoint)
     plan = succeed("restore", "latest-good", "--into", tmp_path / "back", "--dry-run", "--json").document
@@ -113,6 +113,16 @@ def test_a_damaged_savepoint_is_exit_code_1_for_verify_and_5_for_restore(
     assert not list((tmp_path / "back").glob("*"))
 
 
+@pytest.mark.usefixtures("repository")
+def test_a_take_of_what_is_there_says_that_its_own_note_is_not_kept(checkpoint: Path) -> None:
+    succeed("take", checkpoint, "--job", "orders", "--note", "one")
+    said = succeed("take", checkpoint, "--job", "orders", "--note", "two")
+    assert "It was there already" in said.out and "has the note 'one', which stays" in said.out
+    for same in (("--note", "one"), ()):
+        assert "note" not in succeed("take", checkpoint, "--job", "orders", *same).out
+    assert succeed("show", "latest", "--json").document["note"] == "one"
+
+
 def test_what_is_not_there_is_exit_code_3(tmp_path: Path, checkpoint: Path) -> None:
     nowhere = tmp_path / "nowhere"
     assert streambank("inspect", nowhere).code == 3
@@ -120,7 +130,7 @@ def test_what_is_not_there_is_exit_code_3(tmp_path: Path, checkpoint: Path) -> N
     assert streambank("take", nowhere, "-r", tmp_path / "repository", "--job", "orders").code == 3
     succeed("take", checkpoint, "-r", tmp_path / "repository", "--job", "orders")
     answer = streambank("show", "b999", "-r", tmp_path / "repository")
-    assert answer.code == 3 and "hint: `streambank list`" in answer.err
+    assert answer.code == 3 and "hint: The newest that are there: b0" in answer.err
 
 
 @pytest.mark.usefixtures("repository")
