@@ -60,7 +60,7 @@ class StreambankOperator(FindsJobs, BaseOperator):
         jobs_file: The `streaming_jobs.toml` that declares it; None for the one that the connection names.
         streambank_conn_id: The connection; the default one need not exist where `jobs_file` says everything.
         note: Why; kept with the records of what is done.
-        kwargs: As for every operator.
+        kwargs: As for every operator; `multiple_outputs` is true where it is left out.
     """
 
     template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id", "note")
@@ -77,6 +77,8 @@ class StreambankOperator(FindsJobs, BaseOperator):
         note: str | None = None,
         **kwargs: Any,
     ) -> None:
+        # Each field of the result is an XCom of its own, so that `take.output["savepoint"]` is what it says.
+        kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
         self.job = job
         self.jobs_file = jobs_file
