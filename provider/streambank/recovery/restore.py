@@ -26,7 +26,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,7 +104,7 @@ def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE) -> Resto
         view = records.lease.view()
         doubt = records.lease.doubt(view)
         if view is not None and not view.free:
-            against.append(records.lease.refusal(view))
+            against.append(_or_beside(records.lease.refusal(view), request))
         elif doubt is not None:
             against.append(doubt)
     owner = Owner({}, is_live, exclusive=request.generation is not None)
@@ -202,11 +202,20 @@ def _holding(request: RestoreRequest, chosen: Chosen) -> Iterator[_Held | None]:
     if control is None:
         yield None
         return
-    with (
-        control.operation(OPERATION, by=request.by) as operation,
-        control.lease.held(OPERATION, by=request.by) as lease,
-    ):
+    with control.operation(OPERATION, by=request.by) as operation, ExitStack() as stack:
+        try:
+            lease = stack.enter_context(control.lease.held(OPERATION, by=request.by))
+        except RefusedError as error:
+            raise _or_beside(error, request) from None
         yield _Held(control, operation, lease)
+
+
+def _or_beside(error: RefusedError, request: RestoreRequest) -> RefusedError:
+    """The same refusal; for a directory it also names the way that needs no stop."""
+    if request.into is None or error.code != "lease-held":
+        return error
+    beside = "To restore a copy beside the running job, give --mode fork."
+    return RefusedError(error.message, code=error.code, hint=f"{error.hint} {beside}")
 
 
 def _ensure_first(request: RestoreRequest, chosen: Chosen) -> None:

@@ -59,8 +59,14 @@ class TestGenerations:
             assert caught.value.code == "lease-held"
             plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, **target))
             assert [error.code for error in plan.refusals] == ["lease-held"]
+            for error in (caught.value, *plan.refusals):
+                assert ("--mode fork" in error.hint) == ("into" in target)
         assert control.generation() is None
         assert contents(shop.open("restored")) == {}
+        beside = RestoreRequest(
+            shop.repository, taken.savepoint, into=shop.open("beside"), opener=quick_store, mode="fork"
+        )
+        assert "lease-held" not in [error.code for error in plan_restore(beside).refusals]
         lease.release()
         restore(RestoreRequest(shop.repository, taken.savepoint, generation=control, opener=quick_store))
 
