@@ -47,6 +47,11 @@ def say_bytes(size_bytes: float) -> str:
     raise AssertionError("the largest unit takes whatever is left")
 
 
+def say_count(number: int, what: str) -> str:
+    """A number of things for people: `1 file`, `2 files`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 

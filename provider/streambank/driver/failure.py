@@ -24,6 +24,8 @@ from streambank.control.control import JobControl
 HIDDEN = "***"
 LINES = 40
 """How many lines of an exception are shown."""
+SEARCHED_LINES = 400
+"""In how many of a log's last lines the exception is looked for."""
 _LONGEST = 500
 """Characters of an error that are shown."""
 _FRAMES = 3

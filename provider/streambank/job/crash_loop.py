@@ -17,7 +17,7 @@ from streambank.core.errors import StreambankError
 from streambank.core.names import MAIN
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
-from streambank.driver.failure import driver_failure
+from streambank.driver.failure import SEARCHED_LINES, driver_failure
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import mark_stop
@@ -29,7 +29,6 @@ from streambank.storage import open_store
 
 CRASH_LOOP = "crash-loop"
 """The kind of event that says that a job is not started any more, and why."""
-_LINES = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ def _last_error(records: JobControl, launcher: Launcher, driver: Handle | None) 
         return None
     unknown = None
     try:
-        lines = launcher.log_lines(driver, _LINES)
+        lines = launcher.log_lines(driver, SEARCHED_LINES)
     except StreambankError as error:
         lines, unknown = [], f"unknown, since {error.message}"
     failure = driver_failure(records, driver.launch_id, lines)

@@ -12,7 +12,7 @@ from streambank.control.control import JobControl
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
-from streambank.driver.failure import driver_failure
+from streambank.driver.failure import SEARCHED_LINES, driver_failure
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import launched_handle
@@ -21,7 +21,6 @@ from streambank.job.status import job_status
 
 _log = logging.getLogger(__name__)
 
-_LINES = 400
 _LAUNCHES = 100
 """Events among which the launches are looked for."""
 _CHANGING = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|0x[0-9a-f]+|[0-9]+", re.IGNORECASE)
@@ -52,7 +51,7 @@ def hopeless_death(
     if spec is None:
         return None
     try:
-        lines = place.log_lines(status.driver, _LINES)
+        lines = place.log_lines(status.driver, SEARCHED_LINES)
     except StreambankError as error:
         _log.debug("The driver's log could not be read: %s", error)
         lines = []  # what the runner recorded may do
@@ -108,7 +107,7 @@ def _error(control: JobControl, launcher: Launcher, launch_id: str) -> str | Non
     spec = spec_of(control, launch_id)
     try:
         handle = launched_handle(control, launch_id, log=spec.log if spec else None)
-        lines = launcher.log_lines(handle, _LINES)
+        lines = launcher.log_lines(handle, SEARCHED_LINES)
     except StreambankError:
         lines = []  # what the runner recorded may do
     failure = driver_failure(control, launch_id, lines)

@@ -23,7 +23,7 @@ from streambank.control.pruning import prune_and_tell
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
-from streambank.driver.failure import driver_failure, failure_in, shown
+from streambank.driver.failure import SEARCHED_LINES, driver_failure, failure_in, shown
 from streambank.driver.launcher import DriverState, Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.location import (
@@ -43,7 +43,6 @@ _log = logging.getLogger(__name__)
 _LOOK_S = 0.25
 _CLUSTER_LOOK_S = 1.0
 _LAST_LINES = 30
-_SEARCHED_LINES = 300
 LEFTOVERS = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
 """Spark's name for a checkpoint without a planned batch that is not empty."""
 
@@ -396,9 +395,7 @@ class _Start:
         return self.handle is not None and (self.handle.log or self.handle.submission) is not None
 
     def _log_lines(self) -> list[str]:
-        return (
-            self.launcher.log_lines(self.handle, _SEARCHED_LINES) if self.handle and self._has_log() else []
-        )
+        return self.launcher.log_lines(self.handle, SEARCHED_LINES) if self.handle and self._has_log() else []
 
     def _log_hint(self, lines: list[str]) -> str:
         """Where the driver's log is, and the last exception in it; without one, how it ends."""

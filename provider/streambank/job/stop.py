@@ -393,6 +393,14 @@ def _is_driver(view: ClaimView) -> bool:
 
 
 How = Literal["boundary", "forced", "killed", "dead", "none"]
+HOW: Mapping[How, str] = {
+    "boundary": "at a batch boundary; no batch was abandoned",
+    "forced": "by force; the batch that ran is repeated at the next start",
+    "killed": "by killing it; the batch that ran is repeated at the next start",
+    "dead": "its driver had died before; see job history",
+    "none": "there was no driver",
+}
+"""How drivers end, for people."""
 
 
 def how_it_ended(

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import StreambankError
+from streambank.core.units import say_count
 
 if TYPE_CHECKING:
     from streambank.recovery.plan import RestorePlan
@@ -202,12 +203,8 @@ def _later(plan: RestorePlan) -> str:
             rows.append(sink["repeated_records"])
     known = [one for one in rows if one is not None]
     if known and len(known) == len(rows) and sum(known):
-        return _counted(sum(known), "row")
-    return _counted(files, "file") if files else ""
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+        return say_count(sum(known), "row")
+    return say_count(files, "file") if files else ""
 
 
 def shown_choices(choices: Iterable[Choice]) -> str:

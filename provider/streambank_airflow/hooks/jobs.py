@@ -14,12 +14,30 @@ from streambank.core.errors import RefusedError
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
+    from streambank.driver.failure import Failure
     from streambank.job.restart import RestartAsked, RestartResult
     from streambank.job.start import StartResult
     from streambank.job.stop import StopResult
     from streambank.job.stop_request import StopAsked
 
 STOP_RUNNING = "Set stop_running if it may be stopped for this."
+LAST_LINES = 15
+"""How many of a driver's last lines are shown where there is no exception among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLog:
+    """The log of a driver.
+
+    Attributes:
+        where: Its path on the driver's host, or its page in a cluster; None where it is not known.
+        failure: What went wrong last in it. Of a driver that has not failed it means nothing.
+        lines: Its last lines, without secrets; empty where they cannot be read from here.
+    """
+
+    where: str | None = None
+    failure: Failure | None = None
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +212,9 @@ class JobVerbs:
         return desired.state == "stopped" and desired.by.get("run_id") != run_id
 
     @connected
-    def driver_log(self, ref: str, lines: int) -> tuple[str | None, list[str]]:
-        """Where the newest driver's log is, and its last lines where they can be read from here."""
+    def driver_log(self, ref: str) -> DriverLog:
+        """Where the newest driver's log is, and how it ends where that can be read from here."""
+        from streambank.driver.failure import SEARCHED_LINES, driver_failure, shown
         from streambank.driver.launchers.choose import launcher_for
         from streambank.job.status import job_status
 
@@ -203,8 +222,10 @@ class JobVerbs:
         status = job_status(job)
         where = status.log or status.tracking or status.submission
         if where is None or status.driver is None:
-            return None, []
-        return where, launcher_for(job).log_lines(status.driver, lines)
+            return DriverLog()
+        lines = launcher_for(job).log_lines(status.driver, SEARCHED_LINES)
+        failure = driver_failure(job.records(), status.launch_id, lines)
+        return DriverLog(where, failure, tuple(map(shown, lines[-LAST_LINES:])))
 
     @connected
     def diagnose(self, ref: str) -> list[dict[str, Any]]:

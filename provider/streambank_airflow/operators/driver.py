@@ -3,9 +3,9 @@
 The link from a task to the log of the driver that it started or watches.
 
 A driver in a cluster has a page there, to which the link leads. Any other writes on the machine that runs it,
-so a browser has no URL for its file, and serving files from the API server would need a route of its own. The
-tasks therefore copy the driver's last lines into their own log, which Airflow shows to those who may read it
-and to nobody else; the link leads there, and the lines name the whole file.
+so a browser has no URL for its file, and serving files from the API server would need a route of its own. A
+task whose driver failed therefore copies the exception into its own log, which Airflow shows to those who may
+read it and to nobody else, and names the whole file; the link leads there.
 """
 
 from __future__ import annotations
@@ -79,9 +79,6 @@ def persist_driver_page(context: Context, page: str) -> None:
     task_instance.xcom_push(key=DRIVER_LOG_KEY, value=page)
 
 
-DRIVER_LINES = 40
-"""How many of a driver's last lines go into the task's log."""
-
 HOPELESS = frozenset(
     kind.exit_code for kind in (InputError, NotFoundError, FormatError, IntegrityError, RefusedError)
 )
@@ -104,13 +101,18 @@ class DriverOperator(StreambankOperator):
             self.driver_page = result.tracking
             persist_driver_page(context, result.tracking)
 
-    def show_driver_log(self) -> None:
-        """Copy the driver's last lines into this task's log."""
-        path, lines = self.hook.jobs.driver_log(self.job, DRIVER_LINES)
-        if path is not None:
-            self.log.info("The driver's log is %s%s", path, ", and ends:" if lines else ".")
-        for line in lines:
+    def show_driver_failure(self) -> None:
+        """Copy into this task's log what ended the driver, or keeps it: the cause, then its exception.
+
+        Where no exception is in the driver's log, its last lines are copied.
+        """
+        found = self.hook.jobs.driver_log(self.job)
+        if found.failure is not None and found.failure.lines:
+            self.log.error("The driver failed: %s", found.failure.cause)
+        for line in (found.failure.lines if found.failure else ()) or found.lines:
             self.log.info("driver | %s", line)
+        if found.where is not None:
+            self.log.info("The driver's whole log: %s", found.where)
 
     def raise_gone(self, what: str, event: dict[str, Any]) -> NoReturn:
         """End the task because the driver is gone.

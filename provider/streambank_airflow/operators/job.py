@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from streambank.core.errors import InputError, RefusedError, StreambankError, check_choice
 from streambank.core.names import QueryRef
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
 from streambank_airflow.choices import IF_RUNNING
@@ -123,14 +123,14 @@ class StartStreamingJobOperator(DriverOperator):
         """Go on when the driver works, or is gone; see the class."""
         self.raise_for_error(event)
         if event["status"] == "late":
-            self.show_driver_log()
+            self.show_driver_failure()
             raise AirflowException(
                 f"The driver of job {self.job} has neither committed a batch nor found its input empty in "
                 "time. Hint: the driver was left running; a retry waits for it again. Its last lines are in "
                 "the log above."
             )
         if event["status"] == "gone" and not event["finished"] and event["desired"] != "stopped":
-            self.show_driver_log()
+            self.show_driver_failure()
             self.raise_hopeless(context)
             self.raise_gone(f"The driver of job {self.job} ended before its first batch", event)
         with airflow_failures():
@@ -162,7 +162,7 @@ class StartStreamingJobOperator(DriverOperator):
                 fresh_start=fresh,
             )
         except Exception as error:
-            self.show_driver_log()
+            self.show_driver_failure()
             if isinstance(error, StreambankError) and error.code == "driver-died":
                 self.raise_hopeless(context)
             raise
@@ -172,7 +172,15 @@ class StartStreamingJobOperator(DriverOperator):
     def _done(self, result: StartResult, state: str | None = None) -> dict[str, Any]:
         if result.state == "not-desired":
             raise AirflowSkipException(STOPPED_IN_BETWEEN.format(self.job))
-        self.show_driver_log()
+        runs = {"finished": "ran to its end", "already-running": "was running already"}
+        self.log.info(
+            "Job %s %s: batch %s, after %s. The driver's log: %s",
+            self.job,
+            runs.get(result.state, "runs"),
+            "none yet" if result.batch is None else result.batch,
+            say_duration(result.seconds),
+            result.log or result.tracking or result.submission or "not known",
+        )
         return flat(result.to_dict()) | ({"state": state} if state else {})
 
 
@@ -320,6 +328,8 @@ class StopStreamingJobOperator(DriverOperator):
 
     def _finish(self, context: Context, savepoint: bool, asked: StopAsked) -> dict[str, Any]:
         """Stop it, or see that it has stopped; and tell of the savepoints."""
+        from streambank.job.stop import HOW
+
         with airflow_failures():
             result = self.hook.jobs.stop(self.job, savepoint=savepoint, asked=asked, **self._how(context))
             for query, taken in result.savepoints.items():
@@ -332,7 +342,16 @@ class StopStreamingJobOperator(DriverOperator):
                 context["outlet_events"][savepoint_alias(self.job)].add(
                     savepoint_asset(self.job), extra=event
                 )
-        self.show_driver_log()
+        self.log.info(
+            "Job %s %s: %s; batch %s, after %s.",
+            self.job,
+            "was stopped already" if result.state == "already-stopped" else "has stopped",
+            HOW[result.how],
+            "none" if result.batch is None else result.batch,
+            say_duration(result.seconds),
+        )
+        for query, taken in result.savepoints.items():
+            self.log.info("Savepoint %s of query %s holds batch %s.", taken, query, result.batches[query])
         for warning in result.warnings:
             self.log.warning("%s", warning)
         if result.savepoints:
@@ -453,7 +472,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
                 self.job, asked=asked, wait=not self.deferrable, **self._how(context)
             )
         except Exception:
-            self.show_driver_log()
+            self.show_driver_failure()
             raise
         self.link_to(context, result.start)
         return result

@@ -193,7 +193,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 raise
             except StorageError as error:
                 # It did not even get as far as the lease: one more of the drivers that did not get on.
-                self.show_driver_log()
+                self.show_driver_failure()
                 self._pause(context, error.message, self._watched(context, course), got_on=False)
             if result.state == "not-desired":
                 return self._over("stopped", self.hook.watchers.job(self.job).look().to_dict(), course)
@@ -241,7 +241,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             replaced = self._replaced(course)
             if replaced is not None:
                 return replaced
-        self.show_driver_log()
+            self.show_driver_failure()
         got_on = event["batch"] is not None and (before["batch"] is None or event["batch"] > before["batch"])
         if event["status"] == "unhealthy":
             with airflow_failures():
@@ -278,7 +278,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 self._give_up_unstartable(context, error, course)
                 raise
             except StorageError as error:
-                self.show_driver_log()
+                self.show_driver_failure()
                 self._pause(context, error.message, course, got_on=False)
             if result.state == "not-needed":
                 self.log.info("Nothing is done: the driver makes progress again.")
@@ -352,7 +352,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             AirflowFailException: It is so.
         """
         if error.code in UNSTARTABLE:
-            self.show_driver_log()
+            self.show_driver_failure()
             self._give_up(context, describe(error), course)
 
     def _alert_of_restart(self, context: Context, said: str, pause_s: float, course: Course) -> None:

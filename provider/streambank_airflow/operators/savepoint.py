@@ -9,6 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from streambank.core.choices import CLOSURE_KINDS, VERIFICATIONS
 from streambank.core.errors import NotFoundError, check_choice
+from streambank.core.units import say_bytes, say_count, say_duration
 from streambank.declaration.savepoints import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
 from streambank_airflow.failures import airflow_failures
@@ -116,7 +117,20 @@ class CreateSavepointOperator(SparkWork):
                 context["outlet_events"][outlet].extra = event_extra(result)
         for warning in result["warnings"]:
             self.log.warning("%s", warning)
-        self.log.info("Savepoint %(savepoint)s holds batch %(batch)d: %(new_bytes)d new bytes.", result)
+        if result["already_there"]:
+            self.log.info(
+                "Savepoint %(savepoint)s of batch %(batch)d was there already: nothing was written.", result
+            )
+        else:
+            self.log.info(
+                "Savepoint %s holds batch %d: %s, %s, of which %s are new, after %s.",
+                result["savepoint"],
+                result["batch"],
+                say_count(result["files"], "file"),
+                say_bytes(result["bytes"]),
+                say_bytes(result["new_bytes"]),
+                say_duration(result["seconds"]),
+            )
         return result
 
 
@@ -175,6 +189,23 @@ class VerifySavepointOperator(SparkWork):
                 damaged = f"Savepoint {result['savepoint']} of job {self.job} is"
         for finding in findings:
             self.log.error("%s", finding)
+        about = (
+            f"Savepoint {result['savepoint']}"
+            if "savepoint" in result
+            else (f"Sample of {say_count(result['savepoints'], 'savepoint')} of job {self.job}")
+        )
+        what = "file" if "files" in result else "object"
+        looked = say_count(result[f"{what}s"], what)
+        self.log.info(
+            "%s, level %s: %s after %s; %s, %s %s.",
+            about,
+            result["level"],
+            "nothing is wrong" if not findings else f"findings: {len(findings)}",
+            say_duration(result["seconds"]),
+            looked,
+            say_bytes(result["bytes"]),
+            "compared by size" if result["level"] == "quick" else "read and compared",
+        )
         if findings:
             self._alert(context, damaged, result, findings)
         if findings and self.fail_on_findings:

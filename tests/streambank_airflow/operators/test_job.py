@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -52,7 +54,7 @@ def test_a_start_returns_when_a_batch_is_committed_and_is_idempotent(
     assert desired.by["triggered_by"] == "dag_test"
 
 
-def test_the_link_leads_to_the_log_of_the_task_that_shows_the_drivers_last_lines(
+def test_a_good_start_says_batch_time_and_log_and_copies_nothing(
     managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = run_dag(dag_of(StartStreamingJobOperator, managed))
@@ -60,7 +62,11 @@ def test_the_link_leads_to_the_log_of_the_task_that_shows_the_drivers_last_lines
     link = xcom(run, "task", DRIVER_LOG_KEY)
     assert "/dags/one_task/runs/" in link
     assert "/tasks/task" in link
-    assert "driver | fake driver" in capfd.readouterr().out
+    said = capfd.readouterr().out
+    assert re.search(r"Job flights runs: batch \d+, after [\d.]+ m?s\. The driver's log: \S+\.log", said), (
+        said
+    )
+    assert "driver |" not in said
 
 
 @pytest.mark.parametrize("deferrable", [False, True])
@@ -73,6 +79,30 @@ def test_a_driver_that_dies_at_once_fails_the_start_with_its_last_lines(
 
     assert task_states(run) == {"task": "failed"}
     assert "driver | it does not feel well" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_drivers_death_begins_with_its_cause(
+    managed: Managed, deferrable: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.dies.write_text("0")
+    frames = "|".join(f"\tat org.apache.hadoop.Frame.f{n}(Frame.java)" for n in range(60))
+    failure = f"java.io.IOException: the disk is full|{frames}"
+    words = f"26/11/24 07:00:00 INFO Main: up|{failure}|26/11/24 07:00:00 INFO Shutdown: over"
+    declared = managed.jobs_file.read_text()
+    managed.jobs_file.write_text(
+        declared.replace("args = [", f'args = ["--last-words", {json.dumps(words)}, ')
+    )
+
+    run = run_dag(dag_of(StartStreamingJobOperator, managed, deferrable=deferrable))
+
+    assert task_states(run) == {"task": "failed"}
+    said = capfd.readouterr().out.splitlines()
+    mine = [line for line in said if "driver |" in line or "The driver failed:" in line]
+    assert "The driver failed: java.io.IOException: the disk is full" in mine[0]
+    assert "driver | java.io.IOException: the disk is full" in mine[1]
+    assert "57 more" in mine[-1]
+    assert "f50" not in "".join(mine)
 
 
 def test_a_stop_that_came_after_the_run_was_asked_for_counts(managed: Managed) -> None:
@@ -177,7 +207,7 @@ def test_a_job_whose_checkpoint_is_gone_is_left_to_a_restore(
     assert task_states(run) == {"task": "failed"}
     out = capfd.readouterr().out
     assert "checkpoint-lost" in out
-    assert "restore latest-good" in out
+    assert "Trigger flights.restore." in out
 
 
 def test_a_stop_is_at_a_batch_boundary_and_takes_a_savepoint_where_wanted(managed: Managed) -> None:

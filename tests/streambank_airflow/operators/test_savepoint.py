@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG, task
 
-from streambank_airflow.operators.job import StartStreamingJobOperator
-from streambank_airflow.operators.savepoint import CreateSavepointOperator
+from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
+from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
 from tests.support.airflow_face.metadata_db import run_dag, xcom
 from tests.support.jobs.managed_job import Managed
 
@@ -19,14 +20,45 @@ def told(savepoint: Any) -> str:
 
 
 def test_a_field_of_the_result_is_an_input_of_the_next_task(managed: Managed) -> None:
-    where = {"job": "flights", "jobs_file": str(managed.jobs_file)}
+    where: dict[str, Any] = {"job": "flights", "jobs_file": str(managed.jobs_file)}
     with DAG("savepoint_then_batch", schedule=None) as dag:
         start = StartStreamingJobOperator(task_id="start", **where)
         take = CreateSavepointOperator(task_id="take", **where)
         start >> take
-        told(take.output["savepoint"])
+        output: Any = take.output
+        told(output["savepoint"])
     run = run_dag(dag)
     result = xcom(run, "take")
     assert result["savepoint"].startswith("b0")
     assert xcom(run, "take", "savepoint") == result["savepoint"]
     assert xcom(run, "told") == f"told of {result['savepoint']}"
+
+
+def test_a_take_and_a_verification_say_what_they_came_to(
+    managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    where: dict[str, Any] = {"job": "flights", "jobs_file": str(managed.jobs_file)}
+    with DAG("take_twice", schedule=None) as dag:
+        start = StartStreamingJobOperator(task_id="start", **where)
+        stop = StopStreamingJobOperator(task_id="stop", **where)
+        take = CreateSavepointOperator(task_id="take", **where)
+        again = CreateSavepointOperator(task_id="again", **where)
+        quick = VerifySavepointOperator(task_id="quick", **where)
+        full = VerifySavepointOperator(task_id="full", level="full", **where)
+        sampled = VerifySavepointOperator(task_id="sampled", level="sampled", **where)
+        start >> stop >> take >> again >> quick >> full >> sampled
+    run = run_dag(dag)
+    taken = xcom(run, "take")
+    said = capfd.readouterr().out
+    savepoint, batch = taken["savepoint"], taken["batch"]
+    size = r"[\d.,]+ k?B"
+    time = r"[\d.]+ m?s"
+    for line in (
+        rf"Job flights has stopped: at a batch boundary; .*; batch {batch}, after {time}\.",
+        rf"{savepoint} holds batch {batch}: \d+ files, {size}, of which {size} are new, after {time}\.",
+        rf"Savepoint {savepoint} of batch {batch} was there already: nothing was written\.",
+        rf"{savepoint}, level quick: nothing is wrong after {time}; \d+ files, {size} compared by size\.",
+        rf"{savepoint}, level full: nothing is wrong after {time}; \d+ files, {size} read and compared\.",
+        rf"Sample of 1 savepoint of job flights, .*: nothing is wrong after {time}; \d+ objects?, {size} ",
+    ):
+        assert re.search(line, said), line

@@ -216,7 +216,7 @@ class KeepsCommitting(Work):
             if _is_due(self.options.hangs, done):
                 print("java.lang.IllegalStateException: stuck with password=hunter2", flush=True)
             elif _is_due(self.options.dies, done):
-                print("it does not feel well", flush=True)
+                print(*self.options.last_words.split("|"), sep="\n", flush=True)
                 os._exit(9)
             else:
                 self.commit(first=done == 0)

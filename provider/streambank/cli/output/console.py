@@ -341,7 +341,9 @@ def age(seconds: float) -> str:
 
 def count(number: int, what: str) -> str:
     """`1 file`, `2 files`."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+    from streambank.core.units import say_count
+
+    return say_count(number, what)
 
 
 def bar(share: float, width: int) -> str:

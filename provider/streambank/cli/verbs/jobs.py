@@ -34,14 +34,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-HOW = {
-    "boundary": "at a batch boundary; no batch was abandoned",
-    "forced": "by force; the batch that ran is repeated at the next start",
-    "killed": "by killing it; the batch that ran is repeated at the next start",
-    "dead": "its driver had died before; see job history",
-    "none": "there was no driver",
-}
-"""How drivers end, for people."""
 PARALLEL = 4
 """Files copied at once."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
@@ -163,6 +155,8 @@ def _show_restart(result: RestartResult) -> None:
     }
     console.line(f"job {result.start.job} {said[result.state]}")
     if result.how is not None:
+        from streambank.job.stop import HOW
+
         console.fields([("stopped", HOW[result.how])])
     _show_driver(result.start)
 
@@ -211,6 +205,8 @@ def stop(
 
 
 def _show_stop(result: StopResult) -> None:
+    from streambank.job.stop import HOW
+
     console.line(f"job {result.job} {result.state.replace('-', ' ')}: {HOW[result.how]}")
     console.fields(
         [
