@@ -80,16 +80,17 @@ def get_provider_info() -> dict[str, Any]:
                 "ui-field-behaviour": {
                     "hidden-fields": ["host", "schema", "port"],
                     "relabeling": {"login": "S3 access key ID", "password": "S3 secret access key"},
-                    "placeholders": {
-                        "repository": "file:///var/lib/streambank/repository",
-                        "jobs_file": "/opt/airflow/dags/streaming_jobs.toml",
-                    },
                 },
                 "conn-fields": {
-                    "repository": _text("Repository", "Where savepoints are kept: a path or a URI."),
+                    "repository": _text(
+                        "Repository",
+                        "Where savepoints are kept: a path or a URI, such as "
+                        "file:///var/lib/streambank/repository or s3://bucket/prefix.",
+                    ),
                     "jobs_file": _text(
                         "Jobs file",
-                        "The streaming_jobs.toml that declares the jobs, for tasks that name none.",
+                        "The streaming_jobs.toml that declares the jobs, for tasks that name none, such as "
+                        "/opt/airflow/dags/streaming_jobs.toml.",
                     ),
                     "aws_conn_id": _text(
                         "AWS connection",

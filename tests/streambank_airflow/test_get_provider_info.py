@@ -93,7 +93,6 @@ def test_the_connection_form_passes_airflows_check_of_forms() -> None:
         {
             "hidden_fields": behaviour["hidden-fields"],
             "relabeling": behaviour["relabeling"],
-            "placeholders": behaviour["placeholders"],
         },
         _schema("customized_form_field_behaviours.schema.json"),
     )

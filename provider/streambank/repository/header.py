@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,6 +16,8 @@ from streambank.storage.store import Store
 HEADER_KEY = "repository.json"
 _PARTS = frozenset({"condemned", "expired", "index", "marks", "objects", "packs", "sampling", "savepoints"})
 _MAY_BE_THERE_BEFORE = frozenset({"jobs", "lost+found"})
+_PROBE = "write-test"
+"""How the names begin of what `check_new` writes and deletes; one that broke off leaves an empty file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +70,7 @@ def create_header(store: Store, digest: str, repository_id: str) -> RepositoryHe
         IntegrityError, FormatError: As `read_header`.
     """
     if not store.exists(HEADER_KEY):
-        _refuse_headless(store)
-        others = sorted(set(store.names()) - _MAY_BE_THERE_BEFORE - {HEADER_KEY})
-        if others:
-            raise InputError(
-                f"No repository can be made at {store.uri}: other files are there, such as {others[0]}.",
-                code="not-empty",
-                hint="Name an empty or new directory. A checkpoint cannot be a repository.",
-            )
+        _check_empty(store)
         new_hasher(digest)
         header = RepositoryHeader(repository_id, digest, utc_now())
         record = {"id": header.id, "created_at": to_json_time(header.created_at)}
@@ -84,6 +80,22 @@ def create_header(store: Store, digest: str, repository_id: str) -> RepositoryHe
             if error.code != "exists":
                 raise
     return read_header(store)
+
+
+def check_new(store: Store) -> None:
+    """Make sure that a repository can be made at the root of a store, without making one.
+
+    An object is written there and deleted again.
+
+    Raises:
+        InputError: Other files are there (code `not-empty`).
+        IntegrityError: A repository is there that has lost its header (code `header-missing`).
+        StorageError: It cannot be written to.
+    """
+    _check_empty(store)
+    probe = f"{_PROBE}-{uuid.uuid4().hex}"
+    store.write(probe, b"", exclusive=True)
+    store.delete(probe)
 
 
 def check_apart(repository: Store, checkpoint: str) -> None:
@@ -100,6 +112,21 @@ def check_apart(repository: Store, checkpoint: str) -> None:
             f"The repository {repository.uri} would lie in the checkpoint {checkpoint}.",
             code="inside-checkpoint",
             hint="Name a directory elsewhere, preferably on another disk, or it is lost with the checkpoint.",
+        )
+
+
+def _check_empty(store: Store) -> None:
+    _refuse_headless(store)
+    others = sorted(
+        name
+        for name in set(store.names()) - _MAY_BE_THERE_BEFORE - {HEADER_KEY}
+        if not name.startswith(_PROBE)
+    )
+    if others:
+        raise InputError(
+            f"No repository can be made at {store.uri}: other files are there, such as {others[0]}.",
+            code="not-empty",
+            hint="Name an empty or new directory. A checkpoint cannot be a repository.",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import DAG, Param
 
@@ -18,6 +18,10 @@ RETRIES = 3
 
 NOTE = "{{ params.note }}"
 """Template of the form's note; None where nobody wrote one."""
+
+
+RUN_TYPES = ("manual", "scheduled", "operator_triggered", "asset_triggered", "asset_materialization")
+"""How a run may come about. No backfill: all its runs would work on the job as it is today."""
 
 
 def dag_id(job: str, verb: str) -> str:
@@ -50,6 +54,7 @@ def job_dag(
         dag_id(job.name, verb),
         schedule=schedule,
         catchup=False,
+        allowed_run_types=cast(Any, RUN_TYPES),  # Airflow makes its own type of the names
         max_active_runs=1 if one_at_a_time else 16,
         params=dict(params),
         deadline=list(deadline) or None,

@@ -104,7 +104,7 @@ def _exchange_dag(
             task_id="stop",
             savepoint=True,
             only_if=f"{{{{ not params.dry_run and not {TOO_EARLY} }}}}",
-            skip_if_stopped="{{ dag_run.run_type in ('scheduled', 'backfill') }}",
+            skip_if_stopped="{{ dag_run.run_type == 'scheduled' }}",
             trigger_rule=TriggerRule.NONE_FAILED,
             **args,
         )

@@ -1,7 +1,8 @@
 """The forms of the generated DAGs: what a person may say when triggering one, with defaults that are right.
 
 Optional answers are nullable, since Airflow's form asks for a text whose schema is a plain string. What
-matters stands without a `section`, because the form keeps every named section closed.
+matters stands without a `section`, because the form keeps every named section closed. What a field means is
+Markdown, which Airflow shows only where the field has no plain `description`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _note() -> Param:
         None,
         type=["null", "string"],
         title="Note",
-        description="The reason; kept with the records of this operation.",
+        description_md="The reason; kept with the records of this operation.",
         maxLength=1000,
     )
 
@@ -79,7 +80,7 @@ def query_form(queries: Sequence[str]) -> dict[str, Param]:
             type="string",
             enum=list(queries),
             title="Query",
-            description="Which query of the job to work on.",
+            description_md="Which query of the job to work on.",
         )
     }
 
@@ -92,7 +93,7 @@ def run_form() -> dict[str, Param]:
             False,
             type="boolean",
             title="Accept lost records",
-            description=(
+            description_md=(
                 "Only if a run has failed with repository-lost, and the repository is lost for good: start "
                 "again without the job's records and savepoints. The records name who did so."
             ),
@@ -112,20 +113,20 @@ def stop_form(force_after_s: float) -> dict[str, Param]:
             True,
             type="boolean",
             title="Take a savepoint",
-            description="Once the driver has stopped, save the last committed batch.",
+            description_md="Once the driver has stopped, save the last committed batch.",
         ),
         "drain": Param(
             False,
             type="boolean",
-            title="Drain",
-            description="Let the job process all that its sources hold now, then stop.",
+            title="Work off the input first",
+            description_md="Let the job process all that its sources hold now, then stop.",
         ),
         "force_after_s": Param(
             force_after_s,
             type="number",
             minimum=0,
             title="Force after (seconds)",
-            description="How long the running batch may take before it is abandoned.",
+            description_md="How long the running batch may take before it is abandoned.",
         ),
         "note": _note(),
     }
@@ -149,12 +150,17 @@ def savepoint_form(level: str, queries: Sequence[str] = (), *, later: Sequence[s
         "pin": Param(
             False,
             type="boolean",
-            title="Pin",
-            description="Keep this savepoint until somebody unpins it.",
+            title="Keep until it is unpinned",
+            description_md="Retention does not expire this savepoint before somebody unpins it.",
         ),
-        "verify": _choice(level, LEVEL_CHOICES, title="Verify"),
+        "verify": _choice(
+            level,
+            LEVEL_CHOICES,
+            title="Verification",
+            description_md="What is compared with the manifest once the savepoint is taken.",
+        ),
         **{
-            name: Param(True, type="boolean", title=LATER[name][0], description=LATER[name][1])
+            name: Param(True, type="boolean", title=LATER[name][0], description_md=LATER[name][1])
             for name in later
         },
         **{
@@ -163,7 +169,7 @@ def savepoint_form(level: str, queries: Sequence[str] = (), *, later: Sequence[s
                 type=["null", "integer"],
                 minimum=0,
                 title=f"Batch of {query}" if query else "Batch",
-                description="An older batch that Spark still retains; empty: the last committed one.",
+                description_md="An older batch that Spark still retains; empty: the last committed one.",
                 section="More",
             )
             for query in (*queries,) or (None,)
@@ -179,21 +185,21 @@ def sla_form() -> dict[str, Param]:
             True,
             type="boolean",
             title="Send alerts",
-            description="Alert the declared notifiers of what has changed since their last alert. A "
+            description_md="Alert the declared notifiers of what has changed since their last alert. A "
             "scheduled run does not repeat these alerts.",
         ),
         "skew": Param(
             True,
             type="boolean",
-            title="Skew",
-            description="Also check the state files: how unevenly the state is spread over its partitions.",
+            title="Measure skew",
+            description_md="Read from the state files: how unevenly the state is spread over partitions.",
             section="More",
         ),
         "doctor": Param(
             True,
             type="boolean",
-            title="Doctor",
-            description="Look for problems ahead, in a separate task.",
+            title="Look for problems ahead",
+            description_md="In the task `doctor`.",
             section="More",
         ),
     }
@@ -225,13 +231,14 @@ def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, P
             declared.idle_for,
             "Remove keys idle for",
             "Remove keys unchanged since the newest savepoint that is at least this old, for example `30d`. "
-            "Leave it empty if the field above says what to remove.",
+            "One of this field and the one above is needed.",
         ),
         "dry_run": Param(
-            False,
+            declared.where is None and declared.idle_for is None,
             type="boolean",
             title="Only show what would be removed",
-            description="Uses the newest savepoint; nothing is stopped.",
+            description_md="Uses the newest savepoint; nothing is stopped. Switch it off to remove it. It is "
+            "off where the job declares what to remove.",
         ),
         **_start_and_note(),
         "idle_since": _optional(
@@ -265,17 +272,16 @@ def rescale_form(queries: Sequence[str]) -> dict[str, Param]:
     return {
         **query_form(queries),
         "partitions": Param(
-            None,
-            type=["null", "integer"],
+            type="integer",
             minimum=1,
             title="Partitions",
-            description="The new number of state partitions; required.",
+            description_md="The new number of state partitions.",
         ),
         "dry_run": Param(
             False,
             type="boolean",
             title="Only check",
-            description="Check whether the newest savepoint can be rescaled; nothing is stopped.",
+            description_md="Check whether the newest savepoint can be rescaled; nothing is stopped.",
         ),
         **_start_and_note(),
     }
@@ -287,14 +293,14 @@ def _start_and_note() -> dict[str, Param]:
             True,
             type="boolean",
             title="Start afterwards",
-            description="Start the job and wait for its first batch.",
+            description_md="Start the job and wait for its first batch.",
         ),
         "note": _note(),
     }
 
 
 def _optional(default: Any, title: str, description: str, kind: str = "string", **more: Any) -> Param:
-    return Param(default, type=["null", kind], title=title, description=description, **more)
+    return Param(default, type=["null", kind], title=title, description_md=description, **more)
 
 
 def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> dict[str, Param]:
@@ -311,43 +317,51 @@ def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> d
             "latest-good",
             type="string",
             minLength=1,
+            examples=["latest-good", "latest"],
             title="Savepoint",
-            description="An id, the beginning of one, or `latest-good`: the newest that verifies.",
+            description_md="`latest-good` is the newest that verifies, `latest` the newest of all. Or an id, "
+            "or the beginning of one, as `streambank list` and the tasks `take` show them.",
         ),
         "sink": _choice(
             sink,
             SINK_CHOICES,
             title="Output written after the savepoint",
-            description="The plan, shown before anything happens, says what this means here.",
+            description_md="The plan, shown before anything happens, says what this means here.",
         ),
         "stop_running": Param(
             False,
             type="boolean",
             title="Stop the job if it runs",
-            description="If off, the approval asks before a running job is stopped.",
+            description_md="If off, the approval asks before a running job is stopped.",
         ),
         "start": Param(
             True,
             type="boolean",
             title="Start afterwards",
-            description="Start the job from the restored state and wait for its first batch.",
+            description_md="Start the job from the restored state and wait for its first batch.",
         ),
         "note": _note(),
         "source": _choice(
             source,
             SOURCE_CHOICES,
             title="Input that Kafka no longer has",
-            description="The plan says which records, if any.",
+            description_md="The plan says which records, if any.",
             section="More",
         ),
-        "mode": _choice("no-claim", MODE_CHOICES, title="Mode", section="More"),
+        "mode": _choice(
+            "no-claim",
+            MODE_CHOICES,
+            title="What becomes of the savepoint",
+            description_md="A savepoint that the job owns may expire like any other of the job.",
+            section="More",
+        ),
         "new_sinks": Param(
             None,
             type=["null", "array"],
             items={"type": "string", "pattern": "^\\s*$|=(/|[A-Za-z][A-Za-z0-9+.-]*:/)"},
             title="New output directories",
-            description="One OLD=NEW per line: the query writes to the new directory NEW instead of the file "
-            "sink OLD. Declare NEW for the job as well, before it starts again.",
+            description_md="One OLD=NEW per line: the query writes to the new directory NEW instead of the "
+            "file sink OLD. Declare NEW for the job as well, before it starts again.",
             section="More",
         ),
     }

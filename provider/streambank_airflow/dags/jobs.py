@@ -31,6 +31,7 @@ from streambank_airflow.dags import (
     sla_dag,
     stop_dag,
 )
+from streambank_airflow.dags.stagger import unshifted_alone
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -66,7 +67,8 @@ def build_dags(jobs_file: str | Path) -> dict[str, DAG]:
     except InputError as error:
         # Only this line reaches the import error's page as a whole, so the way out has to be part of it.
         raise InputError(f"{error.message} {error.hint}".strip(), code=error.code, hint=error.hint) from None
-    return {dag.dag_id: dag for job in declared.jobs.values() for dag in _dags_of(job, str(path))}
+    jobs = [unshifted_alone(job, declared.jobs.values()) for job in declared.jobs.values()]
+    return {dag.dag_id: dag for job in jobs for dag in _dags_of(job, str(path))}
 
 
 def _dags_of(job: Job, jobs_file: str) -> Iterator[DAG]:

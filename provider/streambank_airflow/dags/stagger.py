@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 
+from streambank.declaration.declaration import Job
 from streambank.declaration.schedules import PRESETS
 
 _PART = re.compile(r"(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?")
@@ -39,6 +41,26 @@ def staggered(schedule: str, job: str, window_s: float, barred: Iterable[int] = 
         return schedule
     shift = int.from_bytes(sha256(job.encode()).digest()[:8]) % places
     return f"{','.join(str(one + shift) for one in minutes)} {rest}" if shift else schedule
+
+
+def unshifted_alone(job: Job, jobs: Collection[Job]) -> Job:
+    """The job; with the minutes that it declares where no other job of its file has the same schedule.
+
+    Args:
+        job: One of the jobs.
+        jobs: All jobs of the file.
+    """
+    others = [other for other in jobs if other.name != job.name]
+    saved, judged = job.savepoint, job.sla
+    if not any(_same(saved.schedule, other.savepoint.schedule) for other in others):
+        saved = replace(saved, stagger_s=0.0)
+    if not any(_same(judged.schedule, other.sla.schedule) for other in others):
+        judged = replace(judged, spread=False)
+    return replace(job, savepoint=saved, sla=judged)
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and PRESETS.get(one, one) == PRESETS.get(other, other)
 
 
 def _minutes(field: str) -> list[int]:

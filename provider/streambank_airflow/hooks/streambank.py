@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from airflow.sdk import BaseHook
 
-from streambank.core.errors import InputError, StreambankError
+from streambank.core.errors import InputError, NotFoundError, StreambankError
+from streambank.core.units import say_count
 from streambank.declaration.declaration import load_jobs
+from streambank.repository.header import check_new
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.connections.settings import EXTRA_FIELDS, Settings
@@ -84,16 +86,32 @@ class StreambankHook(BaseHook):
         return Repository.open(open_store(location))
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether what the connection names can be opened, and what was found: for Airflow's button."""
+        """Whether what the connection names can be used, and what was found: for Airflow's button.
+
+        Where no repository is yet, a file is written and deleted again.
+        """
         try:
             settings, said = self.declared.settings, []
             if settings.jobs_file is not None:
-                said.append(f"{len(load_jobs(settings.jobs_file).jobs)} jobs are declared")
+                jobs = len(load_jobs(settings.jobs_file).jobs)
+                said.append(f"The jobs file declares {say_count(jobs, 'job')}.")
             if settings.repository is not None or not said:
-                said.append(f"the repository {self.get_conn().id} is there")
+                said.append(self._repository_found())
         except StreambankError as error:
-            return False, f"{error.message} {error.hint}".strip()
-        return True, " and ".join(said).capitalize() + "."
+            # Airflow tests a connection under a name of its own, which means nothing to whoever fills it in.
+            message = error.message.replace(f"The connection {self.streambank_conn_id}", "This connection")
+            return False, f"{message} {error.hint}".strip()
+        return True, " ".join(said)
+
+    @connected
+    def _repository_found(self) -> str:
+        try:
+            return f"The repository {self.get_conn().id} is there."
+        except NotFoundError as error:
+            if error.code != "no-repository":
+                raise
+        check_new(open_store(str(self.declared.settings.repository)))
+        return "Nothing is there yet, and it can be written to: the first savepoint makes the repository."
 
     @cached_property
     def jobs(self) -> JobVerbs:

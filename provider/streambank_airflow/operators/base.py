@@ -162,7 +162,7 @@ def asked_by(context: Context) -> dict[str, str]:
 def by_schedule(context: Context) -> bool:
     """Whether a schedule asked for the run, and no person or other DAG."""
     run: Any = context["dag_run"]
-    return str(getattr(run.run_type, "value", run.run_type)) in ("scheduled", "backfill")
+    return str(getattr(run.run_type, "value", run.run_type)) == "scheduled"
 
 
 def flat(result: Mapping[str, Any]) -> dict[str, Any]:

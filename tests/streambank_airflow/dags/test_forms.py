@@ -5,6 +5,7 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import ParamValidationError
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
+from streambank.declaration.state import CompactPolicy
 from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.dags import forms
 
@@ -44,6 +45,25 @@ def test_every_field_has_a_title_and_every_choice_is_explained(form: str, name: 
     assert param.schema["title"]
     if "enum" in param.schema and name != "query":
         assert set(param.schema["values_display"]) == set(param.schema["enum"])
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "param"), FIELDS, ids=[f"{form}: {name}" for form, name, _ in FIELDS]
+)
+def test_what_a_field_means_is_shown_as_markdown(form: str, name: str, param: Param) -> None:
+    # Airflow's form shows `description_md` only where there is no `description`.
+    assert param.schema.get("description_md") or "enum" in param.schema or name == "note"
+    assert param.description is None
+
+
+def test_a_compaction_that_nobody_has_declared_only_shows_what_it_would_remove() -> None:
+    assert forms.compact_form((), CompactPolicy())["dry_run"].value is True
+    assert forms.compact_form((), CompactPolicy(idle_for="30d"))["dry_run"].value is False
+
+
+def test_a_rescale_cannot_be_asked_for_without_partitions() -> None:
+    with pytest.raises(ParamValidationError):
+        forms.rescale_form(())["partitions"].resolve()
 
 
 def test_the_forms_offer_what_the_engine_knows() -> None:

@@ -75,6 +75,13 @@ def test_each_later_task_is_there_only_where_it_is_declared(managed: Managed) ->
 
 
 def test_the_schedule_is_shifted_and_the_page_says_so_unless_switched_off(managed: Managed) -> None:
+    alone = build_dags(managed.jobs_file)["flights.savepoint"]
+    assert str(alone.schedule) == "@hourly", "no other job has this schedule"
+
+    managed.declare(
+        '[jobs.trains]\napplication = "app.py"\ncheckpoint = "checkpoints/trains"\n'
+        '[jobs.trains.savepoint]\nschedule = "0 * * * *"\n'
+    )
     shifted = build_dags(managed.jobs_file)["flights.savepoint"]
     assert str(shifted.schedule) != "@hourly"
     assert (

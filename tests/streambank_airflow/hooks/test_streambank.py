@@ -64,13 +64,37 @@ def test_a_query_that_a_job_does_not_have_is_refused(managed: Managed) -> None:
 
 def test_the_connection_can_be_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connection(monkeypatch, {"repository": str(tmp_path / "repository")})
+    assert StreambankHook().test_connection() == (
+        True,
+        "Nothing is there yet, and it can be written to: the first savepoint makes the repository.",
+    )
+
+    made = Repository.open(open_store(tmp_path / "repository"), create=True)
+
+    assert StreambankHook().test_connection() == (True, f"The repository {made.id} is there.")
+
+
+def test_a_connection_to_a_place_where_no_repository_can_be_is_no_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    connection(monkeypatch, {"repository": str(tmp_path)})
+    works, said = StreambankHook().test_connection()
+    assert (works, "other files are there, such as notes.txt" in said) == (False, True)
+
+    connection(monkeypatch, {"repository": str(tmp_path / "notes.txt" / "below")})
     works, said = StreambankHook().test_connection()
     assert not works
-    assert "repository" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
-    Repository.open(open_store(tmp_path / "repository"), create=True)
 
-    assert StreambankHook().test_connection()[0]
+def test_a_connection_without_a_repository_is_not_told_by_the_name_airflow_gives_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection(monkeypatch, {})
+    works, said = StreambankHook().test_connection()
+    assert not works
+    assert said == "This connection names no repository. Fill in its field Repository."
 
 
 def test_a_query_that_nobody_declared_needs_only_its_checkpoint(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ from sqlalchemy.exc import OperationalError
 
 from streambank.control.watch import Watches
 from streambank.job.savepoint import savepoint_job
+from streambank.job.status import job_status
 from streambank.storage import open_store
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.job import StopStreamingJobOperator
@@ -41,6 +44,8 @@ from tests.support.storage.contents import contents
 from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -363,3 +368,33 @@ def test_a_run_that_has_asked_before_does_not_ask_with_the_old_plan(
 
     assert task_states(run)["approve"] == "failed"
     assert "Airflow would show the old plan" in capfd.readouterr().out
+
+
+def test_the_guides_proof_of_a_savepoint_runs_beside_the_job(managed: Managed) -> None:
+    guide = (ROOT / "docs" / "howto" / "airflow.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n((?:(?!```).)*prove_flights.*?)```", guide, re.DOTALL)
+    proofs = managed.folder / "proofs"
+    for told_there, here in (
+        ("/var/lib/streambank/proofs", str(proofs)),
+        ("dags/streaming_jobs.toml", str(managed.jobs_file)),
+    ):
+        assert told_there in block
+        block = block.replace(told_there, here)
+    managed.start()
+    managed.wait_for_batch(1)
+    savepoint_job(managed.job, by=BY)
+    before, names = job_status(managed.job), dict[str, Any]()
+    exec(block, names)
+
+    run = run_dag(names["dag"])
+
+    assert set(task_states(run).values()) == {"success"}
+    restored = xcom(run, "restore")
+    assert (restored["mode"], restored["generation"]) == ("fork", None)
+    (proof,) = (place for place in proofs.iterdir() if place.is_dir())
+    ids = [json.loads((place / "metadata").read_text())["id"] for place in (proof, managed.checkpoint)]
+    assert ids[0] != ids[1]
+    committed = max(int(path.name) for path in (proof / "commits").iterdir() if path.name.isdigit())
+    assert committed == restored["batch"]
+    after = job_status(managed.job)
+    assert (after.state, after.launch_id) == ("running", before.launch_id)

@@ -48,7 +48,7 @@ class Managed:
         return self.folder / "hangs"
 
     def declare(self, more: str) -> None:
-        """Declare more of the job."""
+        """Declare more, of this job or another."""
         self.jobs_file.write_text(self.jobs_file.read_text(encoding="utf-8") + more, encoding="utf-8")
 
     @property

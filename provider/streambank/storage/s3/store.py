@@ -47,7 +47,8 @@ def open_location(uri: str) -> S3Store:
     match = _URI.fullmatch(uri)
     if match is None or not _BUCKET.fullmatch(match[2]):
         raise InputError(
-            "A location with s3:// or s3a:// must name a bucket, and nothing else before its path.",
+            "A location with s3:// or s3a:// must name a bucket (three letters or more), and nothing else "
+            "before its path.",
             code="bad-location",
             hint="Write s3://bucket/prefix. Credentials come from AWS_PROFILE, the environment or a role.",
         )
