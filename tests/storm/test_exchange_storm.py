@@ -130,7 +130,7 @@ def test_the_dag_does_the_same(
         write_dags(dags["seen.run"])
         for task in dags["seen.compact"].tasks:
             task.retries = 0
-        return run_dag(dags["seen.compact"], run_conf=answers)
+        return run_dag(dags["seen.compact"], run_conf={"dry_run": False, **answers})
 
     preview = compact(where="key.number % 4 = 0", dry_run=True)
     assert task_states(preview)["preview"] == "failed", "there is no savepoint yet"

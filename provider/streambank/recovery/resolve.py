@@ -10,7 +10,7 @@ from streambank.core.errors import IntegrityError, NotFoundError
 from streambank.repository.catalog import LATEST_GOOD, newest_first, none_of, only_job
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.savepoint.verify import NOT_RECORDED, VerifyReport, verify
+from streambank.savepoint.verify import VerifyReport, verify
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 
@@ -97,7 +97,7 @@ def require_whole(report: VerifyReport) -> None:
 
 
 def _unrecorded(report: VerifyReport) -> tuple[str, ...]:
-    return tuple(finding.cause for finding in report.findings if finding.code == NOT_RECORDED)
+    return tuple(finding.cause for finding in report.findings if finding.code == "not-recorded")
 
 
 def _latest_good(

@@ -43,10 +43,6 @@ _USE_ANOTHER = (
 )
 
 
-NOT_RECORDED = "not-recorded"
-"""Code of the finding that says why the result stands nowhere."""
-
-
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
     """What a verification found.
@@ -286,7 +282,7 @@ def _not_held(job: str, savepoint: str, warning: str) -> Finding:
 
 def _not_recorded(job: str, savepoint: str, error: StorageError) -> Finding:
     return Finding(
-        NOT_RECORDED,
+        "not-recorded",
         "info",
         f"marks/{job}/{savepoint}",
         f"The result of the verification could not be recorded beside the savepoint: {error.message}",

@@ -163,7 +163,11 @@ def alert_of_failure(context: Mapping[str, Any]) -> None:
     kinds = tuple(dict.fromkeys((*own, *by_code) if _leaves_stopped(task, job) else (*by_code, *own)))
     if kinds:
         where = f"{task.dag_id}.{task.task_id}"
-        said = str(error) if error is not None else "it has failed; its log says why"
+        said = (
+            str(error).replace("\nHint: ", " Hint: ")
+            if error is not None
+            else "it has failed; its log says why"
+        )
         more = _aftermath_of(task)
         if more and more not in said:
             said = f"{said} {more}"

@@ -136,7 +136,9 @@ def test_a_start_in_between_has_the_last_word(folder: Path) -> None:
     wait_until_gone(job)
     start_job(job, by={**BY, "user": "ann"}, launcher=fake_launcher(folder))
 
-    with pytest.raises(RefusedError, match="started again, by ann") as caught:
+    with pytest.raises(
+        RefusedError, match="started again after this stop was requested, by ann on "
+    ) as caught:
         finish(folder, job, asked)
 
     assert caught.value.code == "started-since"

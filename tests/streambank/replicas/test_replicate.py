@@ -226,7 +226,7 @@ def test_a_damaged_manifest_in_the_replica_is_repairs_matter(
     flip(stores[1], key, 100)
     before = stores[1].read(key)
     ((_, error),) = bring(source, stores[1])["flights", 3].errors
-    assert "streambank repair" in error.hint
+    assert "takes from here what is damaged there" in error.hint
     assert stores[1].read(key) == before
 
 
@@ -362,7 +362,7 @@ def test_a_replica_that_a_verification_found_damaged_is_not_counted_on(
 
     assert bad.state == "failed"
     ((file, error),) = bad.errors
-    assert file == "metadata" and "streambank repair" in error.hint
+    assert file == "metadata" and "takes from here what is damaged there" in error.hint
     assert more.savepoint not in " ".join(keys(stores[1], "savepoints"))
     assert repair(Repository.open(stores[1]), [source], listed(stores[1])).ok
     assert bring(source, stores[1])["flights", 7].state == "copied"

@@ -101,7 +101,11 @@ def test_a_savepoint_that_was_found_damaged_there_is_not_said_to_be_there(
     found = bring(source, watched)
     assert (found[3].state, found[4].state) == ("there", "failed")
     ((file, error),) = found[4].errors
-    assert file == "offsets/4" and isinstance(error, IntegrityError) and "streambank repair" in error.hint
+    assert (
+        file == "offsets/4"
+        and isinstance(error, IntegrityError)
+        and "takes from here what is damaged there" in error.hint
+    )
 
     assert repair(Repository.open(target), [source], listed(target)).ok
     assert {each.state for each in bring(source, target).values()} == {"there"}

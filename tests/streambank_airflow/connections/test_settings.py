@@ -239,11 +239,11 @@ def test_a_driver_gets_nothing_of_it(
         told = process.joinpath("environ").read_bytes() + process.joinpath("cmdline").read_bytes()
         assert b"PATH=" in told
         assert not [secret for secret in (*SECRETS, KEY) if secret.encode() in told]
-    files = [path for path in managed.folder.rglob("*") if path.is_file()]
-    assert not [path for path in files if path.suffix != ".crc" and SECRET.encode() in path.read_bytes()]
     stopped = hook.jobs.stop("flights", savepoint=True, drain=False, force_after_s=None, note="", by={})
     assert stopped.savepoints
     poll(lambda: not managed.driver_lives())
+    files = [path for path in managed.folder.rglob("*") if path.is_file()]
+    assert not [path for path in files if path.suffix != ".crc" and SECRET.encode() in path.read_bytes()]
     opened = (
         hook.get_conn() if hook.declared.settings.repository else hook.declared.open_repository("flights")
     )

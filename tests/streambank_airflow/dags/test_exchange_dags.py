@@ -27,7 +27,7 @@ from tests.support.jobs.managed_job import Managed, hand_over
 from tests.support.repository.derived_savepoint import derive
 
 WAY_BACK = ("go_back", "start_again", "keep_running_again", "watched_again")
-OLD = {"where": "value.count < 3"}
+OLD = {"where": "value.count < 3", "dry_run": False}
 
 
 class Rewriting:
@@ -219,7 +219,7 @@ def test_the_job_stays_as_it_was_where_it_cannot_be_done(
     assert xcom(run, "go_back")["state"] == "not-left"
     assert generation(managed) == (1, None)
     assert managed.driver_lives()
-    assert "It holds too much. [hdfs-backed] Hint: Move it." in capfd.readouterr().out
+    assert "It holds too much. [hdfs-backed]\nHint: Move it." in capfd.readouterr().out
 
 
 def test_the_job_goes_back_where_it_does_not_start(
@@ -274,7 +274,9 @@ def test_the_job_runs_on_where_going_back_could_repeat_rows(
     managed.wait_for_batch(begun[0])
 
 
-@pytest.mark.parametrize(("verb", "form"), [("rescale", {}), ("compact", {**OLD, "idle_for": "3d"})])
+@pytest.mark.parametrize(
+    ("verb", "form"), [("compact", {"dry_run": False}), ("compact", {**OLD, "idle_for": "3d"})]
+)
 def test_a_mistake_in_the_form_stops_nothing_and_starts_nothing(
     airflow_database: None, managed: Managed, rewriting: Rewriting, verb: str, form: dict[str, Any]
 ) -> None:
@@ -320,7 +322,7 @@ def test_a_schedule_leaves_alone_what_somebody_has_stopped(managed: Managed) -> 
     ("verb", "form", "code"),
     [
         ("rescale", {"partitions": 7}, "hdfs-backed"),
-        ("compact", {"idle_for": "30d"}, "no-such-savepoint"),
+        ("compact", {"idle_for": "30d", "dry_run": False}, "no-such-savepoint"),
         ("compact", {**OLD, "operator": 5}, "which-operator"),
     ],
 )

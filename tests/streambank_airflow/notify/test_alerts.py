@@ -375,7 +375,7 @@ def test_a_compaction_that_fails_is_an_alert_and_no_notifier_changes_how_it_ends
     Path(f"{declare(managed, name='broken')}.down").touch()
     file = declare(managed, "compaction-failed")
 
-    run = run_dag(once(build_dags(managed.jobs_file)["flights.compact"]))
+    run = run_dag(once(build_dags(managed.jobs_file)["flights.compact"]), run_conf={"dry_run": False})
 
     assert task_states(run)["preview"] == "failed"
     (alert,) = told(file)

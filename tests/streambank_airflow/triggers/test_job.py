@@ -255,7 +255,7 @@ def test_storage_that_goes_on_failing_is_reported_as_what_a_retry_may_heal(
     event = first_event(watching(monkeypatch, Watcher(StorageError("The disk is away.", hint="Mount it."))))
 
     assert (event["status"], event["retryable"]) == ("error", True)
-    assert event["message"] == "The disk is away. [storage] Hint: Mount it."
+    assert event["message"] == "The disk is away. [storage]\nHint: Mount it."
 
 
 def test_what_somebody_has_to_repair_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
