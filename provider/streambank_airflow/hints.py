@@ -64,7 +64,7 @@ HINTS = {
         "the environment variable STREAMBANK_JOBS."
     ),
     "no-good-savepoint": (
-        "Trigger <job>.savepoint with *Verify* set to full to see what is wrong. Look for a replica of "
+        "Trigger <job>.savepoint with *Verification* set to full to see what is wrong. Look for a replica of "
         "the repository."
     ),
     "no-repository": (
@@ -106,11 +106,12 @@ HINTS = {
     "record-damaged": "Use another one, or repair the repository from a replica that has it undamaged.",
     "repair-encoding": (
         "Only rows that are stored as plain UnsafeRow can be repaired. Remove the keys instead, by "
-        "*Expire where* in the form of <job>.compact."
+        "*Remove keys where* in the form of <job>.compact."
     ),
     "repair-key": "Repair other columns of the value, or remove the key.",
     "repair-part": (
-        "Repair the input and begin again, or remove the keys by *Expire where* in the form of <job>.compact."
+        "Repair the input and begin again, or remove the keys by *Remove keys where* in the form of "
+        "<job>.compact."
     ),
     "repository-damaged": "Take into another repository, and verify this one.",
     "repository-lost": (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from streambank.core.errors import InputError, RefusedError, StorageError
+from streambank.declaration.state import CompactPolicy
+from streambank_airflow.dags import forms
 from streambank_airflow.hints import HINTS, hint_of, speaks_cli
 from tests.support.paths import ROOT
 
@@ -108,3 +111,19 @@ def test_other_hints_stay(hint: str) -> None:
 def test_a_hint_of_an_unknown_code_stays() -> None:
     error = InputError("No.", code="of-another-version", hint="Use --sink accept.")
     assert hint_of(error) == "Use --sink accept."
+
+
+def test_every_field_that_a_hint_names_is_in_a_form_under_that_title() -> None:
+    several = (
+        forms.run_form(),
+        forms.stop_form(60.0),
+        forms.savepoint_form("full"),
+        forms.sla_form(),
+        forms.compact_form((), CompactPolicy()),
+        forms.rescale_form(()),
+        forms.restore_form((), "refuse"),
+    )
+    titles = {field.schema["title"] for form in several for field in form.values()}
+    named = {title for hint in HINTS.values() for title in re.findall(r"\*([^*]+)\*", hint)}
+    assert len(named) > 5
+    assert named <= titles
