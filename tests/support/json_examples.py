@@ -21,6 +21,7 @@ MAPS = {
     "queries",
     "desired_by",
     "operation_by",
+    "facts",
     "metrics",
 }
 """Objects whose keys are data: names of queries, settings, people, metrics."""

@@ -70,11 +70,13 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["job start"] = succeed("job", "start", "flights", "--json").document
     given["job restart"] = succeed("job", "restart", "flights", "--json").document
     given["job status"] = succeed("job", "status", "flights", "--json").document
+    given["job list"] = succeed("job", "list", "--json").document
     given["sla"] = assessed(load_jobs(file).job("flights"))
     broken = ("job", "break", "flights", "--why", "a test", "--even-live", "--json")
     given["job break"] = succeed(*broken).document
     end_drivers(load_jobs(file).job("flights").records())
     given["job stop"] = succeed("job", "stop", "flights", "--json").document
+    given["job history"] = succeed("job", "history", "flights", "--json").document
     given["job savepoint"] = savepoint_of_two(tmp_path)
     yield given
 
@@ -172,6 +174,7 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
     assert answers["skew"]["stores"][0]["partitions"][0]["rows"] and answers["skew"]["stores"][0]["chance"]
     assert any(verdict["growth"] and verdict["growth"]["backtest"] for verdict in answers["sla"]["verdicts"])
     assert answers["job break"]["broken"] is True
+    assert any(one["facts"] and one["by"] for one in answers["job history"])
     assert answers["compact"]["refusals"] and answers["compact"]["moved"] and answers["compact"]["notes"]
     assert answers["compact --undo"]["left"] and answers["compact --undo"]["missing"]
 
@@ -202,7 +205,7 @@ def test_every_verb_with_json_has_an_example() -> None:
         "compact --purge",
     ):
         assert verb in headings
-    for verb in ("start", "status", "stop", "savepoint", "break"):
+    for verb in ("start", "list", "history", "status", "stop", "savepoint", "break"):
         assert f"job {verb}" in headings
 
 
