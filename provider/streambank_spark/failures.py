@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 from streambank.core.errors import StreambankError
+
+_TRACEBACK = "Traceback (most recent call last):"
+_OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|MemoryError|exceeding memory limits|OOM\b|oom-kill")
 
 
 def say_error(error: StreambankError) -> int:
@@ -20,5 +24,28 @@ def say_error(error: StreambankError) -> int:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what Spark says of a failure, without the plan or the stack below it."""
-    return str(error).strip().partition("\n")[0].strip()
+    """What Spark says of a failure, in one line: without plan, traceback or stack of the JVM.
+
+    Of an error in Python code that a worker ran it is that error: the last one, where one led to another.
+    """
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    tracebacks = [number for number, line in enumerate(lines) if line.strip() == _TRACEBACK]
+    for line in lines[tracebacks[-1] + 1 :] if tracebacks else ():
+        if not line.startswith((" ", "\t")):
+            return f"Python code failed: {line.strip()}"
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        return lines[1].removeprefix(": ").strip()
+    return lines[0].strip() if lines else type(error).__name__
+
+
+def hint_of_failure(error: BaseException, log: str) -> str:
+    """What to do about a failure of Spark: more memory where that was missing, else read the log.
+
+    Args:
+        error: What Spark raised.
+        log: Where the whole message is, as the end of a sentence.
+    """
+    whole = f"The full message is in {log}."
+    if _OUT_OF_MEMORY.search(str(error)):
+        return f"Give it more memory: --spark-conf spark.driver.memory=4g. {whole}"
+    return whole

@@ -23,6 +23,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from streambank.core.errors import StorageError
 from streambank.work.plan_lines import run_portion
+from streambank_spark.failures import first_line
 from streambank_spark.submit.bundle import use_packages
 
 END_S = 10.0
@@ -87,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:
             # The whole of it is in Spark's own log.
             failure = StorageError(
-                f"Spark gave up: {_first_line(error)}",
+                f"Spark gave up: {first_line(error)}",
                 code="spark-failed",
                 hint="The full message is in the log of Spark's driver.",
             )
@@ -148,7 +149,3 @@ def end_group() -> None:
     """End spark-submit and everything that it started: who asked for it is gone."""
     threading.Timer(END_S, os.killpg, (0, signal.SIGKILL)).start()
     os.killpg(0, signal.SIGTERM)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

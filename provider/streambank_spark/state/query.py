@@ -10,9 +10,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from streambank.core.errors import InputError
+from streambank_spark.failures import first_line
 from streambank_spark.state.read import as_json, storable
 from streambank_spark.state.state import QueryState
-from streambank_spark.submit.session import first_line
 
 STATE = "state"
 _NOT_A_NAME = re.compile(r"\W+")

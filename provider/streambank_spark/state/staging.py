@@ -31,7 +31,7 @@ from streambank.storage.locations import is_inside
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
 from streambank.work.target import check_target_apart
-from streambank_spark.submit.session import first_line
+from streambank_spark.failures import first_line
 
 _LIVE = "inspected"
 """The job name in the repository that lasts only as long as one live checkpoint is read."""

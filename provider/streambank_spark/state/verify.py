@@ -18,9 +18,9 @@ from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.finding import Finding
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
+from streambank_spark.failures import first_line
 from streambank_spark.state.staging import Staging, materialized_savepoint, require_shared
 from streambank_spark.state.state import Part, QueryState, parts_of, store_part
-from streambank_spark.submit.session import first_line
 
 _EFFECT = "A query restored from this savepoint would fail, or go on with wrong state."
 _HINT = "Restore another savepoint, and check which Spark version wrote this one."

@@ -6,6 +6,7 @@ document. Where Spark fails, the error names what it said, and the file is kept 
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.core.errors import StorageError, StreambankError
+from streambank_spark.failures import first_line, hint_of_failure
 from streambank_spark.submit.bundle import VARIABLE, python_of_workers
 from streambank_spark.submit.submission import with_deep_stack
 
@@ -27,6 +29,9 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+
+_LOGGERS_OF_CONTEXTS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""PySpark's: they write kilobytes of JSON to stderr about what an error of ours says in a line."""
 
 
 @contextmanager
@@ -40,6 +45,8 @@ def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[Spark
     Raises:
         StorageError: Spark does not start, or fails in the block (code `spark-failed`).
     """
+    for name in _LOGGERS_OF_CONTEXTS:
+        logging.getLogger(name).disabled = True
     running = SparkSession.getActiveSession()
     if running is not None:
         with _failures(None):
@@ -97,17 +104,8 @@ def _failures(log: Path | None) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
-        where = f" The full message is in {log}." if log is not None else ""
         raise StorageError(
             f"Spark failed: {first_line(error)}",
             code="spark-failed",
-            hint="If it ran out of memory, give it more: --spark-conf spark.driver.memory=4g." + where,
+            hint=hint_of_failure(error, "the driver's log" if log is None else str(log)),
         ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """What an error of Spark says, without its traceback."""
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    if lines and lines[0].startswith("An error occurred while calling") and len(lines) > 1:
-        return lines[1].removeprefix(": ")
-    return lines[0] if lines else type(error).__name__

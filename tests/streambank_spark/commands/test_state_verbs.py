@@ -154,7 +154,9 @@ def test_what_fits_no_row_is_said(spark: SparkSession, saved: Path) -> None:
 
 
 @pytest.mark.spark
-def test_query_answers_sql_and_only_reads(spark: SparkSession, saved: Path, tmp_path: Path) -> None:
+def test_query_answers_sql_and_only_reads(
+    spark: SparkSession, saved: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     window = of(saved, "rocksdb-window", 7)
     sql = "SELECT key.k AS k, sum(value.sum) AS total FROM state GROUP BY 1 ORDER BY 1 -- all of them"
     found = succeed("state", "query", window[0], sql, *window[1:], "--json").document
@@ -172,6 +174,8 @@ def test_query_answers_sql_and_only_reads(spark: SparkSession, saved: Path, tmp_
         answer = streambank("state", "query", window[0], bad, *window[1:], "--json")
         assert (answer.code, answer.document["error"]) == (2, "bad-query")
         assert "op0_default" in answer.document["hint"]
+        # PySpark would log kilobytes of JSON there, with a stack of the JVM.
+        assert "org.apache.spark" not in answer.err + capfd.readouterr().err
     assert not (tmp_path / "t").exists()
 
 

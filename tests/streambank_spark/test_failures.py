@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from streambank_spark.failures import first_line, hint_of_failure
+
+WORKER = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "app.py", line 3, in double
+    return table[key]
+           ~~~~~^^^^^
+KeyError: 'b'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "app.py", line 9, in score
+    raise ValueError("no score of b")
+ValueError: no score of b
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+"""
+CALL = """An error occurred while calling o42.load.
+: org.apache.spark.SparkException: Job aborted due to stage failure
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2856)"""
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (WORKER, "Python code failed: ValueError: no score of b"),
+        (CALL, "org.apache.spark.SparkException: Job aborted due to stage failure"),
+        ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==\n1/0", "[DIVIDE_BY_ZERO] Division by "
+         "zero. SQLSTATE: 22012"),
+        ("\n \n", "RuntimeError"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_one_line(said: str, line: str) -> None:
+    assert first_line(RuntimeError(said)) == line
+
+
+def test_more_memory_is_the_way_out_only_where_memory_was_missing() -> None:
+    lack = RuntimeError(f"{CALL}\nCaused by: java.lang.OutOfMemoryError: Java heap space")
+    assert hint_of_failure(lack, "/tmp/x.log") == (
+        "Give it more memory: --spark-conf spark.driver.memory=4g. The full message is in /tmp/x.log."
+    )
+    assert hint_of_failure(RuntimeError(CALL), "/tmp/x.log") == "The full message is in /tmp/x.log."
