@@ -29,11 +29,11 @@ from streambank.repository.holds import holds
 from streambank.repository.repository import Repository
 from streambank.retention.expired import expired_summaries
 from streambank.storage import open_store
+from streambank_spark.failures import first_line
 from streambank_spark.rewrite.derive import Derived, Say
 from streambank_spark.rewrite.expiry import Key, PassedOver, rows_of_key
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
-from streambank_spark.submit.session import first_line
 
 YES, NO, UNKNOWN = "yes", "no", "unknown"
 

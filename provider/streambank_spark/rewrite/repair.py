@@ -25,6 +25,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, St
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
 from streambank.repository.repository import Repository
+from streambank_spark.failures import first_line
 from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.row_patch import Mended, not_encoded
@@ -35,7 +36,6 @@ from streambank_spark.state.staging import Staging
 from streambank_spark.state.state import PARTITION, Part, QueryState
 from streambank_spark.state.validate import Judged, Rule, validate_state
 from streambank_spark.submit.bundle import ship
-from streambank_spark.submit.session import first_line
 
 VALUE = "value"
 _ASSIGNMENT = re.compile(

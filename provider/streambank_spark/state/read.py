@@ -24,8 +24,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType
 
 from streambank.core.errors import InputError, RefusedError
 from streambank.storage import open_store
+from streambank_spark.failures import first_line
 from streambank_spark.state.state import PARTITION, Part, QueryState
-from streambank_spark.submit.session import first_line
 
 KEY = "key"
 
