@@ -57,8 +57,26 @@ def raised() -> Iterator[Raised]:
                 yield Raised(f"{name}:{node.lineno}", str(known), text(node.args[0]), text(given["hint"]))
 
 
+def hint_functions() -> dict[str, str]:
+    """What functions return that find out a hint, by their names."""
+    return {
+        function.name: " ".join(
+            text(node.value)
+            for node in ast.walk(function)
+            if isinstance(node, ast.Return) and node.value is not None
+        )
+        for path in sorted(PROVIDER.rglob("*.py"))
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef) and function.name.startswith("hint_of_")
+    }
+
+
 def text(node: ast.expr) -> str:
     """The literal parts of an expression, with `{}` for each value in it."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        found = HINT_FUNCTIONS.get(node.func.id)
+        if found is not None:
+            return found
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
@@ -66,6 +84,8 @@ def text(node: ast.expr) -> str:
     return " ".join(text(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
 
+HINT_FUNCTIONS: dict[str, str] = {}
+HINT_FUNCTIONS.update(hint_functions())
 RAISED = list(raised())
 
 
