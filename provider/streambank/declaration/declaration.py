@@ -14,6 +14,7 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.names import MAIN, QueryRef, check_job_name, check_name
+from streambank.declaration.airflow import AirflowPolicy, read_airflow
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields, Source, TomlLines, expand, read_text
 from streambank.declaration.health import HealthPolicy, read_health
@@ -75,6 +76,7 @@ class Job:
         kafka: How Streambank itself reaches its Kafka.
         state: By which Spark its state is worked on.
         compact: What of its state expires.
+        airflow: What Airflow is told of its DAGs.
         notify: Who is alerted of what.
         source: The file that declares it, with the `line` of its table.
     """
@@ -105,6 +107,7 @@ class Job:
     kafka: KafkaConnection = field(default_factory=KafkaConnection)
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
+    airflow: AirflowPolicy = field(default_factory=AirflowPolicy)
     launch: LaunchPolicy = field(default_factory=LaunchPolicy)
     notify: tuple[Notify, ...] = ()
     source: str = ""
@@ -288,6 +291,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         kafka=read_kafka(fields.table("kafka")),
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
+        airflow=read_airflow(fields.table("airflow")),
         launch=launch,
         notify=read_notify(fields, kinds=True),
         source=str(fields.source.path),

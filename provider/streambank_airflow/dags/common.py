@@ -1,14 +1,19 @@
-"""What the DAGs of a job have in common."""
+"""What the DAGs of a job have in common, and what a DAG file and a job may say about them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import DAG, Param
 
+from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.operators.base import alert_of_failure
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert
@@ -19,9 +24,172 @@ RETRIES = 3
 NOTE = "{{ params.note }}"
 """Template of the form's note; None where nobody wrote one."""
 
-
 RUN_TYPES = ("manual", "scheduled", "operator_triggered", "asset_triggered", "asset_materialization")
 """How a run may come about. No backfill: all its runs would work on the job as it is today."""
+
+_DECLARED = "the jobs file declares it for each job"
+_BUILT = "the tasks rely on it"
+OWN_DAG_ARGS: Mapping[str, str] = {
+    "dag_id": "each DAG is named after its job and its verb",
+    "default_args": "it is an argument of build_dags",
+    "schedule": _DECLARED,
+    "params": "the form is made of what the job declares",
+    "catchup": "a savepoint of yesterday cannot be taken today",
+    "allowed_run_types": "a backfill would work on the job as it is today",
+    "max_active_runs": _BUILT,
+    "deadline": "restore.deadline in the jobs file declares it",
+    "render_template_as_native_obj": _BUILT,
+    "fail_fast": "a job that fails on its way to a new generation would not be brought back",
+}
+"""Arguments of a DAG that `dag_args` may not have, with the reason."""
+OWN_DEFAULT_ARGS: Mapping[str, str] = {
+    "task_id": "each task has its own",
+    "params": "the form is made of what the job declares",
+    "job": _BUILT,
+    "jobs_file": "it is an argument of build_dags",
+    "streambank_conn_id": "say conn_id, or connection in the job's table airflow",
+    "note": "the form asks for it",
+    "trigger_rule": "a restore that was rejected would be done",
+    "depends_on_past": "a run that failed would keep the next one from repairing what it left",
+    "wait_for_downstream": "a run that failed would keep the next one from repairing what it left",
+    "do_xcom_push": _BUILT,
+    "multiple_outputs": _BUILT,
+}
+"""Arguments of a task that `default_args` may not have, with the reason."""
+CALLBACKS = {
+    "on_failure_callback": "on_failure",
+    "on_retry_callback": "on_retry",
+    "on_success_callback": "on_success",
+}
+"""Airflow's arguments for what is called, and the fields of `[jobs.NAME.airflow]`."""
+
+
+@dataclass(frozen=True)
+class DagFile:
+    """What a DAG file says about the DAGs of all its jobs. What a job declares for itself comes before it.
+
+    Attributes:
+        jobs_file: The absolute path of the declaration.
+        conn_id: The `streambank` connection of all tasks.
+        default_args: Arguments of all tasks.
+        dag_args: Arguments of all DAGs.
+    """
+
+    jobs_file: str
+    conn_id: str = DEFAULT_CONN_ID
+    default_args: Mapping[str, Any] = field(default_factory=dict)
+    dag_args: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self, verbs: Sequence[str]) -> None:
+        """Refuse arguments that would break what the DAGs promise.
+
+        Args:
+            verbs: Which DAGs are built.
+
+        Raises:
+            InputError: One is of that kind (code `bad-option`); the message says why.
+        """
+        _refuse("dag_args", self.dag_args, OWN_DAG_ARGS)
+        _refuse("default_args", self.default_args, OWN_DEFAULT_ARGS)
+        if self.dag_args.get("dagrun_timeout") is not None and "run" in verbs:
+            raise InputError(
+                "dag_args cannot have dagrun_timeout: a run of <job>.run lasts as long as its job, and "
+                "nothing would watch the job after that time.",
+                code="bad-option",
+                hint='Call build_dags twice: with only=["run"] without it, and with the other verbs and it.',
+            )
+
+    def connection_of(self, job: Job) -> str:
+        """The connection of a job's tasks."""
+        return job.airflow.connection or self.conn_id
+
+    def whereabouts(self, job: Job) -> dict[str, Any]:
+        """Where a task finds the job: the arguments that all operators and sensors have."""
+        return {"job": job.name, "jobs_file": self.jobs_file, "streambank_conn_id": self.connection_of(job)}
+
+    def task_args(self, job: Job, note: str | None = NOTE) -> dict[str, Any]:
+        """The arguments of a task that does something to a job: where it is, and why it is done."""
+        return {**self.whereabouts(job), "note": note}
+
+    def defaults_of(self, job: Job) -> dict[str, Any]:
+        """The `default_args` of a job's DAGs.
+
+        Raises:
+            InputError: A function that the job declares cannot be imported (code `bad-declaration`).
+        """
+        own = job.airflow
+        declared = {
+            "owner": own.owner,
+            "pool": own.pool,
+            "queue": own.queue,
+            "priority_weight": own.priority,
+            "executor": own.executor,
+            "retries": own.retries,
+        }
+        callbacks = {
+            argument: [*as_list(self.default_args.get(argument)), *_functions(job, name)]
+            for argument, name in CALLBACKS.items()
+        }
+        return {
+            "retries": RETRIES,
+            "retry_delay": timedelta(seconds=10),
+            "retry_exponential_backoff": 2.0,
+            "max_retry_delay": timedelta(minutes=5),
+            **self.default_args,
+            **{name: value for name, value in declared.items() if value is not None},
+            **{argument: functions for argument, functions in callbacks.items() if functions},
+        }
+
+    def dag(
+        self,
+        job: Job,
+        verb: str,
+        *,
+        summary: str,
+        params: Mapping[str, Param],
+        schedule: str | timedelta | None = None,
+        one_at_a_time: bool = True,
+        deadline: Sequence[DeadlineAlert] = (),
+    ) -> DAG:
+        """A DAG of a job, still without tasks.
+
+        Args:
+            job: The declared job.
+            verb: `run`, `stop`, `savepoint`, `restore`, `sla`, `compact` or `rescale`.
+            summary: What it does, in a few sentences; Markdown, since it stands on the DAG's page. The list
+                of DAGs shows the first one.
+            params: The form.
+            schedule: When it runs by itself.
+            one_at_a_time: Whether a second run waits for the first.
+            deadline: What Airflow is to watch of each run.
+        """
+        own, given = job.airflow, dict(self.dag_args)
+        tags = {"streambank", job.name, *job.tags, *given.pop("tags", ())}
+        roles = {**(given.pop("access_control", None) or {}), **_roles(job)}
+        declared = {
+            "access_control": roles or None,
+            "dag_display_name": f"{own.display_name}: {verb}" if own.display_name else None,
+            "is_paused_upon_creation": own.paused,
+        }
+        shown = {
+            "description": f"{job.description} {_first_sentence(summary)}".strip(),
+            "doc_md": "\n\n".join(
+                filter(None, [summary, job.description, f"Declared as `[jobs.{job.name}]`."])
+            ),
+        }
+        return DAG(
+            dag_id(job.name, verb),
+            **{**shown, **given, **{name: value for name, value in declared.items() if value is not None}},
+            schedule=schedule,
+            catchup=False,
+            allowed_run_types=cast(Any, RUN_TYPES),  # Airflow makes its own type of the names
+            max_active_runs=1 if one_at_a_time else 16,
+            params=dict(params),
+            deadline=list(deadline) or None,
+            render_template_as_native_obj=True,
+            tags=tags,
+            default_args=self.defaults_of(job),
+        )
 
 
 def dag_id(job: str, verb: str) -> str:
@@ -29,47 +197,58 @@ def dag_id(job: str, verb: str) -> str:
     return f"{job}.{verb}"
 
 
-def job_dag(
-    job: Job,
-    verb: str,
-    *,
-    summary: str,
-    params: Mapping[str, Param],
-    schedule: str | timedelta | None = None,
-    one_at_a_time: bool = True,
-    deadline: Sequence[DeadlineAlert] = (),
-) -> DAG:
-    """A DAG of a job, still without tasks.
+def alerting(default_args: Mapping[str, Any]) -> list[Callable[..., Any]]:
+    """The `on_failure_callback` of a task that alerts as the job's own operators do, beside the user's."""
+    return [*as_list(default_args.get("on_failure_callback")), alert_of_failure]
 
-    Args:
-        job: The declared job.
-        verb: `run`, `stop`, `savepoint`, `restore` or `sla`.
-        summary: What it does, in one sentence; Markdown, since it stands on the DAG's page.
-        params: The form.
-        schedule: When it runs by itself.
-        one_at_a_time: Whether a second run waits for the first.
-        deadline: What Airflow is to watch of each run.
+
+def as_list(value: Any) -> list[Any]:
+    """One or several of Airflow's callbacks, or none, as a list."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _refuse(argument: str, given: Mapping[str, Any], own: Mapping[str, str]) -> None:
+    for name in given:
+        if name in own:
+            raise InputError(
+                f"{argument} cannot have {name}: {own[name]}.",
+                code="bad-option",
+                hint=f"Remove {name} from {argument}.",
+            )
+
+
+def _roles(job: Job) -> dict[str, Any]:
+    """The permissions by role that a job declares, as Airflow wants them."""
+    return {
+        role: {resource: set(names) for resource, names in allowed.items()}
+        if isinstance(allowed, Mapping)
+        else set(allowed)
+        for role, allowed in job.airflow.access_control.items()
+    }
+
+
+def _functions(job: Job, name: str) -> list[Callable[..., Any]]:
+    """The functions that a job names in one of its fields, imported.
+
+    Raises:
+        InputError: One cannot be imported (code `bad-declaration`).
     """
-    return DAG(
-        dag_id(job.name, verb),
-        schedule=schedule,
-        catchup=False,
-        allowed_run_types=cast(Any, RUN_TYPES),  # Airflow makes its own type of the names
-        max_active_runs=1 if one_at_a_time else 16,
-        params=dict(params),
-        deadline=list(deadline) or None,
-        render_template_as_native_obj=True,
-        tags={"streambank", job.name, *job.tags},
-        doc_md="\n\n".join(filter(None, [summary, job.description, f"Declared as `[jobs.{job.name}]`."])),
-        default_args={
-            "retries": RETRIES,
-            "retry_delay": timedelta(seconds=10),
-            "retry_exponential_backoff": 2.0,
-            "max_retry_delay": timedelta(minutes=5),
-        },
-    )
+    found = []
+    for dotted in getattr(job.airflow, name):
+        module, _, function = dotted.rpartition(".")
+        try:
+            found.append(getattr(import_module(module), function))
+        except (ImportError, AttributeError) as error:
+            raise InputError(
+                f"{job.source}, line {job.line}: jobs.{job.name}.airflow.{name}: "
+                f"{dotted} cannot be imported: {error}.",
+                code="bad-declaration",
+                hint="Install its module where Airflow runs, or put it into Airflow's folder plugins.",
+            ) from error
+    return found
 
 
-def task_args(job: Job, jobs_file: str) -> dict[str, Any]:
-    """The arguments that every task of a job's DAGs gets."""
-    return {"job": job.name, "jobs_file": jobs_file, "note": NOTE}
+def _first_sentence(markdown: str) -> str:
+    return markdown.partition(". ")[0].rstrip(".").replace("`", "") + "."

@@ -15,8 +15,7 @@ from airflow.sdk import DAG, Param, TriggerRule
 
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags import forms
-from streambank_airflow.dags.common import dag_id, job_dag, task_args
-from streambank_airflow.operators.base import alert_of_failure
+from streambank_airflow.dags.common import DagFile, alerting, dag_id
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import (
     SAVEPOINTS_KEY,
@@ -40,12 +39,12 @@ TOO_EARLY = f"ti.xcom_pull(task_ids='preview', key='{NOTHING_KEY}')"
 REWRITTEN = "ti.xcom_pull(task_ids='rewrite')"
 
 
-def compact_dag(job: Job, jobs_file: str) -> DAG:
+def compact_dag(job: Job, file: DagFile) -> DAG:
     """Build `<job>.compact`."""
     queries = [query for query in job.query_names if query is not None]
     return _exchange_dag(
         job,
-        jobs_file,
+        file,
         "compact",
         "Stops the job with a savepoint, removes expired keys, and starts it with the rest.",
         forms.compact_form(queries, job.compact),
@@ -55,12 +54,12 @@ def compact_dag(job: Job, jobs_file: str) -> DAG:
     )
 
 
-def rescale_dag(job: Job, jobs_file: str) -> DAG:
+def rescale_dag(job: Job, file: DagFile) -> DAG:
     """Build `<job>.rescale`."""
     queries = [query for query in job.query_names if query is not None]
     return _exchange_dag(
         job,
-        jobs_file,
+        file,
         "rescale",
         "Stops the job with a savepoint, spreads its state over another number of partitions, and starts it.",
         forms.rescale_form(queries),
@@ -71,7 +70,7 @@ def rescale_dag(job: Job, jobs_file: str) -> DAG:
 
 def _exchange_dag(
     job: Job,
-    jobs_file: str,
+    file: DagFile,
     verb: str,
     summary: str,
     form: Mapping[str, Param],
@@ -79,8 +78,8 @@ def _exchange_dag(
     asked: Mapping[str, Any],
     schedule: str | None = None,
 ) -> DAG:
-    dag = job_dag(job, verb, summary=summary + AS_IT_WAS, params=form, schedule=schedule)
-    args = task_args(job, jobs_file)
+    dag = file.dag(job, verb, summary=summary + AS_IT_WAS, params=form, schedule=schedule)
+    args = file.task_args(job)
     several = "query" in form
     of_query = {**args, "job": f"{job.name}/{{{{ params.query }}}}" if several else job.name}
     stopped = f"ti.xcom_pull(task_ids='stop', key='{SAVEPOINTS_KEY}')"
@@ -126,13 +125,12 @@ def _exchange_dag(
         )
         first_batch = BatchCommittedSensor(
             task_id="first_batch",
-            job=of_query["job"],
-            jobs_file=jobs_file,
+            **{**file.whereabouts(job), "job": of_query["job"]},
             after_batch=f"{{{{ {REWRITTEN}['batch'] }}}}",
             accept_idle=True,
             poke_interval=2,
             timeout=timedelta(minutes=30),
-            on_failure_callback=alert_of_failure,
+            on_failure_callback=alerting(dag.default_args),
         )
         keep_running = _keep_running(job, "keep_running", f"handed over after {verb}")
         watched = _watched("watched", job, args)

@@ -16,11 +16,11 @@ provider.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streambank.core.errors import InputError
+from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job, load_jobs
 from streambank_airflow.dags import (
     compact_dag,
@@ -31,46 +31,70 @@ from streambank_airflow.dags import (
     sla_dag,
     stop_dag,
 )
+from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.stagger import unshifted_alone
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-BUILDERS: tuple[Callable[[Job, str], DAG], ...] = (
-    run_dag,
-    stop_dag,
-    savepoint_dag,
-    restore_dag,
-    sla_dag,
-    compact_dag,
-    rescale_dag,
-)
-"""What is built for each job, in the order in which the lists show it."""
+BUILDERS: Mapping[str, Callable[[Job, DagFile], DAG]] = {
+    "run": run_dag,
+    "stop": stop_dag,
+    "savepoint": savepoint_dag,
+    "restore": restore_dag,
+    "sla": sla_dag,
+    "compact": compact_dag,
+    "rescale": rescale_dag,
+}
+"""What is built for each job, by verb, in the order in which the lists show it."""
 
 
-def build_dags(jobs_file: str | Path) -> dict[str, DAG]:
+def build_dags(
+    jobs_file: str | Path,
+    *,
+    default_args: Mapping[str, Any] | None = None,
+    dag_args: Mapping[str, Any] | None = None,
+    conn_id: str = DEFAULT_CONN_ID,
+    only: Sequence[str] | None = None,
+) -> dict[str, DAG]:
     """The DAGs of every job that a file declares.
+
+    What a job declares in `[jobs.NAME.airflow]` comes before what is given here, and that before our own
+    defaults. Callbacks, tags and permissions add up.
 
     Args:
         jobs_file: The declaration, docs/reference/jobs.md.
+        default_args: Arguments of all tasks, as in Airflow's `DAG(default_args=)`: `owner`, `pool`, `queue`,
+            `on_failure_callback`, ...; not those on which the tasks rely (`OWN_DEFAULT_ARGS`).
+        dag_args: Arguments of all DAGs: `access_control`, `tags`, `is_paused_upon_creation`,
+            `on_failure_callback`, ...; not those that the declaration decides (`OWN_DAG_ARGS`).
+        conn_id: The `streambank` connection of all tasks; the default one need not exist.
+        only: Which DAGs to build, such as `("run", "stop")`; None for all.
 
     Returns:
         The DAGs by the names under which a DAG file should publish them: their ids.
 
     Raises:
         InputError: The file declares something wrong; the message names the line and the field, and Airflow
-            shows it as the import error of the DAG file.
+            shows it as the import error of the DAG file. Or an argument is one that may not be given (code
+            `bad-option`), or `only` has something unknown (`bad-choice`).
     """
+    if isinstance(only, str):
+        only = (only,)
+    verbs = [check_choice(verb, "only", tuple(BUILDERS)) for verb in (BUILDERS if only is None else only)]
     path = Path(jobs_file).expanduser().absolute()
+    file = DagFile(str(path), conn_id, default_args or {}, dag_args or {})
+    file.check(verbs)
     try:
         declared = load_jobs(path)
     except InputError as error:
         # Only this line reaches the import error's page as a whole, so the way out has to be part of it.
         raise InputError(f"{error.message} {error.hint}".strip(), code=error.code, hint=error.hint) from None
     jobs = [unshifted_alone(job, declared.jobs.values()) for job in declared.jobs.values()]
-    return {dag.dag_id: dag for job in jobs for dag in _dags_of(job, str(path))}
+    return {dag.dag_id: dag for job in jobs for dag in _dags_of(job, file, verbs)}
 
 
-def _dags_of(job: Job, jobs_file: str) -> Iterator[DAG]:
-    for build in BUILDERS:
-        yield build(job, jobs_file)
+def _dags_of(job: Job, file: DagFile, verbs: Sequence[str]) -> Iterator[DAG]:
+    for verb in verbs:
+        yield BUILDERS[verb](job, file)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, chain
 
 from streambank.declaration.declaration import Job
 from streambank.recovery.approval import CHOICE_KEY
 from streambank_airflow.dags import forms
-from streambank_airflow.dags.common import dag_id, job_dag, task_args
+from streambank_airflow.dags.common import DagFile, alerting, dag_id
 from streambank_airflow.notify.deadlines import restore_deadline
-from streambank_airflow.operators.base import alert_of_failure
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
 from streambank_airflow.operators.restore import (
@@ -24,15 +25,13 @@ from streambank_airflow.operators.restore import (
 )
 from streambank_airflow.sensors.job import BatchCommittedSensor
 
-CHOSEN = f"ti.xcom_pull(task_ids='approve', key='{CHOICE_KEY}')"
-"""In templates: what the person chose; None where `approve` was marked as a success by hand."""
 SEVERAL = (
     " Restores one query: the others go on from where they are. If several are lost, restore one after the "
     "other, and let only the last run start the job."
 )
 
 
-def restore_dag(job: Job, jobs_file: str) -> DAG:
+def restore_dag(job: Job, file: DagFile) -> DAG:
     """Build `<job>.restore`.
 
     `stop` comes before the restore even where nothing runs: it records that the job is meant to be stopped,
@@ -42,7 +41,7 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
     are restored without a start.
     """
     queries = [query for query in job.query_names if query is not None]
-    dag = job_dag(
+    dag = file.dag(
         job,
         "restore",
         summary=(
@@ -52,77 +51,112 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
             + (SEVERAL if queries else "")
         ),
         params=forms.restore_form(queries, job.restore.sink, job.restore.source),
-        deadline=restore_deadline(job, jobs_file),
+        deadline=restore_deadline(job, file.jobs_file, file.connection_of(job)),
     )
-    args = task_args(job, jobs_file)
     query = "/{{ params.query }}" if queries else ""
-    choices = {
-        **args,
-        "job": f"{job.name}{query}",
-        "sink": "{{ params.sink }}",
-        "source": "{{ params.source }}",
-        "mode": "{{ params.mode }}",
-        "new_sinks": "{{ params.new_sinks }}",
-    }
-    run = dag_id(job.name, "run")
     with dag:
-        check_run = CheckRunDagOperator(
-            task_id="check_run", run_dag_id=run, only_if="{{ params.start }}", **args
-        )
-        plan = RestoreSavepointOperator(
-            task_id="plan",
+        restore_tasks(
+            job,
+            {**file.task_args(job), "job": f"{job.name}{query}"},
             savepoint="{{ params.savepoint }}",
-            plan_only=True,
-            offer=True,
-            if_running="{{ 'stop' if params.stop_running else 'refuse' }}",
-            **choices,
+            how={
+                "sink": "{{ params.sink }}",
+                "source": "{{ params.source }}",
+                "mode": "{{ params.mode }}",
+                "new_sinks": "{{ params.new_sinks }}",
+            },
+            stop="params.stop_running",
+            start="params.start",
+            on_failure=alerting(dag.default_args),
         )
-        approve = ApproveRestoreOperator(
-            task_id="approve",
-            job=choices["job"],
-            jobs_file=jobs_file,
-            subject=of_plan(SUBJECT_KEY),
-            body=of_plan(PLAN_KEY),
-            choices=of_plan(CHOICES_KEY),
-            defaults=ApproveRestoreOperator.REJECT,
-            assigned_users=[{"id": one, "name": one} for one in job.restore.approvers] or None,
-            response_timeout=timedelta(seconds=job.restore.approval_timeout_s),
-        )
-        stop = StopStreamingJobOperator(
-            task_id="stop",
-            if_running=(
-                f"{{{{ 'stop' if params.stop_running or ({CHOSEN} or {{}}).get('stop') else 'refuse' }}}}"
-            ),
-            only_before="restore",
-            **args,
-        )
-        restore = RestoreSavepointOperator(
-            task_id="restore",
-            savepoint="{{ ti.xcom_pull(task_ids='plan')['savepoint'] }}",
-            approved=f"{{{{ {CHOSEN} }}}}",
-            **choices,
-        )
-        start = StartStreamingJobOperator(task_id="start", only_if="{{ params.start }}", **args)
-        first_batch = BatchCommittedSensor(
-            task_id="first_batch",
-            job=choices["job"],
-            jobs_file=jobs_file,
-            after_batch="{{ ti.xcom_pull(task_ids='restore')['batch'] }}",
-            accept_idle=True,
-            poke_interval=2,
-            timeout=timedelta(minutes=30),
-            on_failure_callback=alert_of_failure,
-        )
-        keep_running = TriggerDagRunOperator(
-            task_id="keep_running",
-            trigger_dag_id=run,
-            conf={"note": "handed over after a restore"},
-        )
-        watched = JobWatchedOperator(task_id="watched", run_dag_id=run, deferrable=True, **args)
-        [check_run, plan] >> approve >> stop >> restore >> start >> first_batch >> keep_running >> watched
     return dag
 
 
-def of_plan(key: str) -> str:
+def restore_tasks(
+    job: Job,
+    args: Mapping[str, Any],
+    *,
+    savepoint: str,
+    how: Mapping[str, Any],
+    stop: str,
+    start: str,
+    on_failure: list[Callable[..., Any]],
+    approve: bool = True,
+) -> None:
+    """Plan, ask, stop, restore, start and hand over, in the DAG or task group that is open.
+
+    Args:
+        job: The declared job.
+        args: What every task gets: where the job is (`job` may name a query), and why it is done.
+        savepoint: Which one.
+        how: `sink`, `source`, `mode` and `new_sinks` of the operators that plan and restore.
+        stop: Whether a job that runs is stopped without a question: an expression in a template.
+        start: Whether the job is started afterwards and handed to `<job>.run`: an expression, too.
+        on_failure: What is called where the job makes no batch in time.
+        approve: Ask a person; without that, the plan fails for what somebody would have to decide.
+    """
+    of_job = {**args, "job": job.name}
+    whereabouts = {name: value for name, value in args.items() if name != "note"}
+    run, started = dag_id(job.name, "run"), f"{{{{ {start} }}}}"
+    check_run = CheckRunDagOperator(task_id="check_run", run_dag_id=run, only_if=started, **of_job)
+    plan = RestoreSavepointOperator(
+        task_id="plan",
+        savepoint=savepoint,
+        plan_only=True,
+        offer=approve,
+        if_running=f"{{{{ 'stop' if {stop} else 'refuse' }}}}",
+        **how,
+        **args,
+    )
+    approved = None
+    asked: list[ApproveRestoreOperator] = []
+    if approve:
+        asked = [
+            ApproveRestoreOperator(
+                task_id="approve",
+                subject=_left_by(plan, SUBJECT_KEY),
+                body=_left_by(plan, PLAN_KEY),
+                choices=_left_by(plan, CHOICES_KEY),
+                defaults=ApproveRestoreOperator.REJECT,
+                assigned_users=[{"id": one, "name": one} for one in job.restore.approvers] or None,
+                response_timeout=timedelta(seconds=job.restore.approval_timeout_s),
+                **whereabouts,
+            )
+        ]
+        # None where the task was marked as a success by hand.
+        chosen = f"ti.xcom_pull(task_ids='{asked[0].task_id}', key='{CHOICE_KEY}')"
+        approved, stop = f"{{{{ {chosen} }}}}", f"{stop} or ({chosen} or {{}}).get('stop')"
+    restore = RestoreSavepointOperator(
+        task_id="restore",
+        savepoint=f"{{{{ ti.xcom_pull(task_ids='{plan.task_id}')['savepoint'] }}}}",
+        approved=approved,
+        **how,
+        **args,
+    )
+    stopped = StopStreamingJobOperator(
+        task_id="stop",
+        if_running=f"{{{{ 'stop' if {stop} else 'refuse' }}}}",
+        only_before=restore.task_id,
+        **of_job,
+    )
+    start_job = StartStreamingJobOperator(task_id="start", only_if=started, **of_job)
+    first_batch = BatchCommittedSensor(
+        task_id="first_batch",
+        after_batch=f"{{{{ ti.xcom_pull(task_ids='{restore.task_id}')['batch'] }}}}",
+        accept_idle=True,
+        poke_interval=2,
+        timeout=timedelta(minutes=30),
+        on_failure_callback=on_failure,
+        **whereabouts,
+    )
+    keep_running = TriggerDagRunOperator(
+        task_id="keep_running", trigger_dag_id=run, conf={"note": "handed over after a restore"}
+    )
+    watched = JobWatchedOperator(task_id="watched", run_dag_id=run, deferrable=True, **of_job)
+    chain(check_run, *asked, stopped, restore, start_job, first_batch, keep_running, watched)
+    plan >> (asked[0] if asked else stopped)
+
+
+def _left_by(plan: RestoreSavepointOperator, key: str) -> str:
     """A template for what the plan has left under a key."""
-    return f"{{{{ ti.xcom_pull(task_ids='plan', key='{key}') }}}}"
+    return f"{{{{ ti.xcom_pull(task_ids='{plan.task_id}', key='{key}') }}}}"

@@ -6,17 +6,17 @@ from airflow.sdk import DAG
 
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags import forms
-from streambank_airflow.dags.common import job_dag, task_args
+from streambank_airflow.dags.common import DagFile
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
 
 
-def run_dag(job: Job, jobs_file: str) -> DAG:
+def run_dag(job: Job, file: DagFile) -> DAG:
     """Build `<job>.run`.
 
     Several runs may be active: each only watches what the first has started. One at a time would be a trap,
     since a second click would wait in the queue for days and then restart what somebody has stopped.
     """
-    dag = job_dag(
+    dag = file.dag(
         job,
         "run",
         summary=(
@@ -29,8 +29,11 @@ def run_dag(job: Job, jobs_file: str) -> DAG:
     )
     with dag:
         start = StartStreamingJobOperator(
-            task_id="start", fresh_start="{{ params.fresh_start }}", **task_args(job, jobs_file)
+            task_id="start", fresh_start="{{ params.fresh_start }}", **file.task_args(job)
         )
-        keep = KeepStreamingJobRunningOperator(task_id="keep_running", **task_args(job, jobs_file))
+        # Without a time limit: it watches for as long as the job runs.
+        keep = KeepStreamingJobRunningOperator(
+            task_id="keep_running", execution_timeout=None, **file.task_args(job)
+        )
         start >> keep
     return dag

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,7 +12,7 @@ from airflow.sdk import DAG, TriggerRule
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags import forms
-from streambank_airflow.dags.common import job_dag, task_args
+from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.stagger import staggered
 from streambank_airflow.operators.base import StreambankOperator
 from streambank_airflow.operators.blackout import SkipInBlackoutOperator
@@ -34,7 +34,7 @@ SHIFTED = "Declared with the schedule `{}`; runs on `{}`, so that jobs do not al
 BLACKOUT = "Scheduled runs are skipped within {} ({})."
 
 
-def savepoint_dag(job: Job, jobs_file: str) -> DAG:
+def savepoint_dag(job: Job, file: DagFile) -> DAG:
     """Build `<job>.savepoint`: a pair of tasks for each query of the job, then what else it declares.
 
     What comes after the verifications runs once, for all queries: when at least one savepoint was taken and
@@ -45,8 +45,8 @@ def savepoint_dag(job: Job, jobs_file: str) -> DAG:
     schedule = job.savepoint.schedule
     if schedule is not None and job.savepoint.stagger_s:
         schedule = staggered(schedule, job.name, job.savepoint.stagger_s, _window_minutes(job))
-    later = _declared(job)
-    dag = job_dag(
+    later = declared_later(job)
+    dag = file.dag(
         job,
         "savepoint",
         summary=_summary(job, queries, schedule),
@@ -55,26 +55,59 @@ def savepoint_dag(job: Job, jobs_file: str) -> DAG:
     )
     with dag:
         gate = _gate(job)
-        before: list[StreambankOperator] = []
-        for query in job.query_names:
-            take, verify = _take_and_verify(job, query, jobs_file)
-            take >> verify
-            if gate is not None:
-                gate >> take
-            before += [take, verify]
-        for task_id, operator in later.items():
-            task = operator(
-                task_id=task_id,
-                only_if=_only_if(task_id, later),
-                trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
-                **task_args(job, jobs_file),
-            )
-            before >> task
-            before.append(task)
+        takes = savepoint_tasks(
+            job,
+            file.task_args(job),
+            take={"pin": "{{ params.pin }}"},
+            batches={query: f"{{{{ params['{forms.batch_field(query)}'] }}}}" for query in job.query_names},
+            level="{{ params.verify }}",
+            later={task_id: _only_if(task_id, later) for task_id in later},
+        )
+        if gate is not None:
+            gate >> takes
     return dag
 
 
-def _declared(job: Job) -> dict[str, type[RepositoryOperator]]:
+def savepoint_tasks(
+    job: Job,
+    args: Mapping[str, Any],
+    *,
+    take: Mapping[str, Any],
+    batches: Mapping[str | None, Any],
+    level: str,
+    later: Mapping[str, bool | str],
+) -> list[StreambankOperator]:
+    """Take and verify a savepoint of each query, and what follows, in the DAG or task group that is open.
+
+    Args:
+        job: The declared job.
+        args: What every task gets: where the job is, and why it is done.
+        take: More arguments of the tasks that take.
+        batches: Which batch of each query; None for the last committed one.
+        level: How each savepoint is verified.
+        later: What follows, of `declared_later`, and whether it is done: a boolean or a template.
+
+    Returns:
+        The tasks that take.
+    """
+    takes: list[StreambankOperator] = []
+    before: list[StreambankOperator] = []
+    for query in job.query_names:
+        taken, verified = _take_and_verify(job, query, args, {**take, "batch": batches[query]}, level)
+        taken >> verified
+        takes.append(taken)
+        before += [taken, verified]
+    operators = declared_later(job)
+    for task_id, only_if in later.items():
+        task = operators[task_id](
+            task_id=task_id, only_if=only_if, trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **args
+        )
+        before >> task
+        before.append(task)
+    return takes
+
+
+def declared_later(job: Job) -> dict[str, type[RepositoryOperator]]:
     """What follows the verifications, in this order; nothing that the job does not declare."""
     later: dict[str, type[RepositoryOperator]] = {}
     if job.replicate.to:
@@ -123,23 +156,22 @@ def _gate(job: Job) -> SkipInBlackoutOperator | None:
 
 
 def _take_and_verify(
-    job: Job, query: str | None, jobs_file: str
+    job: Job, query: str | None, args: Mapping[str, Any], more: Mapping[str, Any], level: str
 ) -> tuple[CreateSavepointOperator, VerifySavepointOperator]:
     suffix = f"_{query}" if query else ""
-    args: dict[str, Any] = {**task_args(job, jobs_file), "job": job.savepoint_name(query)}
+    of_query = {**args, "job": job.savepoint_name(query)}
     take = CreateSavepointOperator(
         task_id=f"take{suffix}",
-        batch=f"{{{{ params['{forms.batch_field(query)}'] }}}}",
         closure=job.savepoint.closure,
-        pin="{{ params.pin }}",
         skip_if_never_started=True,
-        **args,
+        **more,
+        **of_query,
     )
     verify = VerifySavepointOperator(
         task_id=f"verify{suffix}",
         savepoint=f"{{{{ ti.xcom_pull(task_ids='{take.task_id}')['savepoint'] }}}}",
-        level="{{ params.verify }}",
+        level=level,
         share=job.savepoint.share,
-        **args,
+        **of_query,
     )
     return take, verify

@@ -6,7 +6,7 @@ from airflow.sdk import DAG
 
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags import forms
-from streambank_airflow.dags.common import job_dag
+from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.stagger import staggered
 from streambank_airflow.operators.doctor import DiagnoseStreamingJobOperator
 from streambank_airflow.operators.sla import CheckSlaOperator
@@ -15,9 +15,9 @@ SPREAD_S = 600.0
 """Over how much time jobs are judged that declare no schedule."""
 
 
-def sla_dag(job: Job, jobs_file: str) -> DAG:
+def sla_dag(job: Job, file: DagFile) -> DAG:
     """Build `<job>.sla`: two tasks, of which neither waits for the other or hides its answer."""
-    dag = job_dag(
+    dag = file.dag(
         job,
         "sla",
         summary=(
@@ -31,15 +31,12 @@ def sla_dag(job: Job, jobs_file: str) -> DAG:
     with dag:
         CheckSlaOperator(
             task_id="check",
-            job=job.name,
-            jobs_file=jobs_file,
+            **file.whereabouts(job),
             on_breach="{{ params.on_breach }}",
             tell="{{ params.tell }}",
             skew="{{ params.skew }}",
         )
-        DiagnoseStreamingJobOperator(
-            task_id="doctor", job=job.name, jobs_file=jobs_file, only_if="{{ params.doctor }}"
-        )
+        DiagnoseStreamingJobOperator(task_id="doctor", only_if="{{ params.doctor }}", **file.whereabouts(job))
     return dag
 
 

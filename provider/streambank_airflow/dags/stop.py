@@ -6,13 +6,13 @@ from airflow.sdk import DAG
 
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags import forms
-from streambank_airflow.dags.common import job_dag, task_args
+from streambank_airflow.dags.common import DagFile
 from streambank_airflow.operators.job import StopStreamingJobOperator
 
 
-def stop_dag(job: Job, jobs_file: str) -> DAG:
+def stop_dag(job: Job, file: DagFile) -> DAG:
     """Build `<job>.stop`."""
-    dag = job_dag(
+    dag = file.dag(
         job,
         "stop",
         summary=(
@@ -26,6 +26,6 @@ def stop_dag(job: Job, jobs_file: str) -> DAG:
             savepoint="{{ params.savepoint }}",
             drain="{{ params.drain }}",
             force_after_s="{{ params.force_after_s }}",
-            **task_args(job, jobs_file),
+            **file.task_args(job),
         )
     return dag

@@ -20,6 +20,7 @@ from streambank.core.errors import StreambankError
 from streambank.core.units import from_json_time
 from streambank.declaration.notify import Notify
 from streambank_airflow.failures import describe
+from streambank_airflow.hooks.connection import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert
@@ -29,8 +30,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def restore_deadline(job: Job, jobs_file: str) -> list[DeadlineAlert]:
-    """What guards `<job>.restore`: nothing where no deadline is declared."""
+def restore_deadline(job: Job, jobs_file: str, conn_id: str) -> list[DeadlineAlert]:
+    """What guards `<job>.restore`: nothing where no deadline is declared.
+
+    Args:
+        job: The job.
+        jobs_file: The file that declares it.
+        conn_id: The connection of the DAG's tasks.
+    """
     if job.restore.deadline_s is None:
         return []
     from airflow.sdk.definitions.callback import AsyncCallback
@@ -39,6 +46,7 @@ def restore_deadline(job: Job, jobs_file: str) -> list[DeadlineAlert]:
     arguments = {
         "job": job.name,
         "jobs_file": jobs_file,
+        "streambank_conn_id": conn_id,
         "deadline_s": job.restore.deadline_s,
     }
     # Not who is alerted: Airflow keeps the arguments, and logs them, and notifiers have secrets in theirs.
@@ -62,6 +70,7 @@ async def tell_late_restore(
     deadline_s: float,
     context: Mapping[str, Any],
     jobs_file: str | None = None,
+    streambank_conn_id: str = DEFAULT_CONN_ID,
     notify: str | None = None,
 ) -> str:
     """Alert everybody who is declared that a restore is late or has failed; one that fails hinders no other.
@@ -76,6 +85,7 @@ async def tell_late_restore(
             and `job`, `kind`, `deadline_s` and `message`.
         jobs_file: The file that declares the job, and whom to alert; None in what an earlier version has
             stored.
+        streambank_conn_id: The connection of the DAG's tasks.
         notify: Who is alerted, as JSON, in what an earlier version has stored.
 
     Returns:
@@ -90,7 +100,7 @@ async def tell_late_restore(
     if state == "success":
         return _silent(f"The restore of job {job} is not late: {name} has succeeded.")
     if state == "failed":
-        restored_by = await _restored_by(job, jobs_file, run)
+        restored_by = await _restored_by(job, jobs_file, streambank_conn_id, run)
         if restored_by not in (None, run.get("dag_run_id")):
             return _silent(f"{name} has failed, but the job has been restored since, by {restored_by}.")
         left = "the job is not restored" if restored_by is None else "the job was restored but may not run"
@@ -111,7 +121,7 @@ async def tell_late_restore(
         "message": message,
     }
     if notify is None:
-        declared = await _declared(job, jobs_file, message)
+        declared = await _declared(job, jobs_file, streambank_conn_id, message)
     else:
         declared = tuple(Notify(**data) for data in json.loads(notify))
     # In threads: neither one that hangs nor one that blocks may hold up the triggerer.
@@ -122,11 +132,11 @@ async def tell_late_restore(
     return message
 
 
-async def _declared(job: str, jobs_file: str | None, message: str) -> tuple[Notify, ...]:
-    from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
+async def _declared(job: str, jobs_file: str | None, conn_id: str, message: str) -> tuple[Notify, ...]:
+    from streambank_airflow.hooks.streambank import StreambankHook
 
     try:
-        hook = await StreambankHook.aopen(DEFAULT_CONN_ID, jobs_file)
+        hook = await StreambankHook.aopen(conn_id, jobs_file)
         return _notified(await asyncio.to_thread(hook.declared.job, job))
     except StreambankError as error:
         raise AirflowException(f"{message} No alert could be sent: {describe(error)}") from error
@@ -158,17 +168,17 @@ async def _state_of(run: Mapping[str, Any]) -> str:
         return known
 
 
-async def _restored_by(job: str, jobs_file: str | None, run: Mapping[str, Any]) -> str | None:
+async def _restored_by(job: str, jobs_file: str | None, conn_id: str, run: Mapping[str, Any]) -> str | None:
     """Who has restored the job since the run was queued: a run's id, or another name; None for nobody.
 
     Where that cannot be read nobody has: an alert too many is better than a restore that is missed.
     """
-    from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
+    from streambank_airflow.hooks.streambank import StreambankHook
 
     query = (run.get("conf") or {}).get("query")
     try:
         since: datetime = from_json_time(str(run["queued_at"]))
-        hook = await StreambankHook.aopen(DEFAULT_CONN_ID, jobs_file)
+        hook = await StreambankHook.aopen(conn_id, jobs_file)
         return await asyncio.to_thread(hook.recovery.restored_by, f"{job}/{query}" if query else job, since)
     except Exception as error:
         log.warning("It is not known whether job %s has been restored since: %s", job, error)

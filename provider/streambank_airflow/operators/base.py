@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -168,6 +169,16 @@ def by_schedule(context: Context) -> bool:
 def flat(result: Mapping[str, Any]) -> dict[str, Any]:
     """A result of the engine without what is nested in it: what an XCom should be."""
     return {name: value for name, value in result.items() if not isinstance(value, (dict, list, tuple))}
+
+
+def as_data(value: Any) -> Any:
+    """A mapping or list that came as text, from a DAG whose templates render to text; else the value."""
+    if not isinstance(value, str) or value[:1] not in ("{", "["):
+        return value
+    try:
+        return literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
 
 
 def is_template(text: str) -> bool:

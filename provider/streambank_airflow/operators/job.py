@@ -264,7 +264,7 @@ class StopStreamingJobOperator(DriverOperator):
 
     def aftermath(self) -> str:
         """What a failure has left behind, for its alert: a job that stands still for a restore."""
-        return left_stopped(self.hook, self.job) if self.only_before == "restore" else ""
+        return left_stopped(self.hook, self.job) if self.only_before else ""
 
     def _skip_unless_asked(self, context: Context) -> None:
         if not as_bool(self.only_if, "only_if"):

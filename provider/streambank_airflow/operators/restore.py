@@ -32,6 +32,7 @@ from streambank_airflow.operators.base import (
     SparkWork,
     StreambankOperator,
     as_bool,
+    as_data,
     as_integer,
     asked_by,
     flat,
@@ -160,7 +161,7 @@ class RestoreSavepointOperator(SparkWork):
         return flat(report)
 
     def _restore(self, context: Context) -> dict[str, Any]:
-        approved = chosen_of(self.approved)
+        approved = chosen_of(as_data(self.approved))
         if approved is not None:
             self._check_still_so(approved)
             self.sink, self.source = approved.sink, approved.source
@@ -340,7 +341,8 @@ class ApproveRestoreOperator(FindsJobs, ApprovalOperator):
 
     def _take_choices(self) -> dict[str, Choice]:
         """What the plan offers, by label; from now on the options of this question."""
-        given = self.choices if isinstance(self.choices, Sequence) else ()
+        choices = as_data(self.choices)
+        given = choices if isinstance(choices, Sequence) else ()
         offered = [chosen_of(one) for one in given if isinstance(one, Mapping)]
         found = {one.label: one for one in offered if one is not None}
         self.options = [*(found or [self.APPROVE]), self.REJECT]

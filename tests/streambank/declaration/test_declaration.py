@@ -60,6 +60,8 @@ drain_timeout = "5m"
 [jobs.orders.start]
 timeout = "1m30s"
 schedule = "*/5 * * * *"
+[jobs.orders.airflow]
+owner = "payments"
 [jobs.orders.lease]
 beat = "500ms"
 ttl = "10s"

@@ -1,0 +1,179 @@
+"""Savepoints and restores as task groups, for DAGs of one's own.
+
+```python
+with DAG("nightly", schedule="@daily"):
+    saved = savepoint_group("orders", jobs_file="/opt/airflow/dags/streaming_jobs.toml")
+    saved >> SparkSubmitOperator(task_id="report", application="report.py")
+```
+
+The tasks are those of `<job>.savepoint` and `<job>.restore`; arguments stand where those have a form. What
+the job declares in `[jobs.NAME.airflow]` counts where the DAG says nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, TaskGroup
+
+from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
+from streambank.core.errors import InputError, check_choice
+from streambank.declaration.declaration import Job, load_jobs
+from streambank_airflow.dags.common import DagFile, alerting
+from streambank_airflow.dags.restore import restore_tasks
+from streambank_airflow.dags.savepoint import declared_later, savepoint_tasks
+from streambank_airflow.hooks.declared import JOBS_VARIABLE, find_declared
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+
+
+def savepoint_group(
+    job: str,
+    *,
+    jobs_file: str | Path | None = None,
+    conn_id: str = DEFAULT_CONN_ID,
+    group_id: str = "savepoint",
+    pin: bool | str = False,
+    verify: str | None = None,
+    leave_out: Collection[str] = (),
+    note: str | None = None,
+    default_args: Mapping[str, Any] | None = None,
+) -> TaskGroup:
+    """Take a savepoint of each query of a job, verify it, and do what the job declares to follow.
+
+    A job that was never started is skipped, and so is what follows it. Blackouts that the job declares hold
+    for `<job>.savepoint` alone: here the DAG's own schedule counts.
+
+    Args:
+        job: The declared job's name.
+        jobs_file: The file that declares it, read when the DAG file is; None for the one that the environment
+            variable STREAMBANK_JOBS names.
+        conn_id: The `streambank` connection, unless the job declares one.
+        group_id: The group's name; tasks are `<group_id>.take`, `<group_id>.verify`, ..., and
+            `<group_id>.take_<query>` where the job has several queries.
+        pin: Keep the savepoints until they are unpinned.
+        verify: `none`, `quick`, `full` or `sampled`; None for what the job declares.
+        leave_out: What is not done though it is declared: `replicate`, `expire`, `expire_replicas`, `sweep`.
+            Without `replicate` nothing is expired either.
+        note: Why; kept with the savepoints.
+        default_args: Arguments of the tasks, before those of the DAG.
+
+    Returns:
+        The group. The result of a task of it: `group.get_child_by_label("take").output["savepoint"]`.
+
+    Raises:
+        InputError: An argument is wrong, or the jobs file is (codes `no-declaration`, `bad-declaration`,
+            `bad-choice`, `bad-option`).
+        NotFoundError: The job is not declared (code `no-such-job`).
+    """
+    declared, query, file = _declared(job, jobs_file, conn_id)
+    if query is not None:
+        raise InputError(
+            f"{job!r} names a query, and a savepoint group takes all of a job.",
+            code="bad-option",
+            hint="Name the job alone, or use CreateSavepointOperator for one query.",
+        )
+    level = check_choice(verify or declared.savepoint.verify, "verify", VERIFICATIONS)
+    later = [name for name in declared_later(declared) if name not in leave_out]
+    for name in leave_out:
+        check_choice(name, "leave_out", ("replicate", "expire", "expire_replicas", "sweep"))
+    if "replicate" in leave_out and declared.replicate.to and "expire" in later:
+        later.remove("expire")  # as in `<job>.savepoint`: nothing goes while the replicas lack something
+    with _group(group_id, declared, file, default_args) as group:
+        savepoint_tasks(
+            declared,
+            file.task_args(declared, note),
+            take={"pin": pin},
+            batches=dict.fromkeys(declared.query_names),
+            level=level,
+            later=dict.fromkeys(later, True),
+        )
+    return group
+
+
+def restore_group(
+    job: str,
+    *,
+    jobs_file: str | Path | None = None,
+    conn_id: str = DEFAULT_CONN_ID,
+    group_id: str = "restore",
+    savepoint: str = "latest-good",
+    sink: str | None = None,
+    source: str | None = None,
+    mode: str = "no-claim",
+    new_sinks: Mapping[str, str] | Sequence[str] | None = None,
+    stop_running: bool = False,
+    start: bool = True,
+    approve: bool = True,
+    note: str | None = None,
+    default_args: Mapping[str, Any] | None = None,
+) -> TaskGroup:
+    """Plan a restore of a job, ask a person, do it, start the job and hand it to `<job>.run`.
+
+    Args:
+        job: The declared job's name; `job/query` where it has several.
+        jobs_file: The file that declares it, read when the DAG file is; None for the one that the environment
+            variable STREAMBANK_JOBS names.
+        conn_id: The `streambank` connection, unless the job declares one.
+        group_id: The group's name; tasks are `<group_id>.plan`, `<group_id>.approve`, ...
+        savepoint: An id, the beginning of one, `latest` or `latest-good`; may be a template.
+        sink: `refuse`, `rollback` or `accept`; None for what the job declares. So for `source`.
+        source: `refuse` or `accept`.
+        mode: `no-claim` or `claim`.
+        new_sinks: New output directories instead of those of the savepoint.
+        stop_running: Stop a job that runs without a question.
+        start: Start the job afterwards, and hand it to the DAG `<job>.run`, which must exist and not be
+            paused.
+        approve: Ask a person; without that, the group fails for what a person would have to decide, and
+            changes nothing.
+        note: Why; kept with the records.
+        default_args: Arguments of the tasks, before those of the DAG.
+
+    Raises:
+        InputError: An argument is wrong, or the jobs file is (codes `no-declaration`, `bad-declaration`,
+            `bad-choice`, `which-query`).
+        NotFoundError: The job is not declared (code `no-such-job`).
+    """
+    declared, query, file = _declared(job, jobs_file, conn_id)
+    ref = declared.savepoint_name(declared.only_query(query))
+    how = {
+        "sink": check_choice(sink or declared.restore.sink, "sink", SINK_CHOICES),
+        "source": check_choice(source or declared.restore.source, "source", SOURCE_CHOICES),
+        "mode": check_choice(mode, "mode", [one for one in RESTORE_MODES if one != "fork"]),
+        "new_sinks": new_sinks,
+    }
+    with _group(group_id, declared, file, default_args) as group:
+        restore_tasks(
+            declared,
+            {**file.task_args(declared, note), "job": ref},
+            savepoint=savepoint,
+            how=how,
+            stop=str(stop_running).lower(),
+            start=str(start).lower(),
+            approve=approve,
+            on_failure=alerting(group.default_args),
+        )
+    return group
+
+
+def _declared(job: str, jobs_file: str | Path | None, conn_id: str) -> tuple[Job, str | None, DagFile]:
+    named = jobs_file or os.environ.get(JOBS_VARIABLE)
+    if not named:
+        raise InputError(
+            "No jobs file is named.",
+            code="no-declaration",
+            hint=f"Give jobs_file=, or set {JOBS_VARIABLE} where Airflow reads DAGs.",
+        )
+    path = Path(named).expanduser().absolute()
+    found, query = find_declared(load_jobs(path), job)
+    return found, query, DagFile(str(path), conn_id)
+
+
+def _group(group_id: str, job: Job, file: DagFile, default_args: Mapping[str, Any] | None) -> TaskGroup:
+    """A task group in the DAG that is open. What the DAG says comes before what the job declares."""
+    group = TaskGroup(group_id, tooltip=f"Job {job.name}, declared in {file.jobs_file}")
+    dag: DAG = group.dag
+    group.default_args = {**file.defaults_of(job), **dag.default_args, **(default_args or {})}
+    return group

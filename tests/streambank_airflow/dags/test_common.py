@@ -1,0 +1,168 @@
+"""What a DAG file and a job say about the shape of generated DAGs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.serialization.serialized_objects import DagSerialization
+
+from streambank.core.errors import InputError
+from streambank_airflow.dags.common import OWN_DAG_ARGS, OWN_DEFAULT_ARGS
+from streambank_airflow.dags.jobs import build_dags
+from tests.support.airflow_face.metadata_db import run_dag, task_states
+from tests.support.jobs.managed_job import Managed
+
+CALLED: list[str] = []
+DEPRECATED = "ignore:The airflow.security.permissions module is deprecated"
+"""What Airflow says of every `access_control`, which it has no other place for yet."""
+
+
+def from_file(context: Any) -> None:
+    CALLED.append(f"file: {context['ti'].task_id}")
+
+
+def from_job(context: Any) -> None:
+    CALLED.append(f"job: {context['ti'].task_id}")
+
+
+def declare(managed: Managed, more: str) -> Path:
+    file = Path(managed.jobs_file)
+    file.write_text(f"{file.read_text(encoding='utf-8')}\n[jobs.flights.airflow]\n{more}\n", encoding="utf-8")
+    return file
+
+
+def stored(dag: DAG) -> Any:
+    """The DAG as the scheduler and the web server have it."""
+    return DagSerialization.from_dict(DagSerialization.to_dict(dag))
+
+
+@pytest.mark.filterwarnings(DEPRECATED)
+def test_a_dag_file_shapes_the_dags_of_all_its_jobs(managed: Managed) -> None:
+    dags = build_dags(
+        managed.jobs_file,
+        default_args={"owner": "data", "pool": "streams", "retries": 1, "retry_delay": timedelta(seconds=3)},
+        dag_args={
+            "tags": ["night"],
+            "is_paused_upon_creation": True,
+            "access_control": {"viewers": {"can_read"}},
+        },
+        conn_id="streambank_eu",
+    )
+    for dag in map(stored, dags.values()):
+        assert dag.tags == {"streambank", "flights", "night"}
+        assert dag.is_paused_upon_creation is True
+        assert dag.access_control == {"viewers": {"DAGs": {"can_read"}}}
+        for task in dag.tasks:
+            assert (task.owner, task.pool, task.retries) == ("data", "streams", 1)
+            assert task.retry_delay == timedelta(seconds=3)
+    for dag in dags.values():
+        for task in dag.tasks:
+            assert getattr(task, "streambank_conn_id", "streambank_eu") == "streambank_eu"
+    assert any(hasattr(task, "streambank_conn_id") for task in dags["flights.restore"].tasks)
+
+
+@pytest.mark.filterwarnings(DEPRECATED)
+def test_what_a_job_declares_comes_before_what_the_dag_file_says(managed: Managed) -> None:
+    declare(
+        managed,
+        'owner = "payments"\nqueue = "big"\npriority = 7\nretries = 9\nconnection = "streambank_us"\n'
+        'display_name = "Departures"\npaused = false\n'
+        '[jobs.flights.airflow.access_control]\nviewers = []\npayments = ["can_edit"]',
+    )
+    dags = build_dags(
+        managed.jobs_file,
+        default_args={"owner": "data", "pool": "streams"},
+        dag_args={
+            "is_paused_upon_creation": True,
+            "access_control": {"viewers": {"can_read"}, "admins": {"can_delete"}},
+        },
+        conn_id="streambank_eu",
+    )
+    dag = stored(dags["flights.savepoint"])
+    assert dag.dag_display_name == "Departures: savepoint"
+    assert dag.is_paused_upon_creation is False
+    assert {role: set(of["DAGs"]) for role, of in dag.access_control.items()} == {
+        "viewers": set(),
+        "payments": {"can_edit"},
+        "admins": {"can_delete"},
+    }
+    take = dag.get_task("take")
+    shape = (take.owner, take.pool, take.queue, take.priority_weight, take.retries)
+    assert shape == ("payments", "streams", "big", 7, 9)
+    for dag in dags.values():
+        for task in dag.tasks:
+            assert getattr(task, "streambank_conn_id", "streambank_us") == "streambank_us"
+
+
+def test_a_list_of_dags_says_what_each_is_for(managed: Managed) -> None:
+    dags = build_dags(managed.jobs_file)
+    assert dags["flights.stop"].description == (
+        "Departures. "
+        "Stops the job after its current batch, and keeps it stopped until run is triggered again."
+    )
+    assert (
+        build_dags(managed.jobs_file, dag_args={"description": "Ours."})["flights.stop"].description
+        == "Ours."
+    )
+
+
+def test_only_some_dags(managed: Managed) -> None:
+    assert list(build_dags(managed.jobs_file, only=("run", "stop"))) == ["flights.run", "flights.stop"]
+    assert list(build_dags(managed.jobs_file, only="sla")) == ["flights.sla"]
+    with pytest.raises(InputError, match="only must be one of run, stop") as caught:
+        build_dags(managed.jobs_file, only=("runs",))
+    assert caught.value.code == "bad-choice"
+
+
+@pytest.mark.parametrize("name", OWN_DAG_ARGS)
+def test_arguments_of_a_dag_that_would_break_a_promise_are_refused(managed: Managed, name: str) -> None:
+    with pytest.raises(InputError, match=f"dag_args cannot have {name}: "):
+        build_dags(managed.jobs_file, dag_args={name: None})
+
+
+@pytest.mark.parametrize("name", OWN_DEFAULT_ARGS)
+def test_arguments_of_a_task_that_would_break_a_promise_are_refused(managed: Managed, name: str) -> None:
+    with pytest.raises(InputError, match=f"default_args cannot have {name}: "):
+        build_dags(managed.jobs_file, default_args={name: None})
+
+
+def test_no_time_limit_ends_the_watch_over_a_job(managed: Managed) -> None:
+    hour = timedelta(hours=1)
+    with pytest.raises(InputError, match="nothing would watch the job after that time"):
+        build_dags(managed.jobs_file, dag_args={"dagrun_timeout": hour})
+    dags = build_dags(managed.jobs_file, only=("savepoint",), dag_args={"dagrun_timeout": hour})
+    assert dags["flights.savepoint"].dagrun_timeout == hour
+
+    dags = build_dags(managed.jobs_file, default_args={"execution_timeout": hour})
+    assert dags["flights.run"].get_task("keep_running").execution_timeout is None
+    assert dags["flights.savepoint"].get_task("take").execution_timeout == hour
+
+
+def test_callbacks_of_the_dag_file_and_of_the_job_are_called_both(
+    airflow_database: None, managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    declare(managed, f'on_failure = "{__name__}.from_job"\nretries = 0')
+    CALLED.clear()
+    dags = build_dags(managed.jobs_file, default_args={"on_failure_callback": from_file})
+
+    run = run_dag(dags["flights.restore"])
+
+    assert task_states(run)["plan"] == "failed"
+    assert sorted(CALLED) == ["file: plan", "job: plan"]
+    assert "Hint:" in capfd.readouterr().out
+    for task_id in ("first_batch", "keep_running", "approve"):
+        callbacks: Any = dags["flights.restore"].get_task(task_id).on_failure_callback
+        assert from_file in callbacks and from_job in callbacks
+
+
+def test_a_callback_that_does_not_exist_is_an_import_error_with_its_field(managed: Managed) -> None:
+    declare(managed, f'on_failure = "{__name__}.nobody"')
+    with pytest.raises(InputError) as caught:
+        build_dags(managed.jobs_file)
+    assert caught.value.code == "bad-declaration"
+    assert "jobs.flights.airflow.on_failure" in caught.value.message
+    assert "nobody" in caught.value.message and str(managed.jobs_file) in caught.value.message
