@@ -99,19 +99,25 @@ def run(command: list[str], cwd: Path, expect: int = 0) -> str:
     return answer.stdout
 
 
-def test_it_holds_the_three_packages_and_the_spark_jobs_and_nothing_else(wheel: Path) -> None:
+def test_it_holds_its_packages_and_the_spark_jobs_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
     dist_info = {top for top in tops if top.endswith(".dist-info")}
-    assert tops - dist_info == {"streambank", "streambank_spark", "streambank_airflow"}
+    assert tops - dist_info == {
+        "airflow_provider_streambank",
+        "streambank",
+        "streambank_spark",
+        "streambank_airflow",
+    }
+    assert "airflow_provider_streambank/example_dags/prove_savepoint.py" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
     source = {
         f"streambank_airflow/spark_jobs/{path.relative_to(ROOT / 'spark_jobs').as_posix()}"
         for path in (ROOT / "spark_jobs").rglob("*.py")
     }
     assert source <= set(names)
-    for package in ("streambank", "streambank_spark", "streambank_airflow"):
+    for package in tops - dist_info:
         assert f"{package}/py.typed" in names
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG
 
 from streambank.storage import open_store
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.managed_job import Managed, managed_job
 
 DAY = datetime(2013, 1, 1, tzinfo=UTC)
 
@@ -107,3 +111,55 @@ def test_hours_are_summed_up_by_the_events_of_their_asset(examples: DagBag, tmp_
     found = dag.get_task("report").python_callable(triggering_asset_events=told)
 
     assert (found["scheduled"], found["end"]) == (7, "2013-01-01T02:00:00+00:00")
+
+
+@pytest.fixture
+def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed]:
+    with managed_job(tmp_path, monkeypatch) as job:
+        yield job
+
+
+@pytest.fixture
+def shipped(airflow_database: None, managed: Managed, monkeypatch: pytest.MonkeyPatch) -> dict[str, DAG]:
+    """The examples that the wheel carries, from where Airflow loads them, for a job that runs."""
+    monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "True")
+    monkeypatch.setenv("STREAMBANK_JOBS", str(managed.jobs_file))
+    managed.start()
+    bundles = {bundle.name: bundle for bundle in DagBundlesManager().get_all_dag_bundles()}  # type: ignore[no-untyped-call]
+    found = DagBag(str(bundles["airflow-provider-streambank-example-dags"].path))
+    assert found.import_errors == {}
+    return found.dags
+
+
+def test_airflow_finds_the_shipped_examples_without_a_traceback(
+    shipped: dict[str, DAG], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert set(shipped) == {
+        "streambank_savepoint_before_batch",
+        "streambank_prove_savepoint",
+        "streambank_wait_for_batch",
+    }
+    assert "Could not load provider module airflow_provider_streambank" not in caplog.text
+
+
+def test_batch_work_follows_a_savepoint(shipped: dict[str, DAG]) -> None:
+    run = run_dag(shipped["streambank_savepoint_before_batch"])
+    assert set(task_states(run).values()) == {"success"}
+    assert xcom(run, "report").endswith(xcom(run, "take", "savepoint"))
+
+
+def test_a_savepoint_is_proved_beside_the_job(
+    shipped: dict[str, DAG], managed: Managed, tmp_path: Path
+) -> None:
+    run_dag(shipped["streambank_savepoint_before_batch"])
+    proof = tmp_path / "proof"
+    run = run_dag(shipped["streambank_prove_savepoint"], run_conf={"directory": str(proof)})
+    assert set(task_states(run).values()) == {"success"}
+    assert xcom(run, "restore", "location").endswith("/proof")
+    assert not proof.exists() and managed.driver_lives()
+
+
+def test_work_starts_with_the_next_batch(shipped: dict[str, DAG]) -> None:
+    run = run_dag(shipped["streambank_wait_for_batch"])
+    assert set(task_states(run).values()) == {"success"}
+    assert xcom(run, "report") == f"batch {xcom(run, 'committed')['batch']} is committed"
