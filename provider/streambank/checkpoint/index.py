@@ -125,6 +125,14 @@ class OperatorFiles:
         """Names of the stores that have files in any partition, sorted."""
         return sorted({store for (_, store), files in self.stores.items() if files.versions})
 
+    @property
+    def has_schema(self) -> bool:
+        """Whether there is a state schema, without which Spark's state reader cannot read the state.
+
+        Spark of before 3.1 wrote none; a query that is started writes it again.
+        """
+        return bool(self.schemas_v3) or any(store.schema for store in self.stores.values())
+
 
 @dataclass(slots=True)
 class CheckpointIndex:

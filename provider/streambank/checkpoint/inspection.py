@@ -230,8 +230,7 @@ def _oddities(index: CheckpointIndex, closure: Closure | None) -> list[Finding]:
             )
         )
     for operator in closure.operators if closure else ():
-        files = index.operators[operator.operator]
-        if not files.schemas_v3 and not any(store.schema for store in files.stores.values()):
+        if not index.operators[operator.operator].has_schema:
             found.append(
                 Finding(
                     "schema-missing",

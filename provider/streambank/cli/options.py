@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +30,41 @@ OUTPUT, WORK = "Output", "Who does the work, and how fast"
 def _json(value: bool) -> bool:
     MODE.json = value
     return value
+
+
+_named_jobs: list[str] = []
+"""What `--jobs` says in this command, for the default of `--repository`; see `forget_jobs_file`."""
+
+
+def forget_jobs_file() -> None:
+    """Begin another command, which may have no `--jobs`."""
+    _named_jobs.clear()
+
+
+def jobs_file(value: str | None) -> str | None:
+    """The callback of `--jobs` where there is `--repository` too, whose default it is then."""
+    _named_jobs[:] = [] if value is None else [value]
+    return value
+
+
+def _declared_repository() -> str:
+    """The repository where none is given: the one that the jobs file declares.
+
+    Raises:
+        InputError: No jobs file is given either (code `usage`), or it is wrong.
+    """
+    named = _named_jobs[0] if _named_jobs else os.environ.get("STREAMBANK_JOBS")
+    if named:
+        from streambank.declaration.declaration import load_jobs
+
+        return load_jobs(named).repository
+    if "_STREAMBANK_COMPLETE" in os.environ:  # a shell asks what may follow
+        return ""
+    raise InputError(
+        "Missing option '--repository' / '-r' (env var: 'STREAMBANK_REPOSITORY').",
+        code="usage",
+        hint="Name the repository, or set STREAMBANK_JOBS to the jobs file that declares it.",
+    )
 
 
 def _debug(value: bool) -> bool:
@@ -67,6 +103,8 @@ KafkaJobsFile = Annotated[
     str | None,
     typer.Option(
         "--jobs",
+        callback=jobs_file,
+        is_eager=True,
         envvar="STREAMBANK_JOBS",
         metavar="FILE",
         help="The file that declares the job, and how its Kafka is reached.",
@@ -79,7 +117,10 @@ RepositoryOption = Annotated[
         "-r",
         envvar="STREAMBANK_REPOSITORY",
         metavar="LOCATION",
-        help="The savepoint repository.",
+        default_factory=_declared_repository,
+        show_default=False,
+        help="The savepoint repository; by default the one that the jobs file declares (STREAMBANK_JOBS, or "
+        "--jobs where there is that option).",
     ),
 ]
 JobOption = Annotated[str | None, typer.Option("--job", metavar="NAME", help="Only this job, or job/query.")]

@@ -15,6 +15,7 @@ from types import FrameType
 import typer
 
 from streambank.cli.app import app
+from streambank.cli.options import forget_jobs_file
 from streambank.cli.output.console import (
     MODE,
     OutputClosedError,
@@ -41,6 +42,7 @@ def run(arguments: Sequence[str]) -> int:
         The exit code.
     """
     MODE.reset(arguments)
+    forget_jobs_file()
     prepare_output()
     before = signal.signal(signal.SIGTERM, _end)
     try:
@@ -128,10 +130,11 @@ def _say(text: str) -> None:
 
 def _usage_error(error: Exception) -> InputError:
     """A mistake in the arguments, in typer's words; none at all, after which typer has shown the help."""
-    message = str(getattr(error, "format_message", error.__str__)()).strip().rstrip(".") or "Missing command"
+    message = str(getattr(error, "format_message", error.__str__)()).strip() or "Missing command"
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "streambank"
-    return InputError(f"{message}.", code="usage", hint=f"See `{command} --help`.")
+    ended = message if message.endswith((".", "?")) else f"{message}."
+    return InputError(ended, code="usage", hint=f"See `{command} --help`.")
 
 
 def _bug(error: Exception) -> InternalError:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption, RepositoryOption
+from streambank.cli.options import JobOption, RepositoryOption, jobs_file
 from streambank.cli.output import console
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank_spark.commands.rewrite import Done, DryRun, Note, Savepoint, carried_out, say, show
@@ -47,6 +47,8 @@ def erase(
         str | None,
         typer.Option(
             "--jobs",
+            callback=jobs_file,
+            is_eager=True,
             envvar="STREAMBANK_JOBS",
             metavar="FILE",
             help="The file that declares the job, to find its replicas and generations.",

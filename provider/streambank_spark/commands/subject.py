@@ -184,7 +184,12 @@ def several(
     """
     check_place(repository, job, batch)
     require_pyspark()
-    from streambank_spark.state.staging import materialized_checkpoint, materialized_savepoint, require_shared
+    from streambank_spark.state.staging import (
+        materialized_checkpoint,
+        materialized_savepoint,
+        require_schemas,
+        require_shared,
+    )
     from streambank_spark.state.state import QueryState
 
     with ExitStack() as stack:
@@ -199,6 +204,7 @@ def several(
                 else:
                     one = materialized_savepoint(opened, *opened.find(place, job), staging)
                 found.append(stack.enter_context(one))
+            require_schemas(found[-1].manifest)
         session = stack.enter_context(spark_of(spark))
         for each in found:
             require_shared(session, each.location)

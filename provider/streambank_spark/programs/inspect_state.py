@@ -26,7 +26,7 @@ from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
 from streambank_spark.failures import first_line, say_error
 from streambank_spark.state.hot_keys import by_key, changes, sizes
-from streambank_spark.state.staging import Staging, materialized_savepoint, require_shared
+from streambank_spark.state.staging import Staging, materialized_savepoint, require_schemas, require_shared
 from streambank_spark.state.state import QueryState
 
 TOP = 20
@@ -256,6 +256,7 @@ def laid_out(master: str, options: argparse.Namespace, reference: str) -> Iterat
     job, savepoint = repository.find(reference, options.job)
     staging = Staging(master, options.work, _warn)
     with materialized_savepoint(repository, job, savepoint, staging) as found:
+        require_schemas(found.manifest)
         yield found.of, found.location
 
 

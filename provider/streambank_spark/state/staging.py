@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ship
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from streambank.checkpoint.index import CheckpointIndex
 from streambank.control.processes import who
 from streambank.core.errors import InputError, RefusedError
 from streambank.recovery.restore import restoring
@@ -26,7 +27,7 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize
 from streambank.savepoint.take import TakeRequest, take
-from streambank.storage import Store, local_path, open_store
+from streambank.storage import FileInfo, Store, local_path, open_store
 from streambank.storage.locations import is_inside
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
@@ -163,6 +164,25 @@ def _laid_out(
         for warning in holds.warnings:
             staging.warn(warning)
         yield Materialized(f"{job}/{savepoint}", folder, manifest)
+
+
+def require_schemas(manifest: Manifest) -> None:
+    """Make sure that Spark's state reader can read the state of a savepoint, before Spark is started.
+
+    Raises:
+        RefusedError: An operator has no state schema (code `no-state-schema`).
+    """
+    index = CheckpointIndex.build(
+        {entry.path: FileInfo(entry.path, entry.size_bytes, 0, "") for entry in manifest.files}
+    )
+    for number, operator in sorted(index.operators.items()):
+        if operator.stores and not operator.has_schema:
+            raise RefusedError(
+                f"Operator {number} has no state schema, so Spark's state reader cannot read its state.",
+                code="no-state-schema",
+                hint="Spark writes it when the query starts: let it run a batch, and take another savepoint. "
+                "Savepoints and restores need no schema.",
+            )
 
 
 def _remove(target: Store) -> None:

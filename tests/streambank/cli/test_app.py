@@ -102,6 +102,7 @@ def test_version() -> None:
         (["take", "c", "--job", "j"], "Missing option '--repository' / '-r' (env var"),
         (["inspect", "c", "--nonsense"], "No such option: --nonsense"),
         (["nonsense"], "No such command 'nonsense'."),
+        (["lst"], "No such command 'lst'. Did you mean 'list'?\n"),
         (["inspect", "c", "--batch", "-1"], "Invalid value for '--batch'"),
         (["verify", "-r", "x"], "Verify needs either a savepoint or --all."),
         (["verify", "b1", "--all", "-r", "x"], "Verify needs either a savepoint or --all."),
@@ -112,8 +113,8 @@ def test_a_mistake_in_the_arguments_is_one_sentence_and_a_hint(arguments: list[s
     assert answer.code == 2
     assert answer.out == ""
     sentence, hint = answer.err.splitlines()
-    assert says in sentence
-    assert hint.startswith(("hint: See `streambank", "hint: Use names in UTF-8"))
+    assert says in f"{sentence}\n"
+    assert hint.startswith(("hint: See `streambank", "hint: Use names in UTF-8", "hint: Name the repository"))
 
 
 @pytest.mark.parametrize(

@@ -278,3 +278,23 @@ def test_validate_lists_the_rows_that_break_a_rule(spark: SparkSession, saved: P
     assert second["broken"] == len(rows), "null is not true"
     bad = streambank("state", "validate", *place, "--rule", "7: true", "--json")
     assert bad.code == 2 and "no stateful operator 7" in bad.document["message"]
+
+
+def test_state_without_a_schema_is_refused_before_spark_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = unpack("4.3.0/hdfs-dedup", tmp_path) / "checkpoint"
+    (checkpoint / "state/0/0/_metadata/schema").unlink()
+
+    def no_spark(*_: Any) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("streambank_spark.commands.subject.spark_of", no_spark)
+    for verb in ("schema", "digest"):
+        answer = streambank("state", verb, str(checkpoint), "--work", str(tmp_path / "work"))
+        assert answer.code == 8
+        assert "Operator 0 has no state schema" in answer.err and "memory" not in answer.err
+    # The control: with a schema it goes on.
+    whole = unpack("4.3.0/rocksdb-window", tmp_path / "whole") / "checkpoint"
+    answer = streambank("state", "schema", str(whole))
+    assert answer.code == 70 and "Spark was started" in answer.err

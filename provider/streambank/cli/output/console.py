@@ -225,7 +225,8 @@ def _draw(
 
     terminal = Console()
     shown = _fitting(columns, cells, drop, terminal.width) if drop else range(len(columns))
-    drawn = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    plain = bool(os.environ.get("NO_COLOR"))
+    drawn = Table(box=box.SIMPLE_HEAD, header_style="" if plain else "bold", pad_edge=False)
     for at in shown:
         justify: Literal["left", "right"] = "right" if columns[at] in right else "left"
         whole = bool(drop) and columns[at] != columns[-1]

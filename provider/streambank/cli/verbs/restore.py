@@ -20,6 +20,7 @@ from streambank.cli.options import (
     SparkProperties,
     brokers_of,
     bytes_per_s,
+    jobs_file,
     open_repository,
 )
 from streambank.cli.output import console
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-  streambank restore latest-good -r /data/savepoints --job orders --generation --dry-run
+  streambank restore latest-good --jobs streaming_jobs.toml --job orders --generation --dry-run
 
   streambank restore b000041 -r /data/savepoints --into /data/checkpoints/orders-2 --sink rollback
 
@@ -106,9 +107,11 @@ def restore(
         str | None,
         typer.Option(
             "--jobs",
+            callback=jobs_file,
+            is_eager=True,
             envvar="STREAMBANK_JOBS",
             metavar="FILE",
-            help="The file that declares the job, if its records are not beside the savepoints.",
+            help="The file that declares the job, and its repository.",
         ),
     ] = None,
     parallel: Parallel = None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, open_repository
+from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, jobs_file, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -73,6 +73,8 @@ def expire(
         str | None,
         typer.Option(
             "--jobs",
+            callback=jobs_file,
+            is_eager=True,
             envvar="STREAMBANK_JOBS",
             metavar="FILE",
             help="If no rule is given here: the file that declares the rules.",
