@@ -14,7 +14,7 @@ from streambank.declaration.declaration import Declarations, Job, load_jobs
 from streambank.driver.prepare import using_connections
 from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
-from streambank.storage import open_store, using_s3
+from streambank.storage import Store, open_store, using_s3
 from streambank_airflow.hooks.connection import find_settings, launch_policy
 
 if TYPE_CHECKING:
@@ -133,6 +133,18 @@ class DeclaredJobs:
             NotFoundError: There is no repository (code `no-repository`).
         """
         with self.access():
+            store = self.repository_store(ref)
+            if checkpoint is not None:
+                check_apart(store, checkpoint)
+            return Repository.open(store, create=create)
+
+    def repository_store(self, ref: str) -> Store:
+        """Where the repository of a job is, whatever is there.
+
+        Raises:
+            InputError: Nobody names one (code `no-repository-named`).
+        """
+        with self.access():
             job = self.get(ref)
             location = job.repository if job is not None else self.settings.repository
             if location is None:
@@ -142,10 +154,7 @@ class DeclaredJobs:
                     hint="Declare the job, or fill in the field Repository of the connection "
                     f"{self.streambank_conn_id}.",
                 )
-            store = open_store(location)
-            if checkpoint is not None:
-                check_apart(store, checkpoint)
-            return Repository.open(store, create=create)
+            return open_store(location)
 
     def _named_file(self) -> str | None:
         return self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)

@@ -15,6 +15,7 @@ from streambank.storage import open_store
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
+    from streambank.replicas.repair import RepairReport
     from streambank.replicas.replicate import ReplicaReport
     from streambank.retention.expire import ExpireReport
     from streambank.retention.policy import Policy
@@ -179,6 +180,52 @@ class RepositoryVerbs:
             else:
                 done.append((location, report))
         return done
+
+    @connected
+    def repair(
+        self,
+        ref: str,
+        savepoint: str | None,
+        sources: Sequence[str],
+        *,
+        dry_run: bool,
+        by: Mapping[str, str],
+        executor: Executor | None = None,
+    ) -> RepairReport:
+        """Copy what is damaged or missing in savepoints of a job from replicas that have it undamaged.
+
+        Args:
+            ref: `job`, which means its queries too; or `job/query`.
+            savepoint: Its id, the beginning of one, or `latest`; None for all of the job.
+            sources: Replicas, the preferred one first; none for those that the job declares.
+            dry_run: Read all the same, and write nothing.
+            by: Who asks.
+            executor: Who reads and hashes; threads of this process where nobody is named.
+
+        Raises:
+            InputError: No replica is named or declared (code `no-replica-named`).
+            StreambankError: Whatever `streambank.replicas.repair.repair` raises.
+        """
+        from streambank.replicas.header_repair import open_for_repair
+        from streambank.replicas.repair import repair
+        from streambank.repository.catalog import find, listed
+        from streambank.repository.repository import Repository
+        from streambank.work.executor import Pace
+
+        job, name = self.declared.get(ref), QueryRef.parse(ref).job
+        named = tuple(sources) or (job.replicate.to if job is not None else ())
+        if not named:
+            raise InputError(
+                f"No replica of the savepoints of {ref} is declared.",
+                code="no-replica-named",
+                hint=f"Declare [jobs.{name}.replicate].",
+            )
+        store = self.declared.repository_store(ref)
+        opened, header_error = open_for_repair(store, dry_run=dry_run)
+        replicas = [Repository.open(open_store(location)) for location in named]
+        which = [find(store, savepoint, ref)] if savepoint is not None else listed(store, ref)
+        pace = Pace(executor=executor)
+        return repair(opened, replicas, which, header_error=header_error, dry_run=dry_run, pace=pace, by=by)
 
     @connected
     def sweep(self, ref: str, *, grace_s: float, dry_run: bool, by: Mapping[str, str]) -> SweepReport:

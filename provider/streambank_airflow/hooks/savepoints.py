@@ -15,6 +15,7 @@ from streambank.storage import open_store
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
+    from streambank.retention.undelete import UndeleteResult
     from streambank.work.executor import Executor
 
 
@@ -142,6 +143,45 @@ class SavepointVerbs:
         wrong = [one for one in report.findings if one.severity != "info"]
         said = [f"{one.file}: {one.cause} {one.effect}" for one in wrong]
         return {**report.to_dict(), "findings": len(said)}, said
+
+    @connected
+    def pin(self, ref: str, savepoint: str, *, pinned: bool, note: str, by: Mapping[str, str]) -> str:
+        """Exempt a savepoint from retention, or let retention decide about it again.
+
+        Args:
+            ref: `job` or `job/query`.
+            savepoint: Its id, the beginning of one, `latest` or `latest-good`.
+            pinned: Which of the two.
+            note: Why.
+            by: Who asks.
+
+        Returns:
+            The id.
+
+        Raises:
+            NotFoundError: There is no such savepoint.
+        """
+        repository = self.declared.open_repository(ref)
+        job, found = repository.find(savepoint, ref)
+        change = repository.pin if pinned else repository.unpin
+        change(job, found, by=by, note=note)
+        return found
+
+    @connected
+    def undelete(self, ref: str, savepoint: str, *, by: Mapping[str, str]) -> UndeleteResult:
+        """Bring an expired savepoint back into the list.
+
+        Args:
+            ref: `job` or `job/query`.
+            savepoint: Its id, or the beginning of one.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `streambank.retention.undelete.undelete` raises.
+        """
+        from streambank.retention.undelete import undelete
+
+        return undelete(self.declared.open_repository(ref), savepoint, ref, by=by)
 
     @connected
     def latest(self, ref: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import parse_duration_s
@@ -379,3 +379,87 @@ class SweepRepositoryOperator(RepositoryOperator):
             self.log.warning("%s", warning)
         self.raise_for(sorted(report.left.items()))
         return result
+
+
+class RepairSavepointsOperator(SparkWork, RepositoryOperator):
+    """Copies what is damaged or missing in savepoints of a job from replicas that have it undamaged.
+
+    What was repaired is verified as a whole. The task fails if something stays damaged.
+
+    Args:
+        savepoint: Its id, the beginning of one, or `latest`; none for all of the job.
+        sources: Replicas, the preferred one first; none for those that the job declares.
+        plan_only: Read everything, but only say what would be repaired.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `only_if`, those of `SparkWork`, and as for every
+            operator.
+
+    Returns:
+        `job`, `dry_run`, `ok`, `repaired` (files), `objects`, `bytes` (copied), `verified` (savepoints),
+            `seconds`.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkWork.template_fields,
+        "only_if",
+        "savepoint",
+        "sources",
+        "plan_only",
+    )
+
+    def __init__(
+        self,
+        *,
+        savepoint: str | None = None,
+        sources: Sequence[str] | str = (),
+        plan_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.savepoint = savepoint
+        self.sources = sources
+        self.plan_only = plan_only
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Repair; see the class.
+
+        Raises:
+            AirflowFailException: Something stays damaged.
+        """
+        with airflow_failures():
+            self.skip_unless_asked()
+            named = self.savepoint if self.savepoint not in (None, "", "None") else None
+            sources = (self.sources,) if isinstance(self.sources, str) and self.sources else self.sources
+            report = self.hook.repository.repair(
+                self.job,
+                named,
+                tuple(sources or ()),
+                dry_run=as_bool(self.plan_only, "plan_only"),
+                by=asked_by(context),
+                executor=self.machines,
+            )
+        done = "would be repaired" if report.dry_run else "repaired"
+        for each in report.repaired:
+            self.log.info("%s: %s, from %s", done, each.file, ", ".join(each.sources))
+        for lost in report.not_repaired:
+            self.log.error("not repaired: %s: %s", lost.file, lost.cause)
+        if not report.ok:
+            first = report.not_repaired[0] if report.not_repaired else None
+            left = (
+                f"{first.file}: {first.cause}" if first else "a savepoint that was repaired does not verify"
+            )
+            raise AirflowFailException(
+                f"Savepoints of job {self.job} stay damaged: {left} Hint: name another replica that has them "
+                "undamaged (sources=), or take a new savepoint."
+            )
+        if not report.repaired:
+            self.log.info("Nothing is damaged.")
+        return {
+            "job": self.job,
+            "dry_run": report.dry_run,
+            "ok": report.ok,
+            "repaired": len(report.repaired),
+            "objects": sum(each.objects for each in report.repaired),
+            "bytes": sum(each.bytes for each in report.repaired),
+            "verified": len(report.verified),
+            "seconds": round(report.seconds, 3),
+        }

@@ -233,6 +233,36 @@ class RescaleStateOperator(StateOperator):
         return {"operation": "rescale", "partitions": as_integer(self.partitions, "partitions")}
 
 
+class MigrateStateOperator(StateOperator):
+    """Makes a savepoint with HDFS-backed state as RocksDB, in another number of partitions if wanted.
+
+    Args:
+        provider: What is to keep the state: `rocksdb`.
+        partitions: How many state partitions there are to be; None for as many as there are.
+        kwargs: Those of `StateOperator`, and as for every operator.
+
+    Returns:
+        As `CompactStateOperator`; no key and no row goes.
+    """
+
+    template_fields: Sequence[str] = (*StateOperator.template_fields, "provider", "partitions")
+
+    def __init__(
+        self, *, provider: str = "rocksdb", partitions: int | str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.provider = provider
+        self.partitions = partitions
+
+    def request(self) -> dict[str, Any]:
+        """See the class."""
+        return {
+            "operation": "migrate",
+            "provider": self.provider,
+            "partitions": as_integer(self.partitions, "partitions"),
+        }
+
+
 def _text(value: Any) -> str | None:
     """A text that may have come through a template; None for nothing."""
     return None if value is None or str(value).strip() in ("", "None") else str(value)

@@ -15,6 +15,7 @@ from streambank_airflow.assets import event_extra, savepoint_asset
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import (
     SparkWork,
+    StreambankOperator,
     as_bool,
     as_integer,
     asked_by,
@@ -252,3 +253,60 @@ class VerifySavepointOperator(SparkWork):
             **{name: sample[name] for name in SAMPLE_FIELDS},
         }
         return result, findings
+
+
+class PinSavepointOperator(StreambankOperator):
+    """Exempts a savepoint from retention, or lets retention decide about it again.
+
+    Args:
+        savepoint: Its id, the beginning of one, `latest` or `latest-good`.
+        pinned: False lets retention decide again.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (kept with the savepoint), and as for every
+            operator.
+
+    Returns:
+        `job`, `savepoint`, `pinned`.
+    """
+
+    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "savepoint", "pinned")
+
+    def __init__(self, *, savepoint: str, pinned: bool | str = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.savepoint = savepoint
+        self.pinned = pinned
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Pin or unpin it; see the class."""
+        with airflow_failures():
+            pinned = as_bool(self.pinned, "pinned")
+            found = self.hook.savepoints.pin(
+                self.job, str(self.savepoint), pinned=pinned, note=self.why, by=asked_by(context)
+            )
+        self.log.info("Savepoint %s is %s.", found, "pinned" if pinned else "no longer pinned")
+        return {"job": self.job, "savepoint": found, "pinned": pinned}
+
+
+class UndeleteSavepointOperator(StreambankOperator):
+    """Brings an expired savepoint back into the list, as long as no sweep has found it older than its grace.
+
+    Args:
+        savepoint: Its id, or the beginning of one.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        `job`, `savepoint`, `already_listed`.
+    """
+
+    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "savepoint")
+
+    def __init__(self, *, savepoint: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.savepoint = savepoint
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Bring it back; see the class."""
+        with airflow_failures():
+            done = self.hook.savepoints.undelete(self.job, str(self.savepoint), by=asked_by(context))
+        state = "was listed already" if done.already_listed else "is listed again"
+        self.log.info("Savepoint %s %s.", done.savepoint, state)
+        return {"job": done.job, "savepoint": done.savepoint, "already_listed": done.already_listed}

@@ -17,10 +17,15 @@ from streambank.storage import open_store
 from streambank_airflow.operators.repository import (
     ExpireReplicasOperator,
     ExpireSavepointsOperator,
+    RepairSavepointsOperator,
     ReplicateSavepointsOperator,
     SweepRepositoryOperator,
 )
-from streambank_airflow.operators.savepoint import VerifySavepointOperator
+from streambank_airflow.operators.savepoint import (
+    PinSavepointOperator,
+    UndeleteSavepointOperator,
+    VerifySavepointOperator,
+)
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.repository.repositories import FILES, flip, save
 from tests.support.storage.contents import keys
@@ -260,3 +265,47 @@ def test_an_unknown_level_verifies_nothing(repository: Repository, capfd: pytest
 def test_what_a_form_does_not_want_is_skipped(repository: Repository, kind: Any) -> None:
     with pytest.raises(AirflowSkipException):
         kind(task_id="task", job="flights", only_if="False").execute({})
+
+
+def test_what_is_damaged_is_repaired_from_a_replica(
+    repository: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    replica, empty = str(tmp_path / "replica"), str(tmp_path / "empty")
+    result_of(ReplicateSavepointsOperator, to=replica)
+    Repository.open(open_store(empty), create=True)
+    assert result_of(RepairSavepointsOperator, sources=[replica])["repaired"] == 0
+    damage_packs(repository)
+    ids = listed(repository, "flights")
+    assert not verify(repository, "flights", ids[0], "full").ok
+
+    assert "No replica of the savepoints of flights is declared" in failure_of(
+        RepairSavepointsOperator, capfd
+    )
+    assert "stay damaged" in failure_of(RepairSavepointsOperator, capfd, sources=[empty])
+    planned = result_of(RepairSavepointsOperator, sources=replica, plan_only=True)
+    assert planned["repaired"] and planned["dry_run"] and planned["ok"]
+    assert not verify(repository, "flights", ids[0], "full").ok, "a plan changes nothing"
+
+    done = result_of(RepairSavepointsOperator, sources=replica)
+
+    assert (done["ok"], done["repaired"], done["verified"]) == (True, planned["repaired"], 4)
+    assert all(verify(repository, "flights", each, "full").ok for each in ids)
+
+
+def test_a_pinned_savepoint_stays_and_an_expired_one_comes_back(
+    repository: Repository, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second, *_ = listed(repository, "flights")
+    pinned = result_of(PinSavepointOperator, savepoint=first, note="for the audit")
+    assert pinned == {"job": "flights", "savepoint": first, "pinned": True}
+    result_of(ExpireSavepointsOperator, keep_last=1)
+    assert first in listed(repository, "flights") and second not in listed(repository, "flights")
+
+    assert result_of(UndeleteSavepointOperator, savepoint=second)["already_listed"] is False
+    assert result_of(UndeleteSavepointOperator, savepoint=second)["already_listed"] is True
+    assert second in listed(repository, "flights")
+
+    assert result_of(PinSavepointOperator, savepoint=first, pinned="{{ 1 == 2 }}")["pinned"] is False
+    result_of(ExpireSavepointsOperator, keep_last=1)
+    assert first not in listed(repository, "flights")
+    assert "[no-such-savepoint]" in failure_of(PinSavepointOperator, capfd, savepoint="nothing")
