@@ -11,6 +11,8 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 JAVA ?= $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 BIN := .venv/bin
 UV := .boot/bin/uv
+# What uv fetches stays inside the folder, too.
+export UV_CACHE_DIR := $(CURDIR)/.boot/cache
 # What the targets below need; `make lock` resolves exactly this.
 LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group stack --group test --group lint --group build \
 	--python-version 3.11 --custom-compile-command "make lock" --quiet
@@ -45,12 +47,14 @@ java:
 $(UV): | python
 	@rm -rf .boot
 	@"$(PYTHON)" -m venv .boot >/dev/null || { echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)" >&2; rm -rf .boot; exit 1; }
-	@.boot/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@.boot/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check uv
 
 .venv/.ready: requirements.lock pyproject.toml | python java $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PYTHON)" .venv
-	@echo "Filling .venv from requirements.lock (a minute or so the first time)"
-	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock
+	@echo "Filling .venv from requirements.lock: 1.5 GB to fetch the first time, a minute or more"
+	@(while sleep 10; do echo "  $$(du -sm $(UV_CACHE_DIR) 2>/dev/null | cut -f1) MB fetched"; done) & ticker=$$!; \
+		$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock; \
+		code=$$?; kill $$ticker; exit $$code
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 	@echo "Ready: $(BIN)/streambank --help"

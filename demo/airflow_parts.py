@@ -24,7 +24,7 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
     "triggerer": ("triggerer", "--skip-serve-logs"),
 }
 # What of the caller's environment Airflow gets: enough to find programs and to speak the reader's language.
-PASSED_ON = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+PASSED_ON = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TZ", "USER")
 
 
 def airflow_command(*arguments: str) -> tuple[str, ...]:
@@ -112,7 +112,8 @@ def least_environment(places: Places) -> dict[str, str]:
     """What every part gets: where programs are, the reader's language, and the mark by which it is found."""
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     passed["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{passed.get('PATH', os.defpath)}"
-    return {**passed, PROCESS_MARK: str(places.home)}
+    places.temporary.mkdir(parents=True, exist_ok=True)
+    return {**passed, PROCESS_MARK: str(places.home), "TMPDIR": str(places.temporary)}
 
 
 def _bundles() -> list[dict[str, object]]:

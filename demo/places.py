@@ -27,6 +27,11 @@ class Places:
         return self.home / "logs"
 
     @property
+    def temporary(self) -> Path:
+        """The temporary folder of everything that runs here, so that nothing is left elsewhere."""
+        return self.home / "tmp"
+
+    @property
     def repository(self) -> Path:
         """The savepoints."""
         return self.home / "repository"

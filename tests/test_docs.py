@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -34,6 +35,27 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(line[2:]) for line in lines if line.startswith("$ ")]
 
 
+def outputs(page: Path) -> dict[str, list[str]]:
+    """What the page shows below a command, by the command."""
+    found: dict[str, list[str]] = {}
+    for block in blocks(page, "console"):
+        command = ""
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                command = shlex.join(shlex.split(line[2:]))
+            else:
+                found.setdefault(command, []).append(line)
+    return found
+
+
+def without_figures(line: str) -> str:
+    """A line of output without what differs from run to run: ids, sizes, times and the folder."""
+    line = re.sub(r"file:///\S*?/(?=checkpoints?\b)", "file:///", line)
+    return re.sub(
+        r"b\d{6}-[0-9a-f]{12}|(?<=batch )\d+|\d+(?= files?\b)|\d+(?:\.\d+)?(?= (?:k?B|s)\b)", "#", line
+    )
+
+
 def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
@@ -57,7 +79,7 @@ def in_sandbox(words: list[str], sandbox: Path) -> list[str]:
 def test_every_command_runs(page: Path, sandbox: Path) -> None:
     """What builds or downloads is checked by name; all else runs, one after the other, as a reader would."""
     name = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
-    found = commands(page)
+    found, shown = commands(page), outputs(page)
     assert found
     for words in found:
         match words:
@@ -65,8 +87,12 @@ def test_every_command_runs(page: Path, sandbox: Path) -> None:
                 assert target in make_targets()
             case ["docker", "compose", "up", *_]:
                 assert (ROOT / "docker-compose.yml").is_file()  # what is in it: tests/stack/test_compose.py
+            case ["pip", "install", "--force-reinstall", "--no-deps", pinned]:
+                assert f"{pinned} \\" in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
             case ["pip", "install", package]:
                 assert package == name
+            case ["python3", "-m", "venv", ".venv"] | [".", ".venv/bin/activate"]:
+                pass  # what Python itself does
             case ["rm", "-rf", folder]:
                 subprocess.run(["rm", "-rf", folder], cwd=sandbox, check=True)
             case ["streambank", *rest] | ["python", "-m", "streambank", *rest]:
@@ -81,6 +107,9 @@ def test_every_command_runs(page: Path, sandbox: Path) -> None:
                 )
                 assert answer.returncode == 0, f"{shlex.join(words)}\n{answer.stdout}{answer.stderr}"
                 assert answer.stdout.strip()
+                said = list(map(without_figures, answer.stdout.splitlines()))
+                for line in shown.get(shlex.join(words), ()):
+                    assert without_figures(line) in said, f"{line}\nis not in\n{answer.stdout}"
             case _:
                 pytest.fail(f"nobody knows how to check {shlex.join(words)!r}")
 
@@ -147,3 +176,49 @@ def test_the_glossary_is_in_order_and_gives_each_word_one_meaning() -> None:
 
 def _glossary() -> str:
     return (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "tutorial.md"
+    (program,), (declaration,) = blocks(page, "python"), blocks(page, "toml")
+    (tmp_path / "orders.py").write_text(program, encoding="utf-8")
+    (tmp_path / "streaming_jobs.toml").write_text(declaration, encoding="utf-8")
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("STREAMBANK_")
+    } | {"PYTHONPATH": str(ROOT / "provider")}
+    refused = []
+    try:
+        for block in blocks(page, "console"):
+            for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                line, *shown = step.splitlines()
+                match shlex.split(line):
+                    case ["export", assignment]:
+                        environment |= dict([assignment.split("=")])
+                    case ["rm", "-rf", "checkpoint"]:
+                        shutil.rmtree(tmp_path / "checkpoint")
+                    case ["streambank", *words]:
+                        answer = subprocess.run(
+                            [*STREAMBANK, *words],
+                            cwd=tmp_path,
+                            env=environment,
+                            capture_output=True,
+                            text=True,
+                            timeout=180,
+                            check=False,
+                        )
+                        if answer.returncode != 0:
+                            refused.append((answer.returncode, line))
+                        said = [
+                            without_figures(each) for each in (answer.stdout + answer.stderr).splitlines()
+                        ]
+                        for each in shown:
+                            assert without_figures(each) in said, f"{line}: {said}"
+                    case _:
+                        pytest.fail(f"nobody knows how to check {line!r}")
+    finally:
+        stop = [*STREAMBANK, "job", "stop", "orders", "--jobs", "streaming_jobs.toml"]
+        subprocess.run(stop, cwd=tmp_path, env=environment, capture_output=True, timeout=180, check=False)
+    assert refused == [(8, "streambank job start orders")], "the start that would have begun from nothing"
+    assert (tmp_path / "checkpoint.g0002" / "commits").is_dir()

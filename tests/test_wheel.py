@@ -89,7 +89,8 @@ def run(command: list[str], cwd: Path, expect: int = 0) -> str:
     answer = subprocess.run(
         command,
         cwd=cwd,
-        env={name: os.environ[name] for name in kept if name in os.environ} | {"NO_COLOR": "1"},
+        env={name: os.environ[name] for name in kept if name in os.environ}
+        | {"NO_COLOR": "1", "UV_CACHE_DIR": str(UV.parent.parent / "cache")},
         capture_output=True,
         text=True,
         timeout=300,

@@ -48,11 +48,6 @@ class StackPlaces(Places):
         return self.home / "replica"
 
     @property
-    def temporary(self) -> Path:
-        """The temporary folder of everything that runs here."""
-        return self.home / "tmp"
-
-    @property
     def secrets(self) -> Path:
         """Passwords and keys (JSON, for its owner only)."""
         return self.home / "secrets.json"

@@ -81,10 +81,10 @@ def assemble(places: StackPlaces, addresses: Addresses) -> Stack:
         WrongJarError: A jar could not be fetched, or is another one than it was.
     """
     jars = str(cluster.jars())
-    for folder in (places.logs, places.data, places.temporary, places.replica):
+    for folder in (places.logs, places.data, places.replica):
         folder.mkdir(parents=True, exist_ok=True)
     known = passwords(places)
-    base = {**airflow_parts.least_environment(places), "TMPDIR": str(places.temporary)}
+    base = airflow_parts.least_environment(places)
     spark = services.spark_environment(places, base)
     airflow = airflow_environment(places, addresses, known, spark, jars)
     health = {"api-server": f"{addresses.airflow}/api/v2/monitor/health"}
