@@ -87,7 +87,7 @@ def foresee(
     if order.get("partitions") is not None:
         _check_rescale(closure, int(order["partitions"]))
     if closure.spark.provider == "hdfs":
-        _check_codec(closure, elsewhere or not (job.state.master or job.master).startswith("local"))
+        check_codec(closure, elsewhere or not (job.state.master or job.master).startswith("local"))
     _check_operator(closure, order)
     if order.get("where"):
         _check_columns(checkpoint, closure, order)
@@ -129,7 +129,17 @@ def _check_rescale(closure: Closure, partitions: int) -> None:
         )
 
 
-def _check_codec(closure: Closure, elsewhere: bool) -> None:
+def check_codec(closure: Closure, elsewhere: bool) -> None:
+    """Make sure that HDFS-backed state can be read and written as it is compressed.
+
+    Args:
+        closure: The state's checkpoint.
+        elsewhere: The Spark that does it has Python packages of its own.
+
+    Raises:
+        RefusedError: It cannot (codes `unknown-codec`, `row-checksum`).
+        StorageError: A package for it is not installed (code `missing-package`).
+    """
     codec = closure.spark.codec or "lz4"
     if codec not in _PACKAGES:
         raise RefusedError(

@@ -18,6 +18,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from streambank.recovery.foresee import check_codec
 from streambank.repository.holds import Holds
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
@@ -143,6 +144,8 @@ def derive(
     with materialized_savepoint(repository, job, savepoint, staging) as laid:
         require_shared(spark, laid.location)
         state = QueryState(spark, laid.location)
+        if state.closure.spark.provider == "hdfs":
+            check_codec(state.closure, not (spark.sparkContext.master or "").startswith("local"))
         if write is rewrite:
             check_rewritable(state, partitions)
         say("Looking for rows to remove")

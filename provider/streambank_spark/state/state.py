@@ -22,6 +22,11 @@ from streambank_spark.private.state_rewriter import FORMAT_VERSION
 
 PARTITION = "partition_id"
 TIMERS = "timers"
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_BYTES_A_TASK = 8 << 20
+"""How much compressed state a task of a shuffle gets; 200 tasks over a few rows would take a minute."""
+_MOST_TASKS = 200
+"""Spark's own default."""
 _SIDES = ("left", "right")
 _COLLECTIONS = ("list_value", "map_value")
 
@@ -89,6 +94,9 @@ class QueryState:
         self.closure: Closure = CheckpointReader(self.store).closure(batch, "minimal")
         self.session = spark.newSession()
         self.session.conf.set(FORMAT_VERSION, str(self.closure.spark.checkpoint_format))
+        if not spark.sparkContext.getConf().contains(_SHUFFLE):
+            tasks = max(spark.sparkContext.defaultParallelism, self.closure.bytes // _BYTES_A_TASK)
+            self.session.conf.set(_SHUFFLE, str(min(tasks, _MOST_TASKS)))
 
     def operators(self, wanted: int | None = None) -> Sequence[OperatorState]:
         """The stateful operators, or the one of this id.

@@ -131,3 +131,15 @@ def test_a_migration_that_loses_or_misplaces_a_row_saves_nothing(
     assert len(list(bench.repository.manifests("job"))) == 1
     monkeypatch.undo()
     assert bench.migrate().savepoint, "control"
+
+
+def test_a_package_that_is_missing_is_named_with_what_to_install(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(spark, "4.3.0/hdfs-dedup", tmp_path)
+    monkeypatch.setattr("streambank.recovery.foresee.find_spec", lambda name: None)
+    with pytest.raises(StreambankError) as caught:
+        bench.migrate()
+    assert caught.value.code == "missing-package"
+    assert caught.value.message == "Rewriting HDFS-backed state takes lz4 and xxhash; not installed here."
+    assert "airflow-provider-streambank[state]" in caught.value.hint and "memory" not in caught.value.hint
