@@ -51,7 +51,7 @@ $(UV): | python
 
 .venv/.ready: requirements.lock pyproject.toml | python java $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PYTHON)" .venv
-	@echo "Filling .venv from requirements.lock: 1.5 GB to fetch the first time, a minute or more"
+	@echo "Filling .venv from requirements.lock: 3 GB the first time, a minute or more"
 	@(while sleep 10; do echo "  $$(du -sm $(UV_CACHE_DIR) 2>/dev/null | cut -f1) MB fetched"; done) & ticker=$$!; \
 		$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock; \
 		code=$$?; kill $$ticker; exit $$code

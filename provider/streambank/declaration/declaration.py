@@ -20,6 +20,7 @@ from streambank.declaration.fields import Fields, Source, TomlLines, expand, rea
 from streambank.declaration.health import HealthPolicy, read_health
 from streambank.declaration.kafka import read_kafka
 from streambank.declaration.launch import LOCAL_MASTER, LaunchPolicy, read_launch_policy
+from streambank.declaration.maintenance import MaintenancePolicy, read_maintenance
 from streambank.declaration.notify import Notify, read_notify, refuse_silent
 from streambank.declaration.savepoints import (
     Limits,
@@ -164,12 +165,14 @@ class Declarations:
         repository: URI of the savepoint repository.
         control: URI of the control location of jobs that declare none of their own.
         jobs: The jobs by name, in the order of the file.
+        maintenance: What is done to the repository as a whole; None where that is not declared.
     """
 
     path: str
     repository: str
     control: str
     jobs: Mapping[str, Job]
+    maintenance: MaintenancePolicy | None = None
 
     def job(self, name: str) -> Job:
         """A job by name.
@@ -222,10 +225,11 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
         own = top.table("jobs").table(name)
         merged = Fields(_merge(defaults.data, own.data), own.path, source)
         jobs[name] = _read_job(merged, name, repository, control)
+    maintenance = read_maintenance(top.table("maintenance")) if "maintenance" in data else None
     top.done()
     _refuse_shared_checkpoints(jobs, source)
     _refuse_records_in_checkpoints(jobs, source)
-    return Declarations(str(file), repository, control, jobs)
+    return Declarations(str(file), repository, control, jobs, maintenance)
 
 
 def _merge(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def read_savepoint(fields: Fields) -> SavepointPolicy:
         schedule=fields.schedule("schedule"),
         closure=fields.choice("closure", CLOSURE_KINDS) or "safe",
         verify=fields.choice("verify", VERIFICATIONS) or "quick",
-        share=_share(fields),
+        share=read_share(fields),
         blackout=blackout,
         time_zone=time_zone,
         stagger_s=_stagger_s(fields),
@@ -158,7 +158,8 @@ def read_savepoint(fields: Fields) -> SavepointPolicy:
     return policy
 
 
-def _share(fields: Fields) -> str:
+def read_share(fields: Fields) -> str:
+    """The field `share`: how much of the bytes a sampled verification reads and compares."""
     share = fields.text("share") or DEFAULT_SHARE
     try:
         parse_share(share)

@@ -111,6 +111,16 @@ class DagFile:
         """The arguments of a task that does something to a job: where it is, and why it is done."""
         return {**self.whereabouts(job), "note": note}
 
+    def usual_args(self) -> dict[str, Any]:
+        """The `default_args` of a DAG that is of no job."""
+        return {
+            "retries": RETRIES,
+            "retry_delay": timedelta(seconds=10),
+            "retry_exponential_backoff": 2.0,
+            "max_retry_delay": timedelta(minutes=5),
+            **self.default_args,
+        }
+
     def defaults_of(self, job: Job) -> dict[str, Any]:
         """The `default_args` of a job's DAGs.
 
@@ -131,11 +141,7 @@ class DagFile:
             for argument, name in CALLBACKS.items()
         }
         return {
-            "retries": RETRIES,
-            "retry_delay": timedelta(seconds=10),
-            "retry_exponential_backoff": 2.0,
-            "max_retry_delay": timedelta(minutes=5),
-            **self.default_args,
+            **self.usual_args(),
             **{name: value for name, value in declared.items() if value is not None},
             **{argument: functions for argument, functions in callbacks.items() if functions},
         }

@@ -32,6 +32,7 @@ from streambank_airflow.dags import (
     stop_dag,
 )
 from streambank_airflow.dags.common import DagFile
+from streambank_airflow.dags.maintenance import maintenance_dag
 from streambank_airflow.dags.stagger import unshifted_alone
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 
@@ -48,6 +49,8 @@ BUILDERS: Mapping[str, Callable[[Job, DagFile], DAG]] = {
     "rescale": rescale_dag,
 }
 """What is built for each job, by verb, in the order in which the lists show it."""
+MAINTENANCE = "maintenance"
+"""The DAG of the whole repository, where the file declares one."""
 
 
 def build_dags(
@@ -70,7 +73,8 @@ def build_dags(
         dag_args: Arguments of all DAGs: `access_control`, `tags`, `is_paused_upon_creation`,
             `on_failure_callback`, ...; not those that the declaration decides (`OWN_DAG_ARGS`).
         conn_id: The `streambank` connection of all tasks; the default one need not exist.
-        only: Which DAGs to build, such as `("run", "stop")`; None for all.
+        only: Which DAGs to build, such as `("run", "stop")`, or `"maintenance"` for that of the
+            repository; None for all.
 
     Returns:
         The DAGs by the names under which a DAG file should publish them: their ids.
@@ -82,7 +86,8 @@ def build_dags(
     """
     if isinstance(only, str):
         only = (only,)
-    verbs = [check_choice(verb, "only", tuple(BUILDERS)) for verb in (BUILDERS if only is None else only)]
+    wanted = [check_choice(verb, "only", (*BUILDERS, MAINTENANCE)) for verb in (only or BUILDERS)]
+    verbs = [verb for verb in wanted if verb != MAINTENANCE]
     path = Path(jobs_file).expanduser().absolute()
     file = DagFile(str(path), conn_id, default_args or {}, dag_args or {})
     file.check(verbs)
@@ -92,7 +97,11 @@ def build_dags(
         # Only this line reaches the import error's page as a whole, so the way out has to be part of it.
         raise InputError(f"{error.message} {error.hint}".strip(), code=error.code, hint=error.hint) from None
     jobs = [unshifted_alone(job, declared.jobs.values()) for job in declared.jobs.values()]
-    return {dag.dag_id: dag for job in jobs for dag in _dags_of(job, file, verbs)}
+    dags = {dag.dag_id: dag for job in jobs for dag in _dags_of(job, file, verbs)}
+    if declared.maintenance is not None and (only is None or MAINTENANCE in only):
+        dag = maintenance_dag(declared, declared.maintenance, file)
+        dags[dag.dag_id] = dag
+    return dags
 
 
 def _dags_of(job: Job, file: DagFile, verbs: Sequence[str]) -> Iterator[DAG]:

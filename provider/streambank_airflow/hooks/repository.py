@@ -228,6 +228,37 @@ class RepositoryVerbs:
         return repair(opened, replicas, which, header_error=header_error, dry_run=dry_run, pace=pace, by=by)
 
     @connected
+    def behind(self) -> list[tuple[str, str, int]]:
+        """How far the replicas of the declared jobs are behind the repository. Only reads.
+
+        Returns:
+            Of each replica and each job (or query, `job/query`) that declares it: its location, the job, and
+            how many savepoints it lacks.
+
+        Raises:
+            StreambankError: The jobs file is wrong, or a place cannot be read (code of its own error).
+        """
+        from streambank.core.units import utc_now
+        from streambank.replicas.status import status
+
+        declared = self.declared.load()
+        wanted = {
+            place: {job.name for job in declared.jobs.values() if place in job.replicate.to}
+            for job in declared.jobs.values()
+            for place in job.replicate.to
+        }
+        found = status(open_store, declared.repository, list(wanted), utc_now())
+        for place in found.places:
+            if place.error is not None:
+                raise place.error
+        return [
+            (place.location, job.job, job.lacking)
+            for place, jobs in zip(found.places[1:], wanted.values(), strict=True)
+            for job in place.jobs
+            if QueryRef.parse(job.job).job in jobs
+        ]
+
+    @connected
     def sweep(self, ref: str, *, grace_s: float, dry_run: bool, by: Mapping[str, str]) -> SweepReport:
         """Sweep the repository of a job, which means what other jobs left there too.
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from streambank.core.errors import InputError, StreambankError
-from streambank.core.units import parse_duration_s
+from streambank.core.units import parse_duration_s, say_count
 from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
 from streambank_airflow.failures import airflow_failures, as_airflow
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
+    FindsJobs,
     SparkWork,
     StreambankOperator,
     as_bool,
@@ -462,4 +466,65 @@ class RepairSavepointsOperator(SparkWork, RepositoryOperator):
             "bytes": sum(each.bytes for each in report.repaired),
             "verified": len(report.verified),
             "seconds": round(report.seconds, 3),
+        }
+
+
+class CheckReplicasOperator(FindsJobs, BaseOperator):
+    """Fails where a replica that a job declares lacks savepoints, or cannot be read. Only reads.
+
+    Args:
+        jobs_file: The `streaming_jobs.toml`; None for the one that the connection names.
+        streambank_conn_id: The connection.
+        at_most: How many savepoints of a job a replica may lack: those that the next replication brings.
+        kwargs: As for every operator.
+
+    Returns:
+        `replicas`, `behind` (how many lack more than that), `lacking` (savepoints, over all replicas).
+    """
+
+    template_fields: Sequence[str] = ("jobs_file", "streambank_conn_id", "at_most")
+    ui_color = StreambankOperator.ui_color
+
+    def __init__(
+        self,
+        *,
+        jobs_file: str | None = None,
+        streambank_conn_id: str = DEFAULT_CONN_ID,
+        at_most: int | str = 1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.jobs_file = jobs_file
+        self.streambank_conn_id = streambank_conn_id
+        self.at_most = at_most
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Look; see the class.
+
+        Raises:
+            AirflowFailException: A replica is behind.
+        """
+        with airflow_failures():
+            most = as_integer(self.at_most, "at_most") or 0
+            found = self.hook.repository.behind()
+        late = [(place, job, lacking) for place, job, lacking in found if lacking > most]
+        for place, job, lacking in found:
+            self.log.log(
+                logging.ERROR if (place, job, lacking) in late else logging.INFO,
+                "%s lacks %s of %s.",
+                place,
+                say_count(lacking, "savepoint"),
+                job,
+            )
+        if late:
+            place, job, lacking = late[0]
+            more = f" (and {len(late) - 1} more, in the log above)" if len(late) > 1 else ""
+            raise AirflowFailException(
+                f"The replica {place} lacks {say_count(lacking, 'savepoint')} of job {job}{more}. Hint: see "
+                f"why the task replicate of {job.partition('/')[0]}.savepoint fails, or trigger that DAG."
+            )
+        return {
+            "replicas": len({place for place, _, _ in found}),
+            "behind": len({place for place, _, _ in late}),
+            "lacking": sum(lacking for _, _, lacking in found),
         }

@@ -1,0 +1,77 @@
+"""`streambank.maintenance`: what keeps a repository whole, once for all jobs of a file."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from airflow.sdk import DAG, TriggerRule
+
+from streambank.declaration.declaration import Declarations
+from streambank.declaration.maintenance import MaintenancePolicy
+from streambank_airflow.dags.common import RUN_TYPES, DagFile
+from streambank_airflow.operators.repository import (
+    CheckReplicasOperator,
+    RepairSavepointsOperator,
+    SweepRepositoryOperator,
+)
+from streambank_airflow.operators.savepoint import VerifySavepointOperator
+
+SUMMARY = (
+    "Keeps the repository whole, for all of its jobs: reads and compares a share of what is stored, copies "
+    "what is damaged from the replicas, deletes what no savepoint needs, and fails where a replica lacks "
+    "savepoints."
+)
+
+
+def maintenance_dag(declared: Declarations, policy: MaintenancePolicy, file: DagFile) -> DAG:
+    """Build the DAG of a repository.
+
+    Of each job a sample is verified; where that finds damage, and the job has replicas, its savepoints are
+    repaired. Nothing is swept in a run that leaves something damaged: what is to be deleted may be what a
+    repair needs.
+
+    Args:
+        declared: The jobs file.
+        policy: Its table `maintenance`.
+        file: What the DAG file says.
+    """
+    given = dict(file.dag_args)
+    shown = {"description": f"Keeps the repository of {len(declared.jobs)} jobs whole.", "doc_md": SUMMARY}
+    dag = DAG(
+        policy.dag_id,
+        **{**shown, **given, "tags": {"streambank", "maintenance", *given.pop("tags", ())}},
+        schedule=policy.schedule,
+        catchup=False,
+        allowed_run_types=cast(Any, RUN_TYPES),
+        max_active_runs=1,
+        render_template_as_native_obj=True,
+        default_args=file.usual_args(),
+    )
+    whole: list[Any] = []
+    with dag:
+        for job in declared.jobs.values():
+            where = {"note": "maintenance", **file.whereabouts(job)}
+            last: Any = VerifySavepointOperator(
+                task_id=f"verify_{job.name}", level="sampled", share=policy.share, **where
+            )
+            if policy.repair and job.replicate.to:
+                repair = RepairSavepointsOperator(
+                    task_id=f"repair_{job.name}", trigger_rule=TriggerRule.ONE_FAILED, **where
+                )
+                last >> repair
+                last = repair
+            whole.append(last)
+        if policy.sweep and declared.jobs:
+            first = next(iter(declared.jobs.values()))
+            sweep = SweepRepositoryOperator(
+                task_id="sweep",
+                trigger_rule=TriggerRule.NONE_FAILED,
+                note="maintenance",
+                **file.whereabouts(first),
+            )
+            whole >> sweep
+        if any(job.replicate.to for job in declared.jobs.values()):
+            CheckReplicasOperator(
+                task_id="replicas", jobs_file=file.jobs_file, streambank_conn_id=file.conn_id
+            )
+    return dag
