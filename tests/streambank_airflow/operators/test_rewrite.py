@@ -24,7 +24,7 @@ master = "local[1]"
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.storm
 def test_state_is_migrated_to_rocksdb(
     airflow_database: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
