@@ -13,6 +13,12 @@ from streambank.core.errors import StreambankError
 _OF_THE_COMMAND_LINE = re.compile(r"(?<![\w-])streambank [a-z]+|(?<![\w-])--[a-z]")
 """A command or an option."""
 
+_TO_ROCKSDB = (
+    "Move the query to RocksDB, whose state is not in the heap: trigger <job>.stop with *Take a savepoint*, "
+    "let MigrateStateOperator make another of it, and restore that. Until then, give it more memory, or "
+    "more executors."
+)
+
 HINTS = {
     "another-query": (
         "Save it under another job's name. If the job has begun again from nothing on purpose, set "
@@ -47,12 +53,14 @@ HINTS = {
     "hdfs-backed": (
         "HDFS-backed state keeps its number of partitions. Migrating it to RocksDB can change the number."
     ),
+    "hdfs-state-exceeds-heap": _TO_ROCKSDB,
     "header-missing": "Restore repository.json from a backup, or repair the repository from a replica.",
     "index-incomplete": "Rebuild the index of the repository from its packs, and clear this task.",
     "inside-checkpoint": "Name a location outside of the checkpoint: nothing is written into a live one.",
     "kafka-not-reachable": (
         "Name its servers: `kafka` of the operator, or `bootstrap` in the job's [kafka] table."
     ),
+    "large-heap-state": _TO_ROCKSDB,
     "lease-held": (
         "Trigger <job>.stop first, which asks the cluster, or set *Stop the job if it runs*. To restore"
         ' beside the running job, set `into` to a new directory and mode="fork".'
@@ -74,7 +82,6 @@ HINTS = {
     "no-state": "The query keeps no state: there is nothing to compact or rescale.",
     "no-such-generation": "Look at the generations that the log of this task names.",
     "no-target": "Set `into` of the operator, or leave it out to restore the job's next generation.",
-    "not-a-checkpoint": "Trigger <job>.restore.",
     "not-claimed": (
         "Go on with the restored checkpoint; unpin the savepoint to let retention decide about it."
     ),
@@ -123,6 +130,10 @@ HINTS = {
         "Trigger <job>.stop and wait until nothing is written; or set `stopped` to False, which moves "
         "unfinished writes only."
     ),
+    "sink-ahead": (
+        "Trigger <job>.restore with *Output written after the savepoint* set to rollback, or give the query "
+        "another output directory."
+    ),
     "sink-cannot-roll-back": (
         "Bring back what is missing, use another savepoint, or set *Output written after the savepoint*"
         " to accept."
@@ -167,9 +178,22 @@ HINTS = {
         "leaves it as it is."
     ),
     "too-young": "Set `older_than_s` to 3600 or more; a write that pauses may still go on.",
+    "uneven-state": (
+        "Trigger <job>.sla with *Measure skew* for how uneven it is; docs/howto/skew.md says how to find "
+        "the keys, and what to do about them."
+    ),
+    "unguarded-sink": (
+        "docs/howto/sinks.md says how to roll such a sink back yourself. With *Output written after the "
+        "savepoint* set to accept it stays as it is."
+    ),
+    "unplanned-first-batch": (
+        "While no driver runs, move these folders out of the checkpoint, leave metadata and sources, and "
+        "trigger <job>.run: nothing of the query is committed, so nothing is lost. If its output has "
+        "batches already, trigger <job>.restore instead."
+    ),
     "which-job": "Set the job.",
 }
-"""Code of an error -> the hint in Airflow, where the engine's speaks of the command line."""
+"""Code of an error or a finding -> the hint in Airflow, where the engine's speaks of the command line."""
 
 
 def hint_of(error: StreambankError, job: str | None = None) -> str:
@@ -179,10 +203,20 @@ def hint_of(error: StreambankError, job: str | None = None) -> str:
         error: An error of the engine.
         job: The job whose DAGs are named; `<job>` stands for it where it is not known.
     """
-    hint = error.hint
+    return in_airflow(error.code, error.hint, job)
+
+
+def in_airflow(code: str, hint: str, job: str | None = None) -> str:
+    """A hint in Airflow's words: that of an error, a finding, or a verdict.
+
+    Args:
+        code: What the hint is about.
+        hint: The engine's hint.
+        job: The job whose DAGs are named; `<job>` stands for it where it is not known.
+    """
     # What follows the first line is quoted: the end of a driver's log.
     if speaks_cli(hint.partition("\n")[0]):
-        hint = HINTS.get(error.code, hint)
+        hint = HINTS.get(code, hint)
     return hint.replace("<job>", job) if job else hint
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import pytest
 
 from streambank.core.errors import InputError, RefusedError, StorageError
+from streambank.declaration.objectives import PROMISES
 from streambank.declaration.state import CompactPolicy
+from streambank.sla.judge.judge import Unreadable
 from streambank_airflow.dags import forms
 from streambank_airflow.hints import HINTS, hint_of, speaks_cli
 from tests.support.paths import ROOT
@@ -35,19 +37,28 @@ class Raised:
     hint: str
 
 
-def raised() -> Iterator[Raised]:
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """What an operator may run."""
     for path in sorted(PROVIDER.rglob("*.py")):
         name = str(path.relative_to(PROVIDER))
-        if name.startswith(ONLY_COMMAND_LINE):
-            continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        constants = {
-            target.id: node.value.value
-            for node in tree.body
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        if not name.startswith(ONLY_COMMAND_LINE):
+            yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def constants_of(tree: ast.Module) -> dict[str, str]:
+    """Names of a module that stand for a text."""
+    return {
+        target.id: text(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def raised() -> Iterator[Raised]:
+    for name, tree in modules():
+        constants = constants_of(tree)
         for node in ast.walk(tree):
             given = {word.arg: word.value for word in getattr(node, "keywords", [])}
             if isinstance(node, ast.Call) and "hint" in given and node.args:
@@ -55,6 +66,21 @@ def raised() -> Iterator[Raised]:
                 known = constants.get(code.id) if isinstance(code, ast.Name) else None
                 known = code.value if isinstance(code, ast.Constant) else known
                 yield Raised(f"{name}:{node.lineno}", str(known), text(node.args[0]), text(given["hint"]))
+
+
+def found_by_doctor() -> Iterator[Raised]:
+    """Findings of doctor, which the log of a task shows whole; `message` is cause and effect."""
+    for name, tree in modules():
+        if not name.startswith("streambank/doctor/"):
+            continue
+        constants = constants_of(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
+                code, _, _, cause, effect, hint = node.args
+                said = text(hint) + " ".join(
+                    constants.get(one.id, "") for one in ast.walk(hint) if isinstance(one, ast.Name)
+                )
+                yield Raised(f"{name}:{node.lineno}", text(code), text(cause) + text(effect), said)
 
 
 def hint_functions() -> dict[str, str]:
@@ -87,6 +113,12 @@ def text(node: ast.expr) -> str:
 HINT_FUNCTIONS: dict[str, str] = {}
 HINT_FUNCTIONS.update(hint_functions())
 RAISED = list(raised())
+FOUND = list(found_by_doctor())
+BOTH = {
+    "mixed-pyspark": "pip's own options",
+    "not-running": "it names the DAG first",
+}
+"""Codes of findings whose hint is one for both."""
 
 
 def test_errors_are_found() -> None:
@@ -99,8 +131,20 @@ def test_what_an_operator_can_raise_has_a_hint_in_airflows_words() -> None:
     assert not missing, "\n".join(f"{one.place} {one.code}: {one.hint}" for one in missing)
 
 
+def test_what_doctor_finds_has_a_hint_in_airflows_words() -> None:
+    assert len(FOUND) > 30
+    assert {"hdfs-state-exceeds-heap", "sink-ahead"} <= {one.code for one in FOUND if speaks_cli(one.hint)}
+    missing = [one for one in FOUND if speaks_cli(one.hint) and one.code not in (*HINTS, *BOTH)]
+    assert not missing, "\n".join(f"{one.place} {one.code}: {one.hint}" for one in missing)
+
+
+def test_the_advice_of_a_verdict_is_for_both() -> None:
+    assert [one for one in PROMISES.values() if speaks_cli(one.measure.advice)] == []
+    assert not speaks_cli(Unreadable("main", "It is damaged.").advice)
+
+
 def test_no_message_names_an_option_of_the_command_line() -> None:
-    found = [one for one in RAISED if speaks_cli(one.message)]
+    found = [one for one in (*RAISED, *FOUND) if speaks_cli(one.message)]
     assert not found, "\n".join(f"{one.place} {one.code}: {one.message}" for one in found)
 
 
@@ -109,7 +153,7 @@ def test_no_hint_of_airflow_speaks_of_the_command_line() -> None:
 
 
 def test_every_hint_is_needed() -> None:
-    needed = {one.code for one in RAISED if speaks_cli(one.hint)}
+    needed = {one.code for one in (*RAISED, *FOUND) if speaks_cli(one.hint)}
     assert HINTS.keys() - needed == set()
 
 

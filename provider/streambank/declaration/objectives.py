@@ -127,7 +127,7 @@ PROMISES: Mapping[str, Promise] = {
         Measure(
             "window",
             "size of the checkpoint directory",
-            "Look for what Spark no longer cleans up: streambank inspect names it.",
+            "Look for what Spark no longer cleans up, and compact the checkpoint.",
             ("checkpoint_bytes",),
             stays=True,
         ),
@@ -294,7 +294,7 @@ PROMISES: Mapping[str, Promise] = {
         Measure(
             "reported",
             "how old the newest savepoint is (RPO)",
-            "Take one with `streambank job savepoint`, and see why the schedule did not.",
+            "Take one now, and see why the schedule did not.",
         ),
         "s",
     ),

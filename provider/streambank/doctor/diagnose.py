@@ -57,7 +57,7 @@ from streambank.doctor.subject import (
     look_at_job,
 )
 from streambank.driver.environment import driver_environment
-from streambank.driver.preflight import declared_query, records_lost, savepoints_lost
+from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import job_life
 from streambank.kafka.recording import KIND
 from streambank.kafka.settings import Brokers
@@ -171,10 +171,15 @@ def _of_life(job: Job, machine: Machine) -> list[Finding]:
 def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
     location = job.queries[name]
     try:
-        asked = declared_query(job, name, job.records())
+        records = job.records()
+        asked, generation = declared_query(job, name, records), records.generation(name)
         lost = records_lost(asked)
         if lost is not None:
             raise lost
+        location = generation.location if generation is not None else location
+        gone = checkpoint_lost(asked, generation)
+        if gone is not None:
+            return Diagnosis(job.name, name, location, (_lost_checkpoint(gone, location),))
         savepoints = savepoints_lost(asked)
         query = look_at_job(job, name, machine.clock())
     except (ConflictError, StorageError):
@@ -198,6 +203,17 @@ def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
         return Diagnosis(job.name, name, location, tuple(gathered(seen)))
     seen = [*first, *_families(query, {}, machine)]
     return Diagnosis(job.name, name, query.checkpoint.uri, tuple(gathered(seen)))
+
+
+def _lost_checkpoint(error: StreambankError, location: str) -> Finding:
+    return Finding(
+        "checkpoint-lost",
+        "error",
+        location,
+        error.message,
+        "The query cannot go on from there, and no start lets it begin from nothing.",
+        error.hint,
+    )
 
 
 def _lost_savepoints(error: StreambankError, repository: str) -> Finding:

@@ -224,6 +224,16 @@ class SkippedCheck:
     hint: str
 
 
+NO_PROGRESS = (
+    "There are no progress records of this query: only the runner writes them.",
+    "Declare it as a job, and let Streambank start it.",
+)
+UNDECLARED = (
+    "The query is not declared as a job, so its memory and its master are not known.",
+    "Declare it in the jobs file, and say --job NAME --jobs FILE.",
+)
+"""Why something was not looked at, and what would let it be seen."""
+
 CheckResult = Finding | SkippedCheck
 """What a check gives."""
 

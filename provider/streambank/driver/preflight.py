@@ -37,6 +37,7 @@ from streambank.sinks.file.log import LOG_DIRECTORY, list_log
 from streambank.storage import normalize_location, open_store, scheme_of
 
 REPOSITORY_LOST = "repository-lost"
+CHECKPOINT_LOST = "checkpoint-lost"
 FILES = "files"
 """The kind of an output that Spark's file sink writes, whatever the format."""
 UNREAD = frozenset({"console", "memory", "noop"})
@@ -374,20 +375,40 @@ def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None
     Raises:
         RefusedError: The checkpoint is gone (code `checkpoint-lost`).
     """
+    lost = checkpoint_lost(query, generation)
+    if lost is not None:
+        raise lost
+
+
+def checkpoint_lost(query: DeclaredQuery, generation: Generation | None) -> RefusedError | None:
+    """Why a query's checkpoint is gone; None where it is there, or where there never was one.
+
+    Args:
+        query: The query.
+        generation: Its current one; None before the first start.
+
+    Returns:
+        The refusal of a start (code `checkpoint-lost`).
+
+    Raises:
+        StorageError: The storage cannot be read.
+    """
+    if generation is None:
+        return None
     facts = query.facts
     worked = facts.get("generation") == generation.number and facts.get("query_id") is not None
     worked = worked or _is_marked(query, generation)
     restored = generation.from_savepoint is not None
     if not (worked or restored) or open_store(generation.location).exists("metadata"):
-        return
+        return None
     why = (
         f"query {query.name} has worked in it"
         if worked
         else f"savepoint {generation.from_savepoint} was restored there"
     )
-    raise RefusedError(
+    return RefusedError(
         f"The checkpoint {generation.location} of job {query.job} is gone or empty, though {why}.",
-        code="checkpoint-lost",
+        code=CHECKPOINT_LOST,
         hint=f"Restore a savepoint: `streambank restore latest-good --job {query.called} --generation`. "
         "To begin from nothing, give the job a new name, a new checkpoint and a new output.",
     )

@@ -18,7 +18,7 @@ from streambank.core.errors import InputError, NotFoundError, check_choice
 from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import kafka_sink, kafka_sources
-from streambank.driver.preflight import check_records, declared_query, savepoints_lost
+from streambank.driver.preflight import check_records, checkpoint_lost, declared_query, savepoints_lost
 from streambank.driver.spec import application_fingerprint, conf_fingerprint
 from streambank.kafka.settings import Brokers
 from streambank.repository.repository import Repository
@@ -88,11 +88,12 @@ def savepoint_job(
         new_repository: A person accepts that the repository is lost: another one is made in its place.
 
     Raises:
-        RefusedError: The job's records, or its repository, are lost (code `repository-lost`).
+        RefusedError: The job's records, or its repository, are lost (code `repository-lost`), or its
+            checkpoint is (`checkpoint-lost`).
         InputError: The job has no such query (code `no-such-query`), `batch` is asked of several
             (`which-query`), or the closure is not one of the two (`bad-choice`).
         NotFoundError: The job was never started (code `never-started`), has committed nothing yet
-            (`no-committed-batch`), has lost its checkpoint (`not-a-checkpoint`), or there is no such batch.
+            (`no-committed-batch`), or there is no such batch.
         StreambankError: Whatever else `take` raises.
     """
     chosen = check_choice(job.savepoint.closure if closure is None else closure, "closure", CLOSURE_KINDS)
@@ -223,11 +224,13 @@ def place_of(job: Job, records: JobControl, name: str) -> tuple[str, int]:
         name: The query's name, `main` for the only one.
 
     Raises:
-        RefusedError: The job's records are lost (code `repository-lost`).
-        NotFoundError: It has committed nothing (codes `never-started`, `no-committed-batch`), or what it
-            has is gone (`not-a-checkpoint`): said in the job's own words, before a repository is made.
+        RefusedError: The job's records are lost (code `repository-lost`), or its checkpoint is
+            (`checkpoint-lost`).
+        NotFoundError: It has committed nothing (codes `never-started`, `no-committed-batch`): said in the
+            job's own words, before a repository is made.
     """
-    check_records(declared_query(job, name, records))
+    query = declared_query(job, name, records)
+    check_records(query)
     generation = records.generation(name)
     location = generation.location if generation is not None else job.queries[name]
     number = generation.number if generation is not None else 1
@@ -241,13 +244,9 @@ def place_of(job: Job, records: JobControl, name: str) -> tuple[str, int]:
             code="never-started",
             hint=f"Start it first: `streambank job start {job.name}`.",
         )
-    facts = records.query_facts(name) or {}
-    if facts.get("generation") == number and facts.get("query_id") and not place.exists("metadata"):
-        raise NotFoundError(
-            f"The checkpoint {location} of job {called} is gone or empty, though its query has worked in it.",
-            code="not-a-checkpoint",
-            hint=f"Restore a savepoint: `streambank restore latest-good --job {called} --generation`.",
-        )
+    lost = checkpoint_lost(query, generation)
+    if lost is not None:
+        raise lost
     raise NotFoundError(
         f"Job {called} has not committed a batch yet: there is none at {location}.",
         code="no-committed-batch",

@@ -11,13 +11,19 @@ from streambank.checkpoint.position import batches_of
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.progress import last_progress
-from streambank.core.errors import InputError, StorageError
+from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import launched_handle
-from streambank.driver.preflight import REPOSITORY_LOST, declared_query, records_lost
+from streambank.driver.preflight import (
+    CHECKPOINT_LOST,
+    REPOSITORY_LOST,
+    checkpoint_lost,
+    declared_query,
+    records_lost,
+)
 from streambank.driver.spec import launch_key, read_launch
 from streambank.job.health import Health, judge_health
 
@@ -25,8 +31,17 @@ if TYPE_CHECKING:
     from streambank.job.alive import Life
 
 JobState = Literal[
-    "never-started", "repository-lost", "starting", "running", "stopping", "stopped", "failed", "unknown"
+    "never-started",
+    "repository-lost",
+    "checkpoint-lost",
+    "starting",
+    "running",
+    "stopping",
+    "stopped",
+    "failed",
+    "unknown",
 ]
+_LOST: Mapping[str, JobState] = {REPOSITORY_LOST: "repository-lost", CHECKPOINT_LOST: "checkpoint-lost"}
 _DRIVERS = 10
 """How many drivers are looked at to say since when the job is down."""
 
@@ -84,7 +99,8 @@ class JobStatus:
     Attributes:
         job: Its name.
         state: `never-started`; `repository-lost` (its checkpoint's marker says that it ran, and its records
-            say nothing of that); `starting` (a driver comes up); `running`; `stopping`; `stopped` (its last
+            say nothing of that); `checkpoint-lost` (a query has worked in a checkpoint that is gone, and no
+            driver lives); `starting` (a driver comes up); `running`; `stopping`; `stopped` (its last
             driver ended well, or somebody saw to it); `failed` (its driver died, or ended with an error);
             `unknown` (a driver on another host that cannot be judged at a glance).
         why: What the state rests on.
@@ -181,7 +197,7 @@ def job_status(
     if view is None or view.free:
         # Not beside a driver that lives: whoever watches one looks again and again.
         lost = _lost(job, records)
-        state, why = ("repository-lost", lost) if lost is not None else (state, why)
+        state, why = (_LOST[lost.code], lost.message) if lost is not None else (state, why)
     driver = _driver(job, records, launch_id, launcher, follow and view is not None and not view.free)
     desired = records.desired()
     queries = {name: _query(job, records, name) for name in job.queries}
@@ -248,13 +264,14 @@ def _watch(life: Life) -> WatchStatus:
     )
 
 
-def _lost(job: Job, records: JobControl) -> str | None:
-    """Why the job's records cannot be all there are."""
-    for name in job.queries:
-        lost = records_lost(declared_query(job, name, records))
-        if lost is not None and lost.code == REPOSITORY_LOST:
-            return lost.message
-    return None
+def _lost(job: Job, records: JobControl) -> RefusedError | None:
+    """What is gone that the job has had: its records, or the checkpoint of one of its queries."""
+    queries = [declared_query(job, name, records) for name in job.queries]
+    lost = [
+        *map(records_lost, queries),
+        *(checkpoint_lost(query, records.generation(query.name)) for query in queries),
+    ]
+    return next((one for one in lost if one is not None and one.code in _LOST), None)
 
 
 def _health(job: Job, view: ClaimView, beat_age_s: float | None) -> Health:

@@ -15,12 +15,12 @@ from typing import Any
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.control.control import JobControl
-from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.errors import NotFoundError, RefusedError, StreambankError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.sla import SlaPolicy
-from streambank.driver.preflight import declared_query, records_lost, savepoints_lost
+from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import Life, job_life
 from streambank.sla.history.history import Records, StreamedHistory
 from streambank.sla.history.hour_files import HourFiles
@@ -206,10 +206,13 @@ def job_material(
         asked = declared_query(job, query, control)
         lost = records_lost(asked) or savepoints_lost(asked)
         if lost is not None:
-            return Material(Unreadable(query, f"{lost.message} [{lost.code}]"), Facts())
+            return Material(_unreadable(query, lost), Facts())
         generation = control.generation(query)
         location = generation.location if generation is not None else location
-        if history is None:
+        gone = checkpoint_lost(asked, generation)
+        if gone is not None:
+            found, skew = _unreadable(query, gone), False
+        elif history is None:
             found = _job_history(control, query, wanted, now, location)
         else:
             found = _named_history(history, query, wanted, now)
@@ -231,6 +234,11 @@ def job_material(
         health=job.health,
     )
     return Material(found, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
+
+
+def _unreadable(query: str, lost: RefusedError) -> Unreadable:
+    """The history of a query that has lost what a start needs: the same code and hint as the start's."""
+    return Unreadable(query, f"{lost.message} [{lost.code}]", lost.hint)
 
 
 def checkpoint_material(

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import RefusedError
+from streambank_airflow.hints import in_airflow
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
@@ -238,9 +239,13 @@ class JobVerbs:
         from streambank.doctor.diagnose import diagnose_job
 
         job, query = self.declared.find(ref)
-        here = [{**finding.to_dict(), "query": None} for finding in check_job_installation(job.python)]
-        return here + [
-            {**finding.to_dict(), "query": one.query}
-            for one in diagnose_job(job, query)
-            for finding in one.findings
+        found = [(None, finding) for finding in check_job_installation(job.python)]
+        found += [(one.query, finding) for one in diagnose_job(job, query) for finding in one.findings]
+        return [
+            {
+                **finding.to_dict(),
+                "query": of,
+                "hint": in_airflow(finding.code, finding.hint, job.name),
+            }
+            for of, finding in found
         ]

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 STATES: tuple[str, ...] = get_args(JobState)
 """What a job can be, as `streambank job status` says it."""
 
-DOWN = frozenset({"never-started", "repository-lost", "stopped", "failed"})
+DOWN = frozenset({"never-started", "repository-lost", "checkpoint-lost", "stopped", "failed"})
 """States in which there is no driver."""
 
 DRIVEN = frozenset({"running", "stopping", "unknown"})

@@ -57,7 +57,8 @@ def test_a_sink_that_is_not_guarded_and_a_source_that_cannot_be_repeated(tmp_pat
     (found,) = diagnose_job(job, machine=MACHINE)
     told = {one.code: one for one in found.findings}
     assert told["unguarded-sink"].severity == "info" and "ForeachBatchSink" in told["unguarded-sink"].cause
-    assert "--sink accept" in told["unguarded-sink"].effect
+    assert "until a person accepts" in told["unguarded-sink"].effect
+    assert "--sink accept" in told["unguarded-sink"].hint
     assert (
         told["source-cannot-repeat"].severity == "warning" and "socket" in told["source-cannot-repeat"].cause
     )

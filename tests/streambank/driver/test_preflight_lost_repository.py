@@ -127,6 +127,34 @@ def test_everything_that_looks_at_the_job_says_so(folder: Path) -> None:
     assert list((folder / "repository").iterdir()) == []
 
 
+def test_everything_that_looks_at_a_job_says_that_its_checkpoint_is_gone(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    assert (job_status(job).state, diagnose_job(job)[0].findings[0].code) != ("checkpoint-lost",) * 2
+    shutil.rmtree(folder / "checkpoints/flights")
+
+    errors = [
+        refused(look, "checkpoint-lost")
+        for look in (
+            lambda: savepoint_job(job, by=BY),
+            lambda: prepare_launch(job, job.records(), by=BY),
+            lambda: start_job(job, by=BY, launcher=fake_launcher(folder)),
+        )
+    ]
+    status = job_status(job)
+    assert (status.state, status.why) == ("checkpoint-lost", errors[0].message)
+    history, *others = assess_job(job).verdicts
+    assert (history.level, history.advice) == ("breach", errors[0].hint)
+    assert errors[0].message in history.why and history.why.endswith("[checkpoint-lost]")
+    assert [one.objective for one in others if one.level == "breach"] == []
+    (diagnosis,) = diagnose_job(job)
+    found = [one for one in diagnosis.findings if one.severity == "error"]
+    assert [(one.code, one.cause, one.hint) for one in found] == [
+        ("checkpoint-lost", errors[0].message, errors[0].hint)
+    ]
+    assert len({(one.message, one.hint) for one in errors}) == 1, "one incident, one cause, one hint"
+
+
 def test_an_older_copy_of_the_records_does_not_count(folder: Path) -> None:
     job = declare(folder)
     worked(job)

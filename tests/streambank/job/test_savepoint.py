@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streambank.control.processes import ProcessId
-from streambank.core.errors import InputError, NotFoundError, StreambankError
+from streambank.core.errors import InputError, NotFoundError, RefusedError, StreambankError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.job.savepoint import savepoint_job, sinks_of
 from streambank.job.stop import stop_job
@@ -160,9 +160,9 @@ def test_a_job_that_has_not_even_a_checkpoint_yet_says_so(folder: Path) -> None:
 def test_a_job_that_has_lost_its_checkpoint_is_told_to_restore(running: Job) -> None:
     running.records().record_query(None, {"generation": 1, "query_id": "q"})
     shutil.rmtree(running.checkpoint.removeprefix("file://"))
-    with pytest.raises(NotFoundError) as caught:
+    with pytest.raises(RefusedError) as caught:
         savepoint_job(running, by=BY)
-    assert caught.value.code == "not-a-checkpoint"
+    assert caught.value.code == "checkpoint-lost"
     assert "restore latest-good --job flights" in caught.value.hint
 
 

@@ -1,6 +1,8 @@
-"""The generated DAGs of a job whose repository is gone: red, where they were green."""
+"""The generated DAGs of a job whose repository or checkpoint is gone: red, where they were green."""
 
 from __future__ import annotations
+
+import shutil
 
 import pytest
 from airflow.sdk import DAG
@@ -24,16 +26,40 @@ def dag_of(managed: Managed, kind: str) -> DAG:
 
 
 @pytest.fixture
-def lost(managed: Managed) -> Managed:
-    """The job, stopped, with an empty directory where its repository was."""
+def saved(managed: Managed) -> Managed:
+    """The job, stopped, with a savepoint."""
     managed.start()
     managed.wait_for_batch(1)
     poll(lambda: managed.control.query_facts() is not None)
     managed.stop()
     savepoint_job(managed.job, by=BY)
-    (managed.folder / "repository").rename(managed.folder / "repository.gone")
-    (managed.folder / "repository").mkdir()
     return managed
+
+
+@pytest.fixture
+def lost(saved: Managed) -> Managed:
+    """The same, with an empty directory where its repository was."""
+    (saved.folder / "repository").rename(saved.folder / "repository.gone")
+    (saved.folder / "repository").mkdir()
+    return saved
+
+
+def test_every_dag_of_a_job_whose_checkpoint_is_gone_names_the_same_way_out(
+    saved: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(saved.job.checkpoint.removeprefix("file://"))
+
+    failed = {
+        ("savepoint", "take"): task_states(run_dag(dag_of(saved, "savepoint")))["take"],
+        ("run", "start"): task_states(run_dag(dag_of(saved, "run")))["start"],
+        **{("sla", task): state for task, state in task_states(run_dag(dag_of(saved, "sla"))).items()},
+    }
+
+    assert {one: state for one, state in failed.items() if state != "failed"} == {}
+    out = capfd.readouterr().out
+    assert out.count("checkpoint-lost") >= 4
+    assert out.count("Trigger flights.restore.") >= 4
+    assert "streambank restore" not in out
 
 
 def test_every_dag_of_a_job_whose_repository_is_gone_is_red(

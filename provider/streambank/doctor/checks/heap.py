@@ -9,7 +9,7 @@ from streambank.checkpoint.closure import Closure
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.doctor.spark_conf import SparkConf
-from streambank.doctor.subject import CheckResult, SkippedCheck
+from streambank.doctor.subject import NO_PROGRESS, UNDECLARED, CheckResult, SkippedCheck
 
 LARGE_HEAP_BYTES = 2_000_000_000
 """From here on the garbage collector stands in the way: pauses of seconds were reported from 2 to 4 GB on."""
@@ -40,7 +40,7 @@ def check_heap(
     executors = conf.executors if conf is not None else None
     yield from _large(held, executors)
     if conf is None:
-        yield SkippedCheck("whether HDFS-backed state fits the heap", *_UNDECLARED)
+        yield SkippedCheck("whether HDFS-backed state fits the heap", *UNDECLARED)
         return
     if executors is None or executors < 1:
         yield SkippedCheck(
@@ -66,12 +66,6 @@ def check_heap(
     )
 
 
-_UNDECLARED = (
-    "The query is not declared as a job, so its memory and its master are not known.",
-    "Declare it in the jobs file, and say --job NAME --jobs FILE.",
-)
-
-
 def _memory_bytes(reported: Mapping[int, Sequence[Mapping[str, object]]]) -> float | None:
     """The middle of what all operators together took, over the batches; None where Spark did not say."""
     columns = [
@@ -94,11 +88,7 @@ def _by_files(closure: Closure) -> Iterator[CheckResult]:
         yield _held(
             f"Its newest snapshots have {say_bytes(size_bytes)} in files, compressed; in the heap it is more."
         )
-    yield SkippedCheck(
-        "whether HDFS-backed state fits the heap",
-        "There are no progress records of this query: only the runner writes them.",
-        "Declare it as a job, and start it with `streambank job start`.",
-    )
+    yield SkippedCheck("whether HDFS-backed state fits the heap", *NO_PROGRESS)
 
 
 def _large(held: float, executors: int | None) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
 from streambank.doctor.spark_conf import SparkConf
-from streambank.doctor.subject import CheckResult, SkippedCheck
+from streambank.doctor.subject import UNDECLARED, CheckResult, SkippedCheck
 from streambank.storage import local_path, scheme_of
 from streambank.storage.store import Served, Store
 
@@ -267,8 +267,7 @@ def check_rules(what: str, store: Store) -> Iterator[CheckResult]:
             f"The bucket's rule {rule.name!r}, for keys that begin with {rule.prefix!r}, "
             f"{' and '.join(rule.does)}.",
             f"It takes files of the {what} that are still needed: their age says nothing of that.",
-            "Take this prefix out of the rule; let `streambank expire` and `sweep` remove what is not "
-            "needed.",
+            "Take this prefix out of the rule; let Streambank expire and sweep what is not needed.",
         )
 
 
@@ -295,8 +294,7 @@ def check_fence(checkpoint: str, *, declared: bool, leased: bool, began: bool) -
         f"The checkpoint is on S3, and {why}.",
         "Spark's checkpoint manager for S3A creates log files that several drivers can win at once: two "
         "drivers on this checkpoint corrupt it in silence.",
-        "Declare the job (or name it with --job and --jobs), and start it with `streambank job start`: one "
-        "lease, one driver.",
+        "Declare the job, and let Streambank start it: one lease, one driver.",
     )
 
 
@@ -313,11 +311,7 @@ def check_local_dir(
     """
     what = "the disk that RocksDB works on"
     if conf is None:
-        yield SkippedCheck(
-            what,
-            "The query is not declared as a job, so its memory and its master are not known.",
-            "Declare it in the jobs file, and say --job NAME --jobs FILE.",
-        )
+        yield SkippedCheck(what, *UNDECLARED)
         return
     if not conf.is_local or not here:
         where = f"on executors of {conf.master}" if not conf.is_local else "on another machine"

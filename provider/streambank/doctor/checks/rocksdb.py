@@ -11,7 +11,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.doctor.spark_conf import MIB, SparkConf
-from streambank.doctor.subject import CheckResult, SkippedCheck
+from streambank.doctor.subject import NO_PROGRESS, UNDECLARED, CheckResult, SkippedCheck
 from streambank.sla.history.point import Point
 
 PREFIX = "spark.sql.streaming.stateStore.rocksdb."
@@ -49,10 +49,10 @@ def check_changelog(
     if len(known) < MIN_BATCHES:
         yield SkippedCheck(
             "what RocksDB's uploads without changelog cost each batch",
-            "There are no progress records of this query: only the runner writes them."
-            if not known
-            else f"Only {len(known)} batches have progress records, and {MIN_BATCHES} are needed.",
-            "Declare it as a job, and start it with `streambank job start`.",
+            f"Only {len(known)} batches have progress records, and {MIN_BATCHES} are needed."
+            if known
+            else NO_PROGRESS[0],
+            NO_PROGRESS[1],
         )
         return
     commit_s, batch_s = median(one[0] for one in known), median(one[1] for one in known)
@@ -97,11 +97,7 @@ def check_memory(
         return
     what = "whether RocksDB's memory fits an executor"
     if conf is None:
-        yield SkippedCheck(
-            what,
-            "The query is not declared as a job, so its memory and its master are not known.",
-            "Declare it in the jobs file, and say --job NAME --jobs FILE.",
-        )
+        yield SkippedCheck(what, *UNDECLARED)
         return
     executors = conf.executors
     if executors is None or executors < 1:

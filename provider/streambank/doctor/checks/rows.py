@@ -9,7 +9,7 @@ from streambank.core.finding import Finding
 from streambank.core.units import say_bytes, to_json_time
 from streambank.declaration.objectives import PROMISES
 from streambank.doctor.checks.state_growth import StateColumns
-from streambank.doctor.subject import CheckResult, SkippedCheck
+from streambank.doctor.subject import NO_PROGRESS, CheckResult, SkippedCheck
 from streambank.sla.skew.report import skew_of_closure
 from streambank.sla.skew.skew import DEFAULT_LIMIT
 from streambank.sla.verdict import Fact
@@ -38,11 +38,7 @@ def check_nested(
             continue
         said = reported.get(operator.operator)
         if not said:
-            yield SkippedCheck(
-                "what the collections in state rows cost",
-                "There are no progress records of this query: only the runner writes them.",
-                "Declare it as a job, and start it with `streambank job start`.",
-            )
+            yield SkippedCheck("what the collections in state rows cost", *NO_PROGRESS)
             continue
         costs = [text for text in (_row_size(said[-1]), _update_time(said)) if text is not None]
         if costs:

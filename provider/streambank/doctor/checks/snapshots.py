@@ -10,7 +10,7 @@ from streambank.core.errors import InputError
 from streambank.core.finding import Finding
 from streambank.core.units import parse_duration_s, say_bytes, say_duration
 from streambank.declaration.sla import DEFAULT_MIN_DELTAS, MIN_DELTAS
-from streambank.doctor.subject import CheckResult, SkippedCheck
+from streambank.doctor.subject import NO_PROGRESS, CheckResult, SkippedCheck
 from streambank.sla.history.point import Point
 from streambank.storage.store import FileInfo
 
@@ -83,7 +83,7 @@ def check_checksums(closure: Closure, listing: Mapping[str, FileInfo]) -> Iterat
         "beside them" + (" (checkpoint format 1 has none)." if old else "."),
         "Spark does not notice a changed byte that still decompresses; savepoints do, as they hash every "
         "file.",
-        "Verify savepoints with --level full. Spark 4.1 and newer write checksums for checkpoint format 2 "
+        "Verify savepoints in full. Spark 4.1 and newer write checksums for checkpoint format 2 "
         "(RocksDB), unless spark.sql.streaming.checkpoint.fileChecksum.enabled is false.",
     )
 
@@ -102,11 +102,7 @@ def check_restarts(
     if not closure.operators or closure.spark.checkpoint_format > 1:
         return
     if not managed:
-        yield SkippedCheck(
-            "how often the query is restarted, on a checkpoint of format 1",
-            "There are no progress records of this query: only the runner writes them.",
-            "Declare it as a job, and start it with `streambank job start`.",
-        )
+        yield SkippedCheck("how often the query is restarted, on a checkpoint of format 1", *NO_PROGRESS)
         return
     runs = dict.fromkeys(point.run_id for point in points if point.run_id and now - point.at <= _DAY)
     before = {point.run_id for point in points if now - point.at > _DAY}
@@ -121,7 +117,7 @@ def check_restarts(
         "...), and its checkpoint has format 1.",
         "A batch that is tried again writes its state under the same names: an executor of the old driver "
         "that still lives can replace what the new one has committed.",
-        "Find what ends the driver (`streambank job status`, its log). For a query on RocksDB that starts "
+        "Find what ends the driver: its log says so. For a query on RocksDB that starts "
         "from nothing, set spark.sql.streaming.stateStore.checkpointFormatVersion=2, which names each "
         "attempt's files apart.",
     )

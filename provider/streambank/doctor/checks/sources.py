@@ -162,8 +162,8 @@ def check_repeats(sources: Iterable[SourceState], capture: SourceRecorder) -> It
             "warning",
             f"sources/{source.source}",
             f"The source ({what}) gives no row twice, and its offsets mean nothing to another run.",
-            "What it gave after a savepoint is lost in a restore, which needs --source accept; Spark may "
-            "refuse to go on even after a stop.",
+            "What it gave after a savepoint is lost in a restore, which is refused until a person accepts "
+            "that; Spark may refuse to go on even after a stop.",
             "Read from a source that keeps its records, such as files or Kafka.",
         )
 
@@ -187,8 +187,10 @@ def check_sinks(descriptions: Iterable[tuple[str, str]]) -> Iterator[Finding]:
             "info",
             sink_name(kind, path),
             f"The sink {sink_name(kind, path)} is not guarded: a restore cannot roll it back.",
-            f"In a restore to a batch before the newest one {effect}; it is refused until --sink accept.",
-            "docs/howto/sinks.md says how to roll such a sink back yourself.",
+            f"In a restore to a batch before the newest one {effect}; it is refused until a person accepts "
+            "that.",
+            "docs/howto/sinks.md says how to roll such a sink back yourself. With --sink accept it stays as "
+            "it is.",
         )
 
 
