@@ -64,7 +64,7 @@ def raised() -> Iterator[Raised]:
             if isinstance(node, ast.Call) and "hint" in given and node.args:
                 code = given.get("code")
                 known = constants.get(code.id) if isinstance(code, ast.Name) else None
-                known = code.value if isinstance(code, ast.Constant) else known
+                known = str(code.value) if isinstance(code, ast.Constant) else known
                 yield Raised(f"{name}:{node.lineno}", str(known), text(node.args[0]), text(given["hint"]))
 
 

@@ -15,6 +15,7 @@ from streambank_airflow.hints import in_airflow
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
+    from streambank.core.finding import Finding
     from streambank.driver.failure import Failure
     from streambank.job.restart import RestartAsked, RestartResult
     from streambank.job.start import StartResult
@@ -239,13 +240,11 @@ class JobVerbs:
         from streambank.doctor.diagnose import diagnose_job
 
         job, query = self.declared.find(ref)
-        found = [(None, finding) for finding in check_job_installation(job.python)]
-        found += [(one.query, finding) for one in diagnose_job(job, query) for finding in one.findings]
+        found: list[tuple[str | None, Finding]] = [
+            *((None, finding) for finding in check_job_installation(job.python)),
+            *((one.query, finding) for one in diagnose_job(job, query) for finding in one.findings),
+        ]
         return [
-            {
-                **finding.to_dict(),
-                "query": of,
-                "hint": in_airflow(finding.code, finding.hint, job.name),
-            }
+            {**finding.to_dict(), "query": of, "hint": in_airflow(finding.code, finding.hint, job.name)}
             for of, finding in found
         ]
