@@ -179,6 +179,7 @@ class Driver:
             by=dict(self.spec.by),
         )
         refusals.refuse_connect_sessions()
+        refusals.refuse_dstreams()
         patch.install(self)
         self.stopping.start()
         self.poll.start()

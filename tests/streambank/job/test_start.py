@@ -294,6 +294,14 @@ def test_an_application_without_a_query_is_named(folder: Path) -> None:
     assert (result.state, result.queries) == ("finished", {"main": "not-started"})
 
 
+def test_an_application_that_fails_before_it_starts_a_query_is_named(folder: Path) -> None:
+    with pytest.raises(StorageError) as caught:
+        start(folder, declare(folder, "--without-query", "1"))
+    assert caught.value.message.endswith(
+        "exit code 1 before it started a query: FileNotFoundError: no such folder: orders."
+    )
+
+
 def test_a_start_that_does_not_wait_promises_nothing(folder: Path) -> None:
     result = start(folder, declare(folder, "--never-trigger"), wait=False)
     assert (result.state, result.is_ready) == ("started", False)

@@ -97,6 +97,12 @@ def main() -> int:
     if options.die_after_lease is not None:
         os._exit(options.die_after_lease)
     driver.control.record_event("driver-started", launch_id=spec.launch_id, epoch=driver.claim.epoch)
+    if (code := options.without_query) is not None:
+        print("FileNotFoundError: no such folder: orders", flush=True)
+        facts = {"launch_id": spec.launch_id, "exit_code": code, "batches": {}, "failed": {}}
+        driver.control.record_event("driver-ended", **facts)
+        driver.end(code)
+        return int(code)
     code = 8 if options.refused else 0
     work.run()
     driver.end(code)
@@ -116,6 +122,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--never-trigger", action="store_true")
     found.add_argument("--refused", action="store_true", help="with the first batch, as at a second query")
     found.add_argument("--failed", help="a query that fails in its first batch, while the others go on")
+    found.add_argument("--without-query", type=int, help="end with this code, and no query was started")
     found.add_argument("--deaf", action="store_true")
     found.add_argument("--forced", action="store_true")
     found.add_argument("--still-s", type=float, help="say that there has been no progress for so long")
