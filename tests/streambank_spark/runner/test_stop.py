@@ -131,7 +131,7 @@ def test_a_failed_query_is_seen_in_the_exit_code_and_the_other_one_ends_at_a_bou
         assert list(ended["failed"]) == ["quick"]
         failures = {event["query"]: event["failure"] for event in driver.events("query-ended")}
         assert failures["slow"] is None
-        assert failures["quick"]
+        assert failures["quick"] == "ValueError: a row that cannot be understood"
 
 
 def test_a_batch_that_takes_too_long_is_abandoned_and_that_is_said(tmp_path: Path) -> None:
