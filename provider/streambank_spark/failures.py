@@ -28,14 +28,24 @@ def first_line(error: BaseException) -> str:
 
     Of an error in Python code that a worker ran it is that error: the last one, where one led to another.
     """
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    tracebacks = [number for number, line in enumerate(lines) if line.strip() == _TRACEBACK]
-    for line in lines[tracebacks[-1] + 1 :] if tracebacks else ():
-        if not line.startswith((" ", "\t")):
-            return f"Python code failed: {line.strip()}"
+    if (raised := python_error(error)) is not None:
+        return f"Python code failed: {raised}"
+    lines = _lines(error)
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         return lines[1].removeprefix(": ").strip()
     return lines[0].strip() if lines else type(error).__name__
+
+
+def python_error(error: BaseException) -> str | None:
+    """The error in Python code that a worker ran, in one line; None where Spark tells of none."""
+    lines = _lines(error)
+    tracebacks = [number for number, line in enumerate(lines) if line.rstrip().endswith(_TRACEBACK)]
+    below = lines[tracebacks[-1] + 1 :] if tracebacks else []
+    return next((line.strip() for line in below if not line.startswith((" ", "\t"))), None)
+
+
+def _lines(error: BaseException) -> list[str]:
+    return [line for line in str(error).splitlines() if line.strip()]
 
 
 def hint_of_failure(error: BaseException, log: str) -> str:

@@ -21,6 +21,11 @@ ValueError: no score of b
 
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
 """
+QUERY = """[PYTHON_EXCEPTION] An exception was thrown from the worker: Traceback (most recent call last):
+  File "app.py", line 9, in score
+    raise ValueError("no score of b")
+ValueError: no score of b
+ SQLSTATE: 38000"""
 CALL = """An error occurred while calling o42.load.
 : org.apache.spark.SparkException: Job aborted due to stage failure
 \tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2856)"""
@@ -30,6 +35,7 @@ CALL = """An error occurred while calling o42.load.
     ("said", "line"),
     [
         (WORKER, "Python code failed: ValueError: no score of b"),
+        (QUERY, "Python code failed: ValueError: no score of b"),
         (CALL, "org.apache.spark.SparkException: Job aborted due to stage failure"),
         ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==\n1/0", "[DIVIDE_BY_ZERO] Division by "
          "zero. SQLSTATE: 22012"),

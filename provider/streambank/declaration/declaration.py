@@ -13,7 +13,7 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.core.errors import InputError, NotFoundError
-from streambank.core.names import MAIN, QueryRef, check_job_name, check_name
+from streambank.core.names import MAIN, QueryRef, check_job_name
 from streambank.declaration.airflow import AirflowPolicy, read_airflow
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields, Source, TomlLines, expand, read_text
@@ -22,6 +22,7 @@ from streambank.declaration.kafka import read_kafka
 from streambank.declaration.launch import LOCAL_MASTER, LaunchPolicy, read_launch_policy
 from streambank.declaration.maintenance import MaintenancePolicy, read_maintenance
 from streambank.declaration.notify import Notify, read_notify, refuse_silent
+from streambank.declaration.queries import read_queries
 from streambank.declaration.savepoints import (
     Limits,
     ReplicatePolicy,
@@ -56,6 +57,7 @@ class Job:
     Attributes:
         name: Its name.
         application: Path of the PySpark application.
+        spark_names: What the application calls a query, where that is another name, by name.
         args: Its arguments.
         checkpoint: The declared checkpoint, a URI; generation 1 of the only query.
         queries: Declared checkpoint of each query, by name; `{"main": checkpoint}` where there is only one.
@@ -88,6 +90,7 @@ class Job:
     queries: Mapping[str, str]
     repository: str
     control: str
+    spark_names: Mapping[str, str] = field(default_factory=dict)
     args: tuple[str, ...] = ()
     python: str = sys.executable
     master: str = "local[*]"
@@ -266,13 +269,15 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         )
     refuse_credentials(spark, fields)
     launch = read_launch_policy(fields.table("launch"), fields.text("master"), spark, defaults=name is None)
-    queries = _queries(fields, checkpoint or "")
+    named = read_queries(fields)
+    queries = {one: f"{checkpoint or ''}/{one}" for one in named} or {MAIN: checkpoint or ""}
     savepoint = read_savepoint(fields.table("savepoint"))
     job = Job(
         name=name or "",
         application=application or "",
         checkpoint=checkpoint or "",
         queries=queries,
+        spark_names={one: theirs for one, theirs in named.items() if one != theirs},
         repository=repository,
         control=fields.location("control") or control,
         args=fields.texts("args") or (),
@@ -322,20 +327,6 @@ def _silent_kinds(job: Job, sla: Fields) -> dict[str, str]:
     if sla.data.get("schedule") == "never":
         silent["sla"] = "sla.schedule is never"
     return silent
-
-
-def _queries(fields: Fields, checkpoint: str) -> Mapping[str, str]:
-    names = fields.texts("queries") or ()
-    for name in names:
-        try:
-            check_name(name, "query")
-        except InputError as error:
-            raise fields.mistake("queries", error.message.rstrip("."), error.hint) from error
-        if name == MAIN:
-            raise fields.mistake("queries", f"{MAIN!r} is the name of a job's only query", "Choose another.")
-    if len(set(names)) < len(names):
-        raise fields.mistake("queries", "a name is listed twice")
-    return {name: f"{checkpoint}/{name}" for name in names} or {MAIN: checkpoint}
 
 
 def _python(fields: Fields) -> str:

@@ -20,6 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streambank.control.control import JobControl
+from streambank.control.records import JsonDict
+from streambank.core.names import MAIN
 
 HIDDEN = "***"
 LINES = 40
@@ -73,10 +75,17 @@ class Failure:
         cause: The innermost error in a sentence, without secrets and at most 500 characters long.
         lines: Its exception from the head on, without secrets: at most `LINES`, and long runs of frames are
             counted only. Empty where nothing but a sentence is known.
+        query: The query that failed, where the job has several; None where that is not known.
     """
 
     cause: str
     lines: tuple[str, ...] = ()
+    query: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The cause, with the query that it ended."""
+        return self.cause if self.query is None else f"query {self.query} failed: {self.cause}"
 
 
 def driver_failure(control: JobControl, launch_id: str | None, lines: Sequence[str]) -> Failure | None:
@@ -93,12 +102,17 @@ def driver_failure(control: JobControl, launch_id: str | None, lines: Sequence[s
     Raises:
         StorageError: The records cannot be read.
     """
-    recorded = recorded_failure(control, launch_id) if launch_id is not None else None
+    event = _failed_query(control, launch_id) if launch_id is not None else None
     logged = failure_in(lines)
-    if recorded is None:
+    if event is None:
         return logged
+    recorded, query = str(event["failure"]), event.get("query")
     cause = failure_in(recorded.splitlines())
-    return Failure(cause.cause if cause else shown(recorded), logged.lines if logged else ())
+    return Failure(
+        cause.cause if cause else shown(recorded),
+        logged.lines if logged else (),
+        None if query in (None, MAIN) else str(query),
+    )
 
 
 def recorded_failure(control: JobControl, launch_id: str) -> str | None:
@@ -113,11 +127,17 @@ def recorded_failure(control: JobControl, launch_id: str) -> str | None:
     Raises:
         StorageError: The records cannot be read.
     """
+    event = _failed_query(control, launch_id)
+    return None if event is None else str(event["failure"])
+
+
+def _failed_query(control: JobControl, launch_id: str) -> JsonDict | None:
+    """The record of the query of a launch that failed last."""
     for record in control.event_records.history(newest=_NEWEST_EVENTS):
         event = record.data
         mine = event.get("kind") == "query-ended" and event.get("launch_id") == launch_id
         if mine and event.get("failure"):
-            return str(event["failure"])
+            return event
     return None
 
 

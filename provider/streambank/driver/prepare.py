@@ -86,6 +86,7 @@ def prepare_launch(
             batches_of(generation.location).committed,
             dict(generation.new_sinks),
             checkpoint,
+            job.spark_names.get(name),
         )
     return LaunchSpec(
         job=job.name,

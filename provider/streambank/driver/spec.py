@@ -46,6 +46,7 @@ class QuerySpec:
         new_sinks: Output directories in which it must not go on, each with the one that it was restored for.
         declared: The URI of its declared checkpoint, beside which its marker lies (marker.py); None where an
             older version launched it.
+        spark_name: What the application calls it, as in `queryName(...)`; None where that is its name here.
     """
 
     checkpoint: str
@@ -53,6 +54,7 @@ class QuerySpec:
     committed: int | None = None
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     declared: str | None = None
+    spark_name: str | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> QuerySpec:

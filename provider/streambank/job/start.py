@@ -3,23 +3,25 @@
 The operation lock lets one start (or stop, or restore) work at a time; under it the lease says whether a
 driver runs, and the launcher (the processes of this host, or the cluster) whether one is still coming up
 that an earlier start left behind when it was killed. Only where neither is, one is launched. The lock is held
-until the new driver has the lease, so the next in line sees it; then this start waits, without the lock, for
-the first batch.
+until the new driver has the lease, so the next in line sees it; then this start waits, without the lock,
+until the driver is ready (readiness.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streambank.checkpoint.position import batches_of
+from streambank.checkpoint.sources import cannot_repeat
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.operation import Operation, Waits
 from streambank.control.pruning import prune_and_tell
+from streambank.control.records import JsonDict
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
@@ -37,6 +39,7 @@ from streambank.driver.location import (
 )
 from streambank.driver.prepare import check_declared, prepare_launch
 from streambank.driver.spec import LaunchSpec, new_launch_id, read_launch, write_launch
+from streambank.job.readiness import QueryStart, are_done, has_settled, query_starts, say_starts
 
 _log = logging.getLogger(__name__)
 
@@ -64,11 +67,14 @@ class StartResult:
         jvm_pid: Its JVM.
         batch: Newest committed batch (of all queries together, the oldest such); None before the first.
         batches: The newest committed batch of each query.
+        queries: What each query has done since its driver was launched: `committed` a batch, found
+            `no-input`, `working` on its first batch, `failed` before it, or `not-started`.
         generations: The generation of each query.
         log: Its log: a path on its host, or a web address.
         submission: What its cluster calls it; None for a driver on this machine.
         tracking: A web page of its cluster about it.
         seconds: How long this start took.
+        warnings: What will go wrong with the input that a query goes on from.
     """
 
     job: str
@@ -80,15 +86,22 @@ class StartResult:
     jvm_pid: int | None = None
     batch: int | None = None
     batches: Mapping[str, int | None] = field(default_factory=dict)
+    queries: Mapping[str, QueryStart] = field(default_factory=dict)
     generations: Mapping[str, int] = field(default_factory=dict)
     log: str | None = None
     submission: str | None = None
     tracking: str | None = None
     seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether each query has committed a batch since the launch, or found no data."""
+        return bool(self.queries) and are_done(self.queries)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return asdict(self)
+        return {**asdict(self), "warnings": list(self.warnings)}
 
 
 def start_job(
@@ -104,7 +117,7 @@ def start_job(
     operation: Operation | None = None,
     fresh_start: bool = False,
 ) -> StartResult:
-    """Make sure that a driver of the job runs, and that it has got going.
+    """Make sure that a driver of the job runs, and that it is ready.
 
     Args:
         job: The declared job.
@@ -112,8 +125,8 @@ def start_job(
         why: Why, for the records.
         obey_desired: Start nothing where the job is meant to be stopped (for whoever keeps jobs running).
             Otherwise the job is meant to run from now on.
-        wait: Return only when each query has committed a batch since the launch, or found no data; else when
-            the driver holds the lease.
+        wait: Return only when each query has committed a batch since the launch, or found no data, and the
+            application has started what it starts; else when the driver holds the lease.
         timeout_s: How long to wait for that; the declared time when left out.
         launcher: Where drivers run; what the job declares when left out.
         control: The job's records; opened from the declaration when left out.
@@ -127,7 +140,7 @@ def start_job(
         RefusedError: The lease cannot be judged, or a restore holds it (`lease-held`); the job's records are
             lost (`repository-lost`); its checkpoint is damaged (`checkpoint-damaged`), or Spark cannot load
             it (`state-not-loadable`): no further start changes that; or what else `prepare_launch` refuses.
-        StorageError: The driver died before its first batch (`driver-died`), or the time was over
+        StorageError: The driver died before it was ready (`driver-died`), or the time was over
             (`start-timeout`; the driver is left alone, and the next start finds it).
     """
     records = control or job.records()
@@ -171,6 +184,7 @@ class _Start:
         self.launch: LaunchSpec | None = None
         self.handle: Handle | None = None
         self.view: ClaimView | None = None
+        self.warnings: tuple[str, ...] = ()
 
     # Under the operation lock.
 
@@ -222,6 +236,7 @@ class _Start:
             fresh_start=self.fresh_start,
             why=why,
         )
+        self.warnings = tuple(_unrepeatable(self.control, self.launch))
         write_launch(self.control, self.launch)
         operation.check()
         self.handle = self.launcher.submit(self.job, self.control, self.launch)
@@ -289,16 +304,17 @@ class _Start:
     # Without it.
 
     def finish(self, wait: bool) -> StartResult | None:
-        """Wait until the driver has got going; None where one that was found running is gone: begin again."""
+        """Wait until the driver is ready; None where one that was found running is gone: begin again."""
         while wait:
             view = self.control.lease.view()
             if view is None or self.view is None or view.epoch != self.view.epoch or view.free:
                 return self._gone(view)
             self.view = view
-            if has_got_going(self.job, self.launch, view):
+            starts = query_starts(self.job.queries, self.launch, view.status)
+            if are_done(starts) and (has_settled(view) or self._over()):
                 break
             if self._over():
-                raise self._too_late("has neither committed a batch nor found its input empty")
+                raise self._too_late("is not ready", why=self._why_not_ready(starts))
             self.waits(f"Waiting for the first batch of job {self.job.name}, {view.describe()}")
             self.clock.sleep(_LOOK_S)
         return self._result(self.state)
@@ -330,6 +346,7 @@ class _Start:
         queries = launch.queries if launch else {}
         batches = {name: batches_of(query.checkpoint).committed for name, query in queries.items()}
         known = [batch for batch in batches.values() if batch is not None]
+        starts = {} if state == "not-desired" else self._starts()
         return StartResult(
             job=self.job.name,
             state=state,
@@ -340,12 +357,31 @@ class _Start:
             jvm_pid=pids.get("jvm"),
             batch=min(known) if known and len(known) == len(batches) else None,
             batches=batches,
+            queries=starts,
             generations={name: query.generation for name, query in queries.items()},
             log=(launch.log if launch else None) or (self.handle.log if self.handle else None),
             submission=self.handle.submission if self.handle else None,
             tracking=self.handle.tracking if self.handle else None,
             seconds=self._seconds(),
+            warnings=self.warnings,
         )
+
+    def _starts(self) -> dict[str, QueryStart]:
+        """What each query has done, by the driver's last word where it has ended."""
+        said = self.view.status if self.view else {}
+        if (ended := self._last_word()) is not None:
+            batches, failed = ended.get("batches") or {}, ended.get("failed") or {}
+            about = {
+                name: {"batch": batches[name], "over": True, "failed": name in failed} for name in batches
+            }
+            said = {"queries": about}
+        return query_starts(self.job.queries, self.launch, said)
+
+    def _last_word(self) -> JsonDict | None:
+        """What the driver recorded at its end; None for one that lives, or was killed."""
+        if self.view is None or not self.view.free or self.launch is None:
+            return None
+        return self.control.last_event("driver-ended", launch_id=self.launch.launch_id)
 
     def _seconds(self) -> float:
         return round(self.clock.monotonic() - self.began, 3)
@@ -369,8 +405,8 @@ class _Start:
         )
         lines = self._log_lines()
         failure = driver_failure(self.control, self.launch.launch_id if self.launch else None, lines)
-        why = f": {failure.cause.rstrip('.;')}" if failure else ""
-        message = f"The driver of job {self.job.name} ended{code} before its first batch{why}."
+        why = f": {failure.sentence.rstrip('.;')}" if failure else ""
+        message = f"The driver of job {self.job.name} ended{code} {self._how_far()}{why}."
         if self.launch is not None:
             checkpoints = {name: query.checkpoint for name, query in self.launch.queries.items()}
             launch_id = self.launch.launch_id
@@ -381,12 +417,28 @@ class _Start:
             return RefusedError(message, code="driver-refused", hint=self._log_hint(lines))
         return StorageError(message, code="driver-died", hint=self._log_hint(lines))
 
-    def _too_late(self, what: str, *, ended: bool = False) -> StorageError:
+    def _how_far(self) -> str:
+        """How far a driver had come that has died."""
+        starts = self._starts()
+        committed = [name for name, start in starts.items() if start == "committed"]
+        if committed:
+            several = f" of query {', '.join(committed)}" if len(starts) > 1 else ""
+            return f"soon after the first batch{several}"
+        ended = self._last_word()
+        return "before it started a query" if ended and not ended.get("batches") else "before its first batch"
+
+    def _why_not_ready(self, starts: Mapping[str, QueryStart]) -> str:
+        failure = None
+        if "failed" in starts.values() and self.launch is not None:
+            failure = driver_failure(self.control, self.launch.launch_id, self._log_lines())
+        return f": {say_starts(starts)}" + (f" ({failure.sentence.rstrip('.;')})" if failure else "")
+
+    def _too_late(self, what: str, *, why: str = "", ended: bool = False) -> StorageError:
         left = "It was ended; another start launches a new one. "
         if not ended:
             left = "It is left running; another start finds it and waits for it. "
         return StorageError(
-            f"The driver of job {self.job.name} {what} after {self.timeout_s:.0f} s.",
+            f"The driver of job {self.job.name} {what} after {self.timeout_s:.0f} s{why}.",
             code="start-timeout",
             hint=left + self._log_hint(self._log_lines()),
         )
@@ -401,7 +453,8 @@ class _Start:
         """Where the driver's log is, and the last exception in it; without one, how it ends."""
         if self.handle is None or not self._has_log():
             return "Look at the driver's own log."
-        known = [self._leftovers_hint()] if any(LEFTOVERS in line for line in lines) else []
+        known = [*self.warnings]
+        known += [self._leftovers_hint()] if any(LEFTOVERS in line for line in lines) else []
         log = self.handle.log or self.handle.submission
         failure = failure_in(lines)
         shows = failure.lines if failure else ()
@@ -421,22 +474,13 @@ class _Start:
         )
 
 
-def has_got_going(job: Job, launch: LaunchSpec | None, view: ClaimView) -> bool:
-    """Whether each declared query has had its first trigger, by the heartbeat or by the commit log."""
-    said = view.status.get("queries")
-    seen = said if isinstance(said, dict) else {}
-    for name in job.queries:
-        query = seen.get(name)
-        triggered = isinstance(query, dict) and query.get("triggered")
-        if not triggered and not _has_committed(launch, name):
-            return False
-    return True
-
-
-def _has_committed(launch: LaunchSpec | None, name: str) -> bool:
-    """Whether the query has committed a batch that was not there before its driver was launched."""
-    query = launch.queries.get(name) if launch else None
-    if query is None:
-        return False
-    committed = batches_of(query.checkpoint).committed
-    return committed is not None and (query.committed is None or committed > query.committed)
+def _unrepeatable(control: JobControl, launch: LaunchSpec) -> Iterator[str]:
+    """What is lost where a query goes on from a source that gives no row twice."""
+    for name, query in launch.queries.items():
+        kafka = (control.query_facts(name) or {}).get("kafka") if query.committed is not None else None
+        words = kafka.get("streams") if isinstance(kafka, Mapping) else None
+        for what in sorted({cannot_repeat({"format": word}) or "" for word in words or ()} - {""}):
+            yield (
+                f"Query {name} goes on after batch {query.committed}, but its source ({what}) gives no row "
+                "twice: what it has given since is lost, and Spark may fail in the next batch."
+            )

@@ -108,7 +108,7 @@ class DriverOperator(StreambankOperator):
         """
         found = self.hook.jobs.driver_log(self.job)
         if found.failure is not None and found.failure.lines:
-            self.log.error("The driver failed: %s", found.failure.cause)
+            self.log.error("The driver failed: %s", found.failure.sentence)
         for line in (found.failure.lines if found.failure else ()) or found.lines:
             self.log.info("driver | %s", line)
         if found.where is not None:

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from streambank.core.errors import InputError, RefusedError, StreambankError, check_choice
 from streambank.core.names import QueryRef
 from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
+from streambank.job.readiness import say_starts
 from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
 from streambank_airflow.choices import IF_RUNNING
@@ -120,19 +121,19 @@ class StartStreamingJobOperator(DriverOperator):
         raise AssertionError("a task that defers does not return")
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Go on when the driver works, or is gone; see the class."""
+        """Go on when the driver is ready, or gone; see the class."""
         self.raise_for_error(event)
         if event["status"] == "late":
             self.show_driver_failure()
+            how_far = event.get("starts") or "it has not told of its queries yet"
             raise AirflowException(
-                f"The driver of job {self.job} has neither committed a batch nor found its input empty in "
-                "time. Hint: the driver was left running; a retry waits for it again. Its last lines are in "
-                "the log above."
+                f"The driver of job {self.job} is not ready in time: {how_far}. Hint: the driver was left "
+                "running; a retry waits for it again. Its last lines are in the log above."
             )
         if event["status"] == "gone" and not event["finished"] and event["desired"] != "stopped":
             self.show_driver_failure()
             self.raise_hopeless(context)
-            self.raise_gone(f"The driver of job {self.job} ended before its first batch", event)
+            self.raise_gone(f"The driver of job {self.job} ended before it was ready", event)
         with airflow_failures():
             # It works, so this finds it at once; and tells the same as a start that has not deferred.
             result = self._start(context, obey=True, wait=event["status"] == "ready")
@@ -174,13 +175,16 @@ class StartStreamingJobOperator(DriverOperator):
             raise AirflowSkipException(STOPPED_IN_BETWEEN.format(self.job))
         runs = {"finished": "ran to its end", "already-running": "was running already"}
         self.log.info(
-            "Job %s %s: batch %s, after %s. The driver's log: %s",
+            "Job %s %s: %s; batch %s, after %s. The driver's log: %s",
             self.job,
-            runs.get(result.state, "runs"),
+            runs.get(result.state, "runs" if result.is_ready else "has its driver up"),
+            say_starts(result.queries),
             "none yet" if result.batch is None else result.batch,
             say_duration(result.seconds),
             result.log or result.tracking or result.submission or "not known",
         )
+        for warning in result.warnings:
+            self.log.warning("%s", warning)
         return flat(result.to_dict()) | ({"state": state} if state else {})
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class JobReadyTrigger(JobTrigger):
-    """Waits until each query of a job that is being started has had its first trigger.
+    """Waits until the driver of a job that is being started is ready: its queries have had a first trigger.
 
     Ends with `ready`; `gone` where the driver is no more; `late` where it took too long.
 

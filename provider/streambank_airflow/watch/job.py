@@ -20,6 +20,7 @@ from streambank.core.errors import StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.health import Health, Observer, Unhealthy, judge_health
+from streambank.job.readiness import are_done, has_settled, query_starts, say_starts
 from streambank.job.status import JobState, JobStatus, job_status
 from streambank.storage import S3Access, using_s3
 
@@ -51,7 +52,9 @@ class JobView:
         epoch: The lease's newest epoch.
         launch_id: The newest launch.
         batch: The newest committed batch of the query that is looked at; of several, the oldest such.
-        triggered: Whether each query looked at had its first trigger under the driver that lives.
+        triggered: Whether the driver that lives is ready: each query looked at had its first trigger, and the
+            application has started what it starts.
+        starts: What those queries have done under it, as half a sentence; None without a driver.
         finished: Whether the last driver's application ran to its end by itself, and well.
         exit_code: The exit code with which the last driver gave its lease back; None for one that died.
         watermark: The event time up to which all output is written and committed, ISO-8601, where that was
@@ -76,6 +79,7 @@ class JobView:
     launch_id: str | None = None
     batch: int | None = None
     triggered: bool = False
+    starts: str | None = None
     finished: bool = False
     exit_code: int | None = None
     watermark: str | None = None
@@ -178,6 +182,7 @@ class JobWatcher:
         status = job_status(self.job, control=self.control, follow=False)
         view = self.control.lease.view()
         health, unhealthy = self._health(status, said)
+        triggered, starts = self._readiness(status, said)
         return JobView(
             job=status.job,
             state=status.state,
@@ -190,7 +195,8 @@ class JobWatcher:
             epoch=status.epoch,
             launch_id=status.launch_id,
             batch=status.batch if self.query is None else status.queries[self.query].batch,
-            triggered=status.state in ("running", "stopping") and self._triggered(said),
+            triggered=triggered,
+            starts=starts,
             finished=status.state == "stopped" and self._finished(view),
             exit_code=None if view is None else view.end.get("exit_code"),
             health=None if health is None else health.state,
@@ -219,12 +225,13 @@ class JobWatcher:
             return None
         return str(view.holder.details.get("operation")) if view.holder else "operation"
 
-    def _triggered(self, view: ClaimView | None) -> bool:
-        """Whether each query's first trigger is over, by what its driver says with every heartbeat."""
-        said = view.status.get("queries") if view is not None else None
-        queries = said if isinstance(said, dict) else {}
+    def _readiness(self, status: JobStatus, said: ClaimView | None) -> tuple[bool, str | None]:
+        """Whether a driver that lives is ready, and what its queries have done, by its heartbeat."""
+        if said is None or status.state not in ("running", "stopping"):
+            return False, None
         names = self.job.queries if self.query is None else (self.query,)
-        return all(isinstance(one := queries.get(name), dict) and one.get("triggered") for name in names)
+        starts = query_starts(names, None, said.status)
+        return are_done(starts) and has_settled(said), say_starts(starts)
 
     def _finished(self, view: ClaimView | None) -> bool:
         """Whether the application ended by itself, not because it was asked to stop or sent TERM."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from streambank.core.errors import InputError, InternalError
 from streambank.storage import normalize_location
+from streambank_spark.failures import first_line, python_error
 
 _FILE_SINK = re.compile(r"FileSink\[(.*)\]\Z", re.DOTALL)
 _INTERVAL = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
@@ -84,12 +85,9 @@ def spark_version(query: Any) -> str:
 
 
 def failure(query: Any) -> str | None:
-    """Why a query failed, in its first line; None where it did not."""
+    """Why a query failed, in one line; None where it did not."""
     error = query.exception()
-    if error is None:
-        return None
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return None if error is None else python_error(error) or first_line(error)
 
 
 def trigger_s(query: Any) -> float | None:

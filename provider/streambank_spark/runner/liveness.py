@@ -8,13 +8,17 @@ queries stand still for an hour.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
 
 from streambank.job.health import AwakeClock
 from streambank_spark.runner.queries import Managed
 from streambank_spark.runner.stop import has_triggered
 
+SETTLE_S = 10.0
+"""An application that does not wait for its queries has started what it starts so long after the last of them
+has had its first trigger."""
 QUIET_S = 5.0
 """Spark is asked for a query's status only when it has shown no progress for so long."""
 
@@ -97,3 +101,54 @@ class Signs:
             "trigger_s": managed.trigger_s,
             "failed": managed.failure is not None,
         }
+
+
+class Settling:
+    """Whether the application has started what it starts; safe to use from several threads.
+
+    Most wait for their queries in the end, for as long as those run. Of others it can only be said that all
+    declared ones have begun, and that for a while nothing was refused.
+
+    Args:
+        queries: The declared queries.
+        clock: A clock that stands still while this process does.
+    """
+
+    def __init__(self, queries: Collection[str], clock: AwakeClock | None = None) -> None:
+        self._clock = clock or AwakeClock()
+        self._lock = threading.Lock()
+        self._missing = set(queries)
+        self._begun_at = self._clock.now()
+        self._waits = False
+        self._over = False
+
+    def triggered(self, query: str) -> None:
+        """A query has had its first trigger, or has ended; that it begins again tells nothing new."""
+        now = self._clock.now()
+        with self._lock:
+            if query in self._missing:
+                self._missing.remove(query)
+                self._begun_at = now
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """The application waits for its queries; only where its main thread does, that is a sign."""
+        main = threading.current_thread() is threading.main_thread()
+        self._waits = self._waits or main
+        try:
+            yield
+        finally:
+            self._waits = self._waits and not main
+
+    def over(self) -> None:
+        """The application has ended."""
+        self._over = True
+
+    def state(self) -> Literal["starting", "settled", "over"]:
+        """What the heartbeat says of the application."""
+        if self._over:
+            return "over"
+        now = self._clock.now()
+        with self._lock:
+            quiet = not self._missing and now - self._begun_at >= SETTLE_S
+            return "settled" if self._waits or quiet else "starting"

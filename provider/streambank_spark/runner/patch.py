@@ -8,6 +8,7 @@
   checkpointLocation that the application itself names: by them two queries are told apart.
 * `SparkContext.stop` (also behind `SparkSession.stop`): queries end at a batch boundary first.
 * `StreamingQuery.stop`: held while the runner itself ends the query at a boundary.
+* `awaitTermination`, `awaitAnyTermination` without a timeout: the application has started what it starts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from streambank.core.errors import InputError
@@ -56,11 +58,14 @@ class Host(Protocol):
     def before_query_stops(self) -> None:
         """The application stops a query: returns at once, or when a stop that is under way is done."""
 
+    def waiting(self) -> AbstractContextManager[None]:
+        """The application waits for its queries, for as long as they run."""
+
 
 def install(host: Host) -> None:
     """Wrap PySpark's classes, once in the life of a driver."""
     from pyspark.core.context import SparkContext
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     writer: Any = DataStreamWriter
@@ -77,6 +82,9 @@ def install(host: Host) -> None:
     context.stop = _after(host.before_context_stops, context.stop)
     query: Any = StreamingQuery
     query.stop = _after(host.before_query_stops, query.stop)
+    query.awaitTermination = _waiting(query.awaitTermination, host)
+    manager: Any = StreamingQueryManager
+    manager.awaitAnyTermination = _waiting(manager.awaitAnyTermination, host)
 
 
 def _starting(original: Callable[..., Any], host: Host) -> Callable[..., Any]:
@@ -215,6 +223,15 @@ def _remember(writer: Any, options: Mapping[str, Any]) -> None:
             setattr(writer, _CHECKPOINT, str(value))
         elif (name := _KAFKA_OPTIONS.get(key.lower())) is not None:
             setattr(writer, _KAFKA, {**getattr(writer, _KAFKA, {}), name: str(value)})
+
+
+def _waiting(original: Callable[..., Any], host: Host) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wait(self: Any, timeout: int | None = None) -> Any:
+        with host.waiting() if timeout is None else nullcontext():
+            return original(self, timeout)
+
+    return wait
 
 
 def _after(first: Callable[[], None], original: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from streambank.core.errors import StorageError
 from streambank.driver.log import DriverLog
 from streambank.driver.spec import LaunchSpec
 from streambank_spark.private import jvm
-from streambank_spark.runner.liveness import Signs
+from streambank_spark.runner.liveness import Settling, Signs
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.stop import Journal, StopRequest, has_triggered
 
@@ -42,6 +42,7 @@ class Poll:
         journal: Where events go.
         on_stop: Called with each request to stop.
         signs: Where signs of progress go; nowhere when left out.
+        settling: Where first triggers go; nowhere when left out.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class Poll:
         journal: Journal,
         on_stop: Callable[[StopRequest], None],
         signs: Signs | None = None,
+        settling: Settling | None = None,
     ) -> None:
         self.failures = 0
         self._signs = signs or Signs()
+        self._settling = settling or Settling(spec.queries)
         self._control = control
         self._spec = spec
         self._epoch = epoch
@@ -163,11 +166,13 @@ class Poll:
         writer.flush()
         if not managed.triggered and (managed.last_batch >= 0 or has_triggered(managed.query.status)):
             managed.triggered = True
+            self._settling.triggered(managed.name)
             self._journal.record("first-trigger", query=managed.name, batch=managed.last_batch)
         if over:
             managed.over = True
             managed.failure = jvm.failure(managed.query)
             self._signs.ended(managed.name, failed=managed.failure is not None)
+            self._settling.triggered(managed.name)
             self._journal.record(
                 "query-ended",
                 query=managed.name,

@@ -110,6 +110,7 @@ class Queries:
     def __init__(self, job: str, declared: Mapping[str, QuerySpec]) -> None:
         self.job = job
         self.declared = dict(declared)
+        self._by_spark_name = {spec.spark_name or name: name for name, spec in self.declared.items()}
         self._seen: dict[str, _Seen] = {}
         self._changed = threading.Condition()
 
@@ -131,15 +132,16 @@ class Queries:
             seen = self._seen.setdefault(name, _Seen(looks))
             if seen.starting or any(not run.ended.is_set() for run in seen.runs):
                 raise RefusedError(
-                    f"Job {self.job} starts {_shown(spark_name)} while its query {name} is still running.",
+                    f"Job {self.job} starts {_shown(spark_name)} while its query {self._called(name)} is "
+                    "still running.",
                     code="undeclared-query" if name == MAIN else "query-runs-already",
                     hint=_DECLARE,
                 )
             other = looks.unlike(seen.looks)
             if other is not None:
                 raise RefusedError(
-                    f"Job {self.job} starts {_shown(spark_name)} on the checkpoint of its query {name}, "
-                    f"which {other}.",
+                    f"Job {self.job} starts {_shown(spark_name)} on the checkpoint of its query "
+                    f"{self._called(name)}, which {other}.",
                     code="undeclared-query",
                     hint=_DECLARE,
                 )
@@ -162,13 +164,20 @@ class Queries:
     def _identify(self, spark_name: str | None) -> str:
         if set(self.declared) == {MAIN}:
             return MAIN
-        if spark_name is None or spark_name not in self.declared:
+        name = self._by_spark_name.get(spark_name) if spark_name is not None else None
+        if name is None:
+            declared = ", ".join(map(self._called, sorted(self.declared)))
             raise RefusedError(
-                f"Job {self.job} declares {', '.join(sorted(self.declared))}, but not {_shown(spark_name)}.",
+                f"Job {self.job} declares {declared}, but not {_shown(spark_name)}.",
                 code="undeclared-query",
                 hint="Give the query a declared name with queryName(...), or declare its name.",
             )
-        return spark_name
+        return name
+
+    def _called(self, name: str) -> str:
+        """A declared query, with what the application calls it where that differs."""
+        theirs = self.declared[name].spark_name
+        return name if theirs is None else f"{name} ({theirs!r})"
 
     def add(self, managed: Managed) -> None:
         """Remember a query that Spark has started; call it inside `starting`."""

@@ -81,6 +81,23 @@ def refuse_connect_sessions() -> None:
     builder.create = guard(builder.create)
 
 
+def refuse_dstreams() -> None:
+    """Make `StreamingContext` refuse to be made, or to be read from a checkpoint of its own."""
+    from pyspark.streaming import StreamingContext
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise RefusedError(
+            "The runner does not support DStreams (StreamingContext): they have no checkpoint of a query.",
+            code="dstream-not-supported",
+            hint="Write the application with Structured Streaming (spark.readStream), or run it without "
+            "Streambank.",
+        )
+
+    context: Any = StreamingContext
+    context.__init__ = refuse
+    context.getOrCreate = refuse
+
+
 def check_trigger(arguments: Mapping[str, Any]) -> None:
     """Refuse triggers without batches that could be committed one by one.
 

@@ -20,6 +20,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,7 +37,7 @@ from streambank.driver.spec import LaunchSpec, QuerySpec, check_generations
 from streambank.job.health import AwakeClock
 from streambank_spark.private import boundary, jvm
 from streambank_spark.runner import application, patch, refusals, signals
-from streambank_spark.runner.liveness import Signs
+from streambank_spark.runner.liveness import Settling, Signs
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.signals import kill_driver
@@ -151,8 +152,16 @@ class Driver:
         self.journal = ControlJournal(control, spec.launch_id, claim.epoch)
         self.stopping = Stopping(self.queries, self.journal, jvm_pid)
         self.signs = Signs(AwakeClock(spec.ttl_s))
+        self.settling = Settling(spec.queries, AwakeClock(spec.ttl_s))
         self.poll = Poll(
-            control, spec, claim.epoch, self.queries, self.journal, self.stopping.ask, self.signs
+            control,
+            spec,
+            claim.epoch,
+            self.queries,
+            self.journal,
+            self.stopping.ask,
+            self.signs,
+            self.settling,
         )
         self._over = False
         self._java_handler: object | None = None
@@ -170,10 +179,12 @@ class Driver:
             by=dict(self.spec.by),
         )
         refusals.refuse_connect_sessions()
+        refusals.refuse_dstreams()
         patch.install(self)
         self.stopping.start()
         self.poll.start()
         code = application.run(program, self.spec.args, lambda error: exit_code(self.spec, error))
+        self.settling.over()
         # An interrupt that was on its way when the application ended by itself may arrive here.
         with contextlib.suppress(KeyboardInterrupt):
             self.stopping.application_is_over()
@@ -230,6 +241,7 @@ class Driver:
         """What each heartbeat says; nothing here may ask the JVM, which may hang."""
         return {
             "state": "stopping" if self.stopping.asked else "running",
+            "application": self.settling.state(),
             "poll_failures": self.poll.failures,
             "still_s": round(self.signs.still_s(), 1),
             "queries": {
@@ -244,7 +256,7 @@ class Driver:
             },
         }
 
-    # What the wrappers ask (wrap.Host).
+    # What the wrappers ask (patch.Host).
 
     def before_start(self) -> None:
         """Refuse starts after a stop was asked; take over the JVM's TERM before the first one."""
@@ -320,3 +332,7 @@ class Driver:
     def before_query_stops(self) -> None:
         """The application stops a query: where the runner is at it already, leave it to the runner."""
         self.stopping.wait_done()
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """The application waits for its queries: it has started what it starts."""
+        return self.settling.waiting()

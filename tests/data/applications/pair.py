@@ -25,7 +25,7 @@ def quickly(value: int) -> int:
 
 spark = SparkSession.builder.appName("pair").getOrCreate()
 try:
-    for name, function in (("quick", quickly), ("slow", slowly)):
+    for name, function in (("quick", quickly), ("Slow Zähler", slowly)):
         rows = (
             spark.readStream.format("rate-micro-batch")
             .option("rowsPerBatch", 1)
@@ -34,7 +34,7 @@ try:
         )
         writer = rows.withColumn("value", udf(function, "long")("value")).writeStream.format("parquet")
         writer.queryName(name).trigger(processingTime="1 second").option("checkpointLocation", "/nowhere")
-        writer.start(f"{args.folder}/{name}")
+        writer.start(f"{args.folder}/{function.__name__}")
     spark.streams.awaitAnyTermination()
 except Exception as error:
     # Many applications log a failure and end as if nothing had been.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.streaming import StreamingContext
 
 codes: dict[str, Any] = {}
 
@@ -26,9 +27,15 @@ def rows() -> DataFrame:
     return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
 
 
+def dstreams() -> StreamingContext:
+    return StreamingContext(spark.sparkContext, 1)
+
+
 attempt("connect", lambda: SparkSession.builder.remote("sc://localhost").getOrCreate())
 attempt("connect create", lambda: SparkSession.builder.config("spark.remote", "sc://localhost").create())
 spark = SparkSession.builder.getOrCreate()
+attempt("dstream", dstreams)
+attempt("dstream of a checkpoint", lambda: StreamingContext.getOrCreate("/nowhere", dstreams))
 attempt("continuous", lambda: rows().writeStream.format("console").trigger(continuous="1 second").start())
 real_time: dict[str, Any] = {"realTime": "1 minute"}
 attempt("real time", lambda: rows().writeStream.format("console").trigger(**real_time).start())

@@ -257,7 +257,17 @@ def test_the_projects_own_declaration_is_right() -> None:
         ('env = ["A=b"]', 6, "jobs.a.env", "not the name of an environment variable"),
         ('queries = ["x", "x"]', 6, "jobs.a.queries", "twice"),
         ('queries = ["main"]', 6, "jobs.a.queries", "main"),
-        ('queries = ["../x"]', 6, "jobs.a.queries", "'../x'"),
+        (
+            'queries = ["Zähler", "Zahler"]',
+            6,
+            "jobs.a.queries",
+            'both "Zähler", "Zahler" would be called Zahler',
+        ),
+        ('queries = ["x", " "]', 6, "jobs.a.queries", "empty"),
+        ('queries = { "../x" = "x" }', 6, "jobs.a.queries", "'../x'"),
+        ('queries = { main = "x" }', 6, "jobs.a.queries", "only query"),
+        ('queries = { a = "x", b = "x" }', 6, "jobs.a.queries", "twice"),
+        ("queries = { a = 1 }", 6, "jobs.a.queries.a", "a string"),
         ('[jobs.a.spark]\n"spark.master" = "local"', 7, "jobs.a.spark.spark.master", "field of its own"),
         (
             '[jobs.a.spark]\n"spark.hadoop.fs.s3a.secret.key" = "x"',

@@ -93,6 +93,7 @@ def test_a_first_start_waits_for_the_first_batch(folder: Path) -> None:
     job = declare(folder)
     result = start(folder, job, why="a test")
     assert (result.state, result.epoch, result.batch, result.generations) == ("started", 1, 0, {"main": 1})
+    assert (result.queries, result.is_ready) == ({"main": "committed"}, True)
     assert result.pid is not None and result.pid != os.getpid() and result.host == here().host
     assert result.log is not None and "fake driver" in Path(result.log).read_text()
     records = job.records()
@@ -267,6 +268,52 @@ def test_a_query_that_fails_early_fails_the_start_with_what_it_said(folder: Path
         start(folder, job)
     said = "exit code 1 before its first batch: Records have gone; token=***."
     assert caught.value.message.endswith(said)
+
+
+def test_a_query_that_is_refused_after_the_first_batch_of_another_fails_the_start(folder: Path) -> None:
+    with pytest.raises(RefusedError) as caught:
+        start(folder, declare(folder, "--refused"))
+    assert caught.value.code == "driver-refused"
+    assert "exit code 8 soon after the first batch: streambank.core.errors.Refused" in caught.value.message
+
+
+def test_a_query_that_fails_while_the_others_go_on_is_named(folder: Path) -> None:
+    job = declare(folder, "--failed", "daily", more='queries = ["raw", "daily"]')
+    with pytest.raises(StorageError) as caught:
+        start(folder, job, timeout_s=3.0)
+    assert caught.value.code == "start-timeout"
+    assert caught.value.message.endswith(
+        "is not ready after 3 s: first batch committed by 1 of 2 queries; failed before a first batch: daily "
+        "(query daily failed: ValueError: what is this)."
+    )
+
+
+def test_an_application_without_a_query_is_named(folder: Path) -> None:
+    job = declare(folder, "--run-to-end", "--never-trigger")
+    result = start(folder, job)
+    assert (result.state, result.queries) == ("finished", {"main": "not-started"})
+
+
+def test_an_application_that_fails_before_it_starts_a_query_is_named(folder: Path) -> None:
+    with pytest.raises(StorageError) as caught:
+        start(folder, declare(folder, "--without-query", "1"))
+    assert caught.value.message.endswith(
+        "exit code 1 before it started a query: FileNotFoundError: no such folder: orders."
+    )
+
+
+def test_a_start_that_does_not_wait_promises_nothing(folder: Path) -> None:
+    result = start(folder, declare(folder, "--never-trigger"), wait=False)
+    assert (result.state, result.is_ready) == ("started", False)
+
+
+def test_a_source_that_gives_no_row_twice_is_named_at_the_next_start(folder: Path) -> None:
+    job = declare(folder)
+    assert start(folder, job).warnings == ()
+    stop_job(job, by=BY, launcher=fake_launcher(folder))
+    job.records().record_query(None, {"kafka": {"streams": ["TextSocketV2", "kafka", None]}})
+    (warning,) = start(folder, job).warnings
+    assert warning.startswith("Query main goes on after batch 0, but its source (socket) gives no row twice")
 
 
 def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(

@@ -80,6 +80,9 @@ def test_a_declared_job_with_a_real_driver(tmp_path: Path) -> None:
         said = [json.loads(line) for line in race(START, 3, tmp_path / "jobs.toml", timeout_s=240)]
         assert sorted(one["state"] for one in said) == ["already-running"] * 2 + ["started"]
         assert len({(one["pid"], one["jvm_pid"], one["epoch"]) for one in said}) == 1
+        assert [one["queries"] for one in said] == [{"main": "committed"}] * 3
+        view = job.records().lease.view()
+        assert view is not None and view.status["application"] == "settled"
         pid, jvm_pid = said[0]["pid"], said[0]["jvm_pid"]
         assert b"AIRFLOW" not in Path(f"/proc/{pid}/environ").read_bytes()
 

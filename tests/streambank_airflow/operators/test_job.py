@@ -63,9 +63,10 @@ def test_a_good_start_says_batch_time_and_log_and_copies_nothing(
     assert "/dags/one_task/runs/" in link
     assert "/tasks/task" in link
     said = capfd.readouterr().out
-    assert re.search(r"Job flights runs: batch \d+, after [\d.]+ m?s\. The driver's log: \S+\.log", said), (
-        said
-    )
+    assert re.search(
+        r"Job flights runs: first batch committed; batch \d+, after [\d.]+ m?s\. The driver's log: \S+\.log",
+        said,
+    ), said
     assert "driver |" not in said
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from streambank.job.health import AwakeClock
-from streambank_spark.runner.liveness import Signs
+from streambank_spark.runner.liveness import SETTLE_S, Settling, Signs
 from streambank_spark.runner.queries import Managed
 from tests.support.waiting import FakeClock
 
@@ -129,3 +130,33 @@ def test_one_that_ends_well_and_is_started_again_the_next_day_begins_anew() -> N
     clock.now += 900
     signs.begun("main")
     assert signs.still_s("main") == 0
+
+
+def test_an_application_has_settled_where_it_waits_or_nothing_is_refused_for_a_while() -> None:
+    clock = FakeClock()
+    settling = Settling(["raw", "daily"], AwakeClock(1000.0, monotonic=clock.monotonic))
+    assert settling.state() == "starting"
+    with settling.waiting():
+        assert settling.state() == "settled"
+    assert settling.state() == "starting", "it goes on, and may start another query"
+    settling.triggered("raw")
+    clock.now += SETTLE_S
+    assert settling.state() == "starting", "another one is still to come"
+    settling.triggered("daily")
+    assert settling.state() == "starting"
+    clock.now += SETTLE_S
+    settling.triggered("raw")
+    assert settling.state() == "settled", "a query that begins again is nothing new"
+    settling.over()
+    assert settling.state() == "over"
+
+
+def test_another_thread_that_waits_says_nothing_of_the_application() -> None:
+    settling = Settling(["raw"], AwakeClock(1000.0, monotonic=FakeClock().monotonic))
+    with ThreadPoolExecutor(1) as other:
+        waits = settling.waiting()
+        other.submit(waits.__enter__).result()
+        assert settling.state() == "starting"
+        with settling.waiting():
+            other.submit(waits.__exit__, None, None, None).result()
+            assert settling.state() == "settled"

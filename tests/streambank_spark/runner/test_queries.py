@@ -91,6 +91,22 @@ def test_declared_queries_by_name(several: Queries) -> None:
     end(daily)
 
 
+def test_a_query_is_found_by_the_name_that_its_application_gives_it() -> None:
+    spec = QuerySpec("file:///c/writer", 1, spark_name="Notification Writer")
+    queries = Queries("job", {"writer": spec, "raw": QuerySpec("file:///c/raw", 1)})
+    managed = start(queries, "Notification Writer", ["a"])
+    assert (managed.name, managed.spec) == ("writer", spec)
+    with pytest.raises(
+        RefusedError, match=r"declares raw, writer \('Notification Writer'\), but not query 'w"
+    ):
+        start(queries, "writer", ["a"])
+    with pytest.raises(
+        RefusedError, match=r"while its query writer \('Notification Writer'\) is still running"
+    ):
+        start(queries, "Notification Writer", ["a"])
+    end(managed)
+
+
 def test_a_query_that_was_waited_for_is_started_again_at_once(one: Queries) -> None:
     """Its application heard of the end, and the thread here that waits for it did not yet."""
     first = start(one, None, ["a"])

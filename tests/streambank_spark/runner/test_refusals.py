@@ -23,6 +23,8 @@ def test_what_an_application_may_not_ask_for(tmp_path: Path) -> None:
         assert printed(driver) == {
             "connect": "connect-not-supported",
             "connect create": "connect-not-supported",
+            "dstream": "dstream-not-supported",
+            "dstream of a checkpoint": "dstream-not-supported",
             "continuous": "continuous-not-supported",
             "real time": "real-time-not-supported",
             "async": "async-progress-not-supported",

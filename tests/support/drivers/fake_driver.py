@@ -97,9 +97,16 @@ def main() -> int:
     if options.die_after_lease is not None:
         os._exit(options.die_after_lease)
     driver.control.record_event("driver-started", launch_id=spec.launch_id, epoch=driver.claim.epoch)
+    if (code := options.without_query) is not None:
+        print("FileNotFoundError: no such folder: orders", flush=True)
+        facts = {"launch_id": spec.launch_id, "exit_code": code, "batches": {}, "failed": {}}
+        driver.control.record_event("driver-ended", **facts)
+        driver.end(code)
+        return int(code)
+    code = 8 if options.refused else 0
     work.run()
-    driver.end()
-    return 0
+    driver.end(code)
+    return code
 
 
 def parser() -> argparse.ArgumentParser:
@@ -113,6 +120,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--last-words", default="it does not feel well")
     found.add_argument("--run-to-end", action="store_true")
     found.add_argument("--never-trigger", action="store_true")
+    found.add_argument("--refused", action="store_true", help="with the first batch, as at a second query")
+    found.add_argument("--failed", help="a query that fails in its first batch, while the others go on")
+    found.add_argument("--without-query", type=int, help="end with this code, and no query was started")
     found.add_argument("--deaf", action="store_true")
     found.add_argument("--forced", action="store_true")
     found.add_argument("--still-s", type=float, help="say that there has been no progress for so long")
@@ -156,6 +166,8 @@ class CommitsOnce(Work):
 
     def status(self) -> Mapping[str, object]:
         status = {"state": "running", "queries": self.queries}
+        if self.options.refused:
+            status["application"] = "starting"
         options = self.options
         if options.still_s is None:
             return status
@@ -168,7 +180,9 @@ class CommitsOnce(Work):
 
     def run(self) -> None:
         triggered = not self.options.never_trigger
-        for query in self.spec.queries.values() if triggered else ():
+        for name, query in self.spec.queries.items() if triggered else ():
+            if name == self.options.failed:
+                continue
             folder = local_path(query.checkpoint)
             assert folder is not None
             for log in ("offsets", "commits"):
@@ -178,7 +192,15 @@ class CommitsOnce(Work):
         if self.options.stop_after_commit:
             os.kill(os.getpid(), signal.SIGSTOP)
         self.queries = {name: {"batch": -1, "triggered": triggered} for name in self.spec.queries}
+        if (failed := self.options.failed) is not None:
+            self.queries = {**self.queries, failed: {"batch": -1, "over": True, "failed": True}}
+            facts = {"launch_id": self.spec.launch_id, "query": failed, "failure": "ValueError: what is this"}
+            self.control.record_event("query-ended", **facts)
         ends = self.options.run_to_end
+        if self.options.refused:
+            time.sleep(5 * self.spec.beat_s)  # a heartbeat shows the first batch
+            print("streambank.core.errors.RefusedError: the second query is not declared", flush=True)
+            ends = True
         while not ends:
             for request in self.driver.stops():
                 if not self.options.deaf:

@@ -135,6 +135,7 @@ class Job:
     folder: Path
     name: str = "job"
     queries: Sequence[str] = (MAIN,)
+    spark_names: Mapping[str, str] = field(default_factory=dict)
     force_after_s: float = 60.0
     conf: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -152,7 +153,7 @@ class Job:
             location = f"file://{self.folder}/checkpoint" + ("" if query == MAIN else f"/{query}")
             generations = control.generations(query)
             current = generations.ensure_first(location, by={"user": "test"})
-            specs[query] = QuerySpec(current.location, current.number)
+            specs[query] = QuerySpec(current.location, current.number, spark_name=self.spark_names.get(query))
         return LaunchSpec(
             job=self.name,
             launch_id=new_launch_id(),

@@ -93,13 +93,20 @@ def start(
 
 def _show_start(result: StartResult) -> None:
     said = {
-        "started": "started",
+        "started": "started" if result.is_ready else "has its driver up",
         "already-running": "was running already",
         "finished": "has finished",
         "not-desired": "is set to stopped, so nothing was started",
     }
-    console.line(f"job {result.job} {said[result.state]}")
+    console.line(f"job {result.job} {said[result.state]}{_queries(result)}")
     _show_driver(result)
+
+
+def _queries(result: StartResult) -> str:
+    """What its queries have done, behind what a start came to."""
+    from streambank.job.readiness import say_starts
+
+    return f": {say_starts(result.queries)}" if result.queries else ""
 
 
 def _show_driver(result: StartResult) -> None:
@@ -116,6 +123,8 @@ def _show_driver(result: StartResult) -> None:
             ("took", f"{result.seconds:.1f} s"),
         ]
     )
+    for warning in result.warnings:
+        console.line(f"warning: {warning}")
 
 
 @app.command(epilog="Example: streambank job restart orders --why 'new settings'")
@@ -153,7 +162,7 @@ def _show_restart(result: RestartResult) -> None:
         "finished": "restarted, and has finished",
         "not-desired": "is set to stopped, so nothing was started",
     }
-    console.line(f"job {result.start.job} {said[result.state]}")
+    console.line(f"job {result.start.job} {said[result.state]}{_queries(result.start)}")
     if result.how is not None:
         from streambank.job.stop import HOW
 

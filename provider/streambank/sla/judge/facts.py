@@ -272,7 +272,7 @@ def _failure(event: Mapping[str, Any], query: str) -> str | None:
             return f"its driver ended with exit code {event['exit_code']}"
         return "it was stopped by force within a batch" if event.get("forced") else None
     if kind == "driver-died":
-        return f"its driver ended before its first batch, with exit code {event.get('exit_code')}"
+        return f"its driver ended before it was ready, with exit code {event.get('exit_code')}"
     return f"its driver was killed: {event.get('why')}" if kind == "killed" else None
 
 

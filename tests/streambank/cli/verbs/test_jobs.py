@@ -40,7 +40,8 @@ def test_a_job_is_started_once_looked_at_and_stopped() -> None:
     started = succeed("job", "start", "flights", "--why", "a test", "--json").document
     assert (started["state"], started["batch"]) == ("started", 0)
     again = succeed("job", "start", "flights")
-    assert "was running already" in again.out and str(started["pid"]) in again.out
+    assert again.out.startswith("job flights was running already: first batch committed\n")
+    assert str(started["pid"]) in again.out
 
     found = succeed("job", "status", "flights", "--json").document
     assert (found["state"], found["desired"], found["pid"]) == ("running", "running", started["pid"])
@@ -60,6 +61,13 @@ def test_a_job_is_started_once_looked_at_and_stopped() -> None:
     assert "is set to stopped, so nothing was started" in succeed("job", "restart", "flights").out
     nothing = succeed("job", "break", "flights", "--operation", "--why", "a test", "--json").document
     assert nothing["broken"] is False
+
+
+@pytest.mark.usefixtures("job")
+def test_a_start_that_does_not_wait_says_that_the_driver_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streambank.job.start.query_starts", lambda *_: {"main": "not-started"})
+    out = succeed("job", "start", "flights", "--no-wait").out
+    assert out.startswith("job flights has its driver up: no query started\n")
 
 
 @pytest.mark.usefixtures("job")
