@@ -115,7 +115,7 @@ HINTS = {
         "Only rows that are stored as plain UnsafeRow can be repaired. Remove the keys instead, by "
         "*Remove keys where* in the form of <job>.compact."
     ),
-    "repair-key": "Repair other columns of the value, or remove the key.",
+    "repair-key": "Repair other columns of the value, or remove the key by EraseStateOperator.",
     "repair-part": (
         "Repair the input and begin again, or remove the keys by *Remove keys where* in the form of "
         "<job>.compact."

@@ -14,6 +14,7 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.names import MAIN, QueryRef, check_job_name
+from streambank.core.zones import UTC_NAME
 from streambank.declaration.airflow import AirflowPolicy, read_airflow
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields, Source, TomlLines, expand, read_text
@@ -71,6 +72,8 @@ class Job:
         working_dir: The driver's working directory.
         description: For people.
         tags: For people, and for Airflow.
+        time_zone: By whose calendar and clocks its schedules, blackout windows and retention are, such as
+            `Europe/Berlin`; None for UTC, and for schedules Airflow's own default.
         savepoint: See `SavepointPolicy`; so for `restore`, `stop`, `start` and `limits`.
         health: When it counts as unhealthy, and what is done then.
         retention: Which savepoints are kept; None where that is not declared.
@@ -99,6 +102,7 @@ class Job:
     working_dir: str = "."
     description: str = ""
     tags: tuple[str, ...] = ()
+    time_zone: str | None = None
     savepoint: SavepointPolicy = field(default_factory=SavepointPolicy)
     restore: RestorePolicy = field(default_factory=RestorePolicy)
     stop: StopPolicy = field(default_factory=StopPolicy)
@@ -271,7 +275,9 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
     launch = read_launch_policy(fields.table("launch"), fields.text("master"), spark, defaults=name is None)
     named = read_queries(fields)
     queries = {one: f"{checkpoint or ''}/{one}" for one in named} or {MAIN: checkpoint or ""}
-    savepoint = read_savepoint(fields.table("savepoint"))
+    time_zone = fields.time_zone()
+    clock = time_zone or UTC_NAME
+    savepoint = read_savepoint(fields.table("savepoint"), clock)
     job = Job(
         name=name or "",
         application=application or "",
@@ -288,15 +294,16 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         working_dir=fields.file("working_dir") or str(fields.source.folder),
         description=fields.text("description") or "",
         tags=fields.texts("tags") or (),
+        time_zone=time_zone,
         savepoint=savepoint,
         restore=read_restore(fields.table("restore")),
         stop=read_stop(fields.table("stop")),
         start=read_start(fields.table("start")),
         limits=read_limits(fields),
         health=read_health(fields.table("health")),
-        retention=read_retention(fields.table("retention")),
-        replicate=read_replicate(fields.table("replicate"), repository),
-        sla=with_usual(read_sla(fields.table("sla")), savepoint, spark),
+        retention=read_retention(fields.table("retention"), clock),
+        replicate=read_replicate(fields.table("replicate"), repository, clock),
+        sla=with_usual(read_sla(fields.table("sla"), time_zone), savepoint, spark, clock),
         kafka=read_kafka(fields.table("kafka")),
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),

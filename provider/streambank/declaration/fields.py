@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from streambank.core.environment import fill_in
 from streambank.core.errors import InputError
 from streambank.core.units import parse_duration_s
+from streambank.core.zones import check_time_zone, time_zone
 from streambank.storage import normalize_location, scheme_of
 
 T = TypeVar("T")
@@ -162,12 +163,24 @@ class Fields:
             raise self.mistake(name, f"it must be at least {minimum:g}, not {value}")
         return None if value is None else float(value)
 
-    def moment(self, name: str) -> datetime | None:
-        """A time with a time zone, in UTC."""
+    def moment(self, name: str, zone: str | None) -> datetime | None:
+        """A time, in UTC; one that says no time zone is by the clocks of `zone`, if there is one."""
         value: datetime | None = self._get(name, datetime, "a time such as 2026-12-01T00:00:00Z")
-        if value is not None and value.tzinfo is None:
-            raise self.mistake(name, f"{value.isoformat()} has no time zone", "End it with Z, or +01:00.")
-        return None if value is None else value.astimezone(UTC)
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            if zone is None:
+                raise self.mistake(
+                    name,
+                    f"{value.isoformat()} has no time zone",
+                    "End it with Z, or +01:00, or declare the job's time_zone.",
+                )
+            value = value.replace(tzinfo=time_zone(zone))
+        return value.astimezone(UTC)
+
+    def time_zone(self, name: str = "time_zone") -> str | None:
+        """The name of a time zone."""
+        return self.parsed(name, 'a time zone such as "Europe/Berlin"', check_time_zone)
 
     def parsed(self, name: str, wanted: str, parse: Callable[[str], T]) -> T | None:
         """What a string says to a function that raises `InputError` for what it cannot read."""

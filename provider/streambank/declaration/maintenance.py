@@ -18,6 +18,7 @@ class MaintenancePolicy:
         share: How much of each job's bytes a run reads and compares.
         repair: Copy what is damaged from the replicas that a job declares.
         sweep: Delete what no savepoint needs.
+        time_zone: By whose clocks the schedule is; None for those that Airflow uses by default.
     """
 
     schedule: str | None = None
@@ -25,6 +26,7 @@ class MaintenancePolicy:
     share: str = "10%"
     repair: bool = True
     sweep: bool = True
+    time_zone: str | None = None
 
 
 def read_maintenance(fields: Fields) -> MaintenancePolicy:
@@ -37,6 +39,7 @@ def read_maintenance(fields: Fields) -> MaintenancePolicy:
         share=read_share(fields),
         repair=usual.repair if repair is None else repair,
         sweep=usual.sweep if sweep is None else sweep,
+        time_zone=fields.time_zone(),
     )
     fields.done()
     return policy

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import time
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.control.limits import (
@@ -19,6 +18,7 @@ from streambank.control.limits import (
 )
 from streambank.core.choices import CLOSURE_KINDS, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
 from streambank.core.errors import InputError
+from streambank.core.zones import UTC_NAME
 from streambank.declaration.fields import Fields
 from streambank.declaration.notify import Notify, read_notify
 from streambank.repository.coverage import parse_share
@@ -39,7 +39,7 @@ class SavepointPolicy:
         verify: `quick`, `full`, `sampled`, or `none`: the verification after each.
         share: How much of the job's savepoints a sampled verification hashes, such as `10%`.
         blackout: Windows of the day in which scheduled runs are skipped.
-        time_zone: By whose clocks.
+        time_zone: By whose clocks these windows are: the job's, where the table declares none.
         stagger_s: Jobs with one schedule are spread over so many seconds; 0 for not at all.
         sweep: Whether the repository is swept after each.
     """
@@ -49,7 +49,7 @@ class SavepointPolicy:
     verify: str = "quick"
     share: str = DEFAULT_SHARE
     blackout: tuple[Blackout, ...] = ()
-    time_zone: str = "UTC"
+    time_zone: str = UTC_NAME
     stagger_s: float = DEFAULT_STAGGER_S
     sweep: bool = False
 
@@ -141,16 +141,15 @@ class Limits:
     progress_age_s: float | None = None
 
 
-def read_savepoint(fields: Fields) -> SavepointPolicy:
-    """Of `[jobs.NAME.savepoint]`."""
-    blackout, time_zone = read_blackout(fields)
+def read_savepoint(fields: Fields, time_zone: str) -> SavepointPolicy:
+    """Of `[jobs.NAME.savepoint]`, in the time zone of its job."""
     policy = SavepointPolicy(
         schedule=fields.schedule("schedule"),
         closure=fields.choice("closure", CLOSURE_KINDS) or "safe",
         verify=fields.choice("verify", VERIFICATIONS) or "quick",
         share=read_share(fields),
-        blackout=blackout,
-        time_zone=time_zone,
+        blackout=_blackout(fields),
+        time_zone=fields.time_zone() or time_zone,
         stagger_s=_stagger_s(fields),
         sweep=fields.boolean("sweep") or False,
     )
@@ -181,7 +180,7 @@ def _stagger_s(fields: Fields) -> float:
     return seconds
 
 
-def read_replicate(fields: Fields, repository: str) -> ReplicatePolicy:
+def read_replicate(fields: Fields, repository: str, time_zone: str) -> ReplicatePolicy:
     """Of `[jobs.NAME.replicate]`; a replica is to be another place than the repository."""
     if not fields.data:
         return ReplicatePolicy()
@@ -195,7 +194,7 @@ def read_replicate(fields: Fields, repository: str) -> ReplicatePolicy:
         replicas.append(location)
     if not replicas:
         raise fields.mistake("to", "it names no replica", 'Name one, such as "s3://backups/streambank".')
-    retention = read_retention(fields.table("retention"))
+    retention = read_retention(fields.table("retention"), time_zone)
     fields.done()
     return ReplicatePolicy(tuple(replicas), retention)
 
@@ -267,8 +266,8 @@ def read_limits(fields: Fields) -> Limits:
     return limits
 
 
-def read_retention(fields: Fields) -> Policy | None:
-    """The policy in a table; None where there is none.
+def read_retention(fields: Fields, time_zone: str) -> Policy | None:
+    """The policy in a table, in the time zone of its job; None where there is none.
 
     Raises:
         InputError: A field is not known or cannot be right, or no field keeps anything (code
@@ -287,6 +286,7 @@ def read_retention(fields: Fields) -> Policy | None:
         keep_within_s=fields.duration_s("keep_within") or 0.0,
         min_verified=MIN_VERIFIED if min_verified is None else min_verified,
         max_age_s=fields.duration_s("max_age") or 0.0,
+        time_zone=time_zone,
     )
     fields.done()
     if policy.is_empty:
@@ -332,12 +332,7 @@ def parse_blackout(text: str) -> Blackout | None:
     return None if window.begin == window.end else window
 
 
-def read_blackout(fields: Fields) -> tuple[tuple[Blackout, ...], str]:
-    """`blackout` and `time_zone` of `[jobs.NAME.savepoint]`.
-
-    Raises:
-        InputError: One of them is wrong (code `bad-declaration`).
-    """
+def _blackout(fields: Fields) -> tuple[Blackout, ...]:
     windows = []
     for text in fields.texts("blackout") or ():
         window = parse_blackout(text)
@@ -346,12 +341,4 @@ def read_blackout(fields: Fields) -> tuple[tuple[Blackout, ...], str]:
                 "blackout", f"{text!r} is not a window of the day", 'Write windows such as "22:00-06:00".'
             )
         windows.append(window)
-    zone = fields.text("time_zone")
-    if zone is not None:
-        try:
-            ZoneInfo(zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise fields.mistake(
-                "time_zone", f"{zone!r} is not a time zone", "Write a name such as Europe/Berlin."
-            ) from error
-    return tuple(windows), zone or "UTC"
+    return tuple(windows)

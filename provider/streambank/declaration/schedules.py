@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from zoneinfo import ZoneInfo
 
+from streambank.core.zones import UTC_NAME, time_zone
 from streambank.declaration.savepoints import Blackout
 
 PRESETS = {
@@ -24,16 +24,20 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _BEGIN, _HORIZON = date(2024, 1, 1), 4 * 366
 _DAY_MINUTES = 24 * 60
+_HOUR_S = 3600.0
 
 
 @lru_cache(maxsize=256)
-def longest_gap_s(schedule: str, blackout: Sequence[Blackout] = (), time_zone: str = "UTC") -> float | None:
+def longest_gap_s(
+    schedule: str, blackout: Sequence[Blackout] = (), blackout_zone: str = UTC_NAME, zone: str = UTC_NAME
+) -> float | None:
     """The longest time between two runs of a schedule, in seconds.
 
     Args:
         schedule: A cron expression of five fields, or one of Airflow's presets.
         blackout: Windows of the day in which runs are skipped.
-        time_zone: By whose clocks those windows are; the schedule is by UTC.
+        blackout_zone: By whose clocks those windows are.
+        zone: By whose clocks the schedule is. Where an hour comes twice there, a pause of hours is longer.
 
     Returns:
         None for a schedule that is not understood (names such as `L` or `#`), or never runs.
@@ -49,7 +53,7 @@ def longest_gap_s(schedule: str, blackout: Sequence[Blackout] = (), time_zone: s
         return None
     assert minutes is not None and hours is not None and days is not None
     assert months is not None and weekdays is not None
-    skipped = _skipped(blackout, time_zone)
+    skipped = _skipped(blackout, blackout_zone, zone)
     times = sorted(
         moment for hour in hours for minute in minutes if (moment := hour * 60 + minute) not in skipped
     )
@@ -63,7 +67,8 @@ def longest_gap_s(schedule: str, blackout: Sequence[Blackout] = (), time_zone: s
             return None
         gap_days = max(later - earlier for earlier, later in pairwise(found))
     overnight = gap_days * _DAY_MINUTES + times[0] - times[-1]
-    return 60.0 * max(overnight, *(later - earlier for earlier, later in pairwise(times)), 0)
+    gap_s = 60.0 * max(overnight, *(later - earlier for earlier, later in pairwise(times)), 0)
+    return gap_s if gap_s <= _HOUR_S else gap_s + _clock_change_s(zone)
 
 
 def _days(days: set[int], months: set[int], weekdays: set[int], *, either: bool) -> list[int]:
@@ -84,16 +89,24 @@ def _days(days: set[int], months: set[int], weekdays: set[int], *, either: bool)
     return found
 
 
-def _skipped(blackout: Sequence[Blackout], time_zone: str) -> set[int]:
-    """Minutes of the day, by UTC, that lie in a window in summer or in winter."""
+def _clock_change_s(zone: str) -> float:
+    """By how many seconds the clocks of a zone are set back when a summer ends; 0 where they never are."""
+    clock = time_zone(zone)
+    noons = [datetime.combine(_BEGIN + timedelta(days=day), time(12), clock) for day in range(366)]
+    offsets = [noon.utcoffset() or timedelta(0) for noon in noons]
+    return (max(offsets) - min(offsets)).total_seconds()
+
+
+def _skipped(blackout: Sequence[Blackout], blackout_zone: str, zone: str) -> set[int]:
+    """Minutes of the day, by the clocks of `zone`, that lie in a window in summer or in winter."""
     if not blackout:
         return set()
-    zone = ZoneInfo(time_zone)
+    clock, windows = time_zone(zone), time_zone(blackout_zone)
     found = set()
     for minute in range(_DAY_MINUTES):
         moment = time(minute // 60, minute % 60)
         for month in (1, 7):
-            local = datetime.combine(date(2024, month, 1), moment, UTC).astimezone(zone).time()
+            local = datetime.combine(date(2024, month, 1), moment, clock).astimezone(windows).time()
             if any(window.holds(local) for window in blackout):
                 found.add(minute)
     return found

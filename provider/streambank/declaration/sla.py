@@ -12,6 +12,7 @@ from datetime import datetime
 from streambank.core.choices import SEVERITIES, Severity
 from streambank.core.errors import InputError
 from streambank.core.units import parse_bytes
+from streambank.core.zones import UTC_NAME
 from streambank.declaration.fields import Fields
 from streambank.declaration.notify import Notify, read_notify
 from streambank.declaration.objectives import HOUR_S, PROMISES, STATISTICS, Promise, Statistic, Unit
@@ -94,13 +95,17 @@ class SlaPolicy:
     spread: bool = True
 
 
-def read_sla(fields: Fields) -> SlaPolicy:
+def read_sla(fields: Fields, time_zone: str | None) -> SlaPolicy:
     """The table, each limit in its objective's unit.
+
+    Args:
+        fields: The table.
+        time_zone: That of the job, by which the end of a mute is that says none; None where it has none.
 
     Raises:
         InputError: A field is not known or cannot be right (code `bad-declaration`).
     """
-    mute, notify = _mute(fields), read_notify(fields)
+    mute, notify = _mute(fields, time_zone), read_notify(fields)
     never = fields.data.get("schedule") == NEVER
     if notify and never:
         raise fields.mistake("notify", "it would never be sent: the schedule is never", "Drop one of them.")
@@ -111,25 +116,28 @@ def read_sla(fields: Fields) -> SlaPolicy:
         if table is None:
             objectives[name] = Declared(off=True)
         elif table.data:
-            objectives[name] = _declared(table, name, promise)
+            objectives[name] = _declared(table, name, promise, time_zone)
     fields.done()
     return SlaPolicy(
         objectives, mute, None if never else schedule or SCHEDULE, notify, spread=schedule is None
     )
 
 
-def with_usual(policy: SlaPolicy, savepoint: SavepointPolicy, conf: Mapping[str, str]) -> SlaPolicy:
+def with_usual(
+    policy: SlaPolicy, savepoint: SavepointPolicy, conf: Mapping[str, str], time_zone: str = UTC_NAME
+) -> SlaPolicy:
     """A policy with the usual limits that follow from what else a job declares.
 
     Args:
         policy: What is declared of its SLA.
         savepoint: When its savepoints are taken.
         conf: Its Spark properties.
+        time_zone: By whose clocks its schedules are.
     """
     usual: dict[str, float] = {}
     gap_s = None
     if savepoint.schedule is not None:
-        gap_s = longest_gap_s(savepoint.schedule, savepoint.blackout, savepoint.time_zone)
+        gap_s = longest_gap_s(savepoint.schedule, savepoint.blackout, savepoint.time_zone, time_zone)
     if gap_s is not None:
         usual["savepoint_age"] = SAVEPOINTS_MISSED * gap_s
     deltas = conf.get(MIN_DELTAS, "")
@@ -138,7 +146,7 @@ def with_usual(policy: SlaPolicy, savepoint: SavepointPolicy, conf: Mapping[str,
     return replace(policy, usual=usual)
 
 
-def _declared(table: Fields, name: str, promise: Promise) -> Declared:
+def _declared(table: Fields, name: str, promise: Promise, time_zone: str | None) -> Declared:
     read = _READERS[promise.unit]
     found = Declared(
         warn=read(table, "warn"),
@@ -147,7 +155,7 @@ def _declared(table: Fields, name: str, promise: Promise) -> Declared:
         statistic=_statistic(table) if promise.statistic is not None else None,
         severity=_severity(table),
         min_history_s=table.duration_s("min_history") if name in TRENDS else None,
-        mute=_mute(table),
+        mute=_mute(table, time_zone),
     )
     table.done()
     _check_sides(table, found, promise)
@@ -175,12 +183,12 @@ def _severity(table: Fields) -> Severity | None:
     return table.choice("severity", SEVERITIES)
 
 
-def _mute(fields: Fields) -> Mute | None:
+def _mute(fields: Fields, time_zone: str | None) -> Mute | None:
     """`mute = {until = 2026-12-01T00:00:00Z, why = "..."}`: both are needed."""
     table = fields.table("mute")
     if not table.data:
         return None
-    until = table.required("until", table.moment("until"))
+    until = table.required("until", table.moment("until", time_zone))
     why = table.required("why", table.text("why"))
     table.done()
     return Mute(until, why)

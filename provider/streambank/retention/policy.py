@@ -1,8 +1,8 @@
 """Which savepoints a policy keeps, and why each one is kept or dropped: pure, without any I/O.
 
 Rules are those that restic and borg have made known: of the last N hours (days, weeks, ...) in which there
-are savepoints, the newest of each is kept, by the UTC calendar. Rules add up; several may keep a savepoint.
-Each job, and each query of a job, is judged by itself.
+are savepoints, the newest of each is kept, by the calendar of the policy's time
+zone. Rules add up; several may keep a savepoint. Each job, and each query of a job, is judged by itself.
 
 One rule is of another kind: `max_age_s` takes what is older, before pins and whatever else would keep it,
 since somebody may have the right that nothing of them is kept for longer. Only what is being read stays.
@@ -18,6 +18,7 @@ from typing import Any
 
 from streambank.core.errors import InputError
 from streambank.core.units import parse_duration_s, say_duration, to_json_time
+from streambank.core.zones import UTC_NAME, check_time_zone, time_zone
 from streambank.repository.catalog import SavepointSummary
 
 MIN_VERIFIED = 1
@@ -48,6 +49,8 @@ class Policy:
         min_verified: So many of the newest that were verified and found whole stay, whatever the rules say.
         max_age_s: What was taken longer ago goes, pinned or not, verified or not; 0 for no limit. As the only
             rule it keeps all that is younger.
+        time_zone: By whose calendar and clocks, such as `Europe/Berlin`. A day may have 23 or 25 hours there,
+            and an hour that comes twice is two.
     """
 
     keep_last: int = 0
@@ -59,6 +62,7 @@ class Policy:
     keep_within_s: float = 0.0
     min_verified: int = MIN_VERIFIED
     max_age_s: float = 0.0
+    time_zone: str = UTC_NAME
 
     @property
     def is_empty(self) -> bool:
@@ -74,7 +78,8 @@ class Policy:
         """The same policy, if it keeps something.
 
         Raises:
-            InputError: No rule does (code `empty-policy`), or a number is negative (`bad-policy`).
+            InputError: No rule does (code `empty-policy`), a number is negative (`bad-policy`), or the time
+                zone is none (as `core.zones.time_zone`).
         """
         numbers = (
             self.keep_last,
@@ -95,6 +100,7 @@ class Policy:
                 code="empty-policy",
                 hint="Give at least one rule, such as --keep-last 10 or --keep-daily 7.",
             )
+        check_time_zone(self.time_zone)
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -315,7 +321,7 @@ def _rules(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime)
     rules = [_last(summaries, policy.keep_last)] if policy.keep_last else []
     for name, number, bucket in _calendars(policy):
         if number:
-            rules.append(_calendar(name, summaries, number, bucket))
+            rules.append(_calendar(name, summaries, number, _local(bucket, policy.time_zone)))
     if policy.keep_within_s:
         rules.append(_within(summaries, policy.keep_within_s, now))
     if not policy.has_keep_rule:
@@ -348,6 +354,22 @@ def _calendar(
     return _Rule(name, keeps, passes)
 
 
+def _local(bucket: Callable[[datetime], str], name: str) -> Callable[[datetime], str]:
+    """A calendar of UTC as that of a zone, which it says."""
+    if name == UTC_NAME:
+        return bucket
+    zone = time_zone(name)
+
+    def local(at: datetime) -> str:
+        try:
+            there = at.astimezone(zone)
+        except OverflowError:  # a damaged clock said the year 9999
+            there = at
+        return f"{bucket(there)} ({name})"
+
+    return local
+
+
 def _within(summaries: Sequence[SavepointSummary], seconds: float, now: datetime) -> _Rule:
     keeps: dict[str, str] = {}
     passes: dict[str, str] = {}
@@ -364,12 +386,17 @@ def _within(summaries: Sequence[SavepointSummary], seconds: float, now: datetime
 def _calendars(policy: Policy) -> list[tuple[str, int, Callable[[datetime], str]]]:
     """Name, number and calendar of each rule that goes by one."""
     return [
-        ("hourly", policy.keep_hourly, lambda at: at.strftime("%Y-%m-%d %Hh")),
+        ("hourly", policy.keep_hourly, _hour),
         ("daily", policy.keep_daily, lambda at: at.strftime("%Y-%m-%d")),
         ("weekly", policy.keep_weekly, lambda at: at.strftime("%G-W%V")),
         ("monthly", policy.keep_monthly, lambda at: at.strftime("%Y-%m")),
         ("yearly", policy.keep_yearly, lambda at: at.strftime("%Y")),
     ]
+
+
+def _hour(at: datetime) -> str:
+    # At the end of summer an hour comes twice: its distance from UTC tells which it is.
+    return at.strftime("%Y-%m-%d %Hh" if at.tzinfo is UTC else "%Y-%m-%d %Hh%z")
 
 
 def _taken_at(summary: SavepointSummary) -> datetime:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, CronDataIntervalTimetable, CronTriggerTimetable, Param, conf
 
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
@@ -56,6 +56,10 @@ OWN_DEFAULT_ARGS: Mapping[str, str] = {
     "multiple_outputs": _BUILT,
 }
 """Arguments of a task that `default_args` may not have, with the reason."""
+CLOCKS = "Its schedule is by the clocks of {}."
+CLOCKLESS = ("@once", "@continuous")
+"""Presets that no clock has a part in."""
+CronTimetable = CronDataIntervalTimetable | CronTriggerTimetable
 CALLBACKS = {
     "on_failure_callback": "on_failure",
     "on_retry_callback": "on_retry",
@@ -153,7 +157,7 @@ class DagFile:
         *,
         summary: str,
         params: Mapping[str, Param],
-        schedule: str | timedelta | None = None,
+        schedule: str | None = None,
         one_at_a_time: bool = True,
         deadline: Sequence[DeadlineAlert] = (),
     ) -> DAG:
@@ -165,7 +169,7 @@ class DagFile:
             summary: What it does, in a few sentences; Markdown, since it stands on the DAG's page. The list
                 of DAGs shows the first one.
             params: The form.
-            schedule: When it runs by itself.
+            schedule: When it runs by itself, by the clocks of the job's time zone.
             one_at_a_time: Whether a second run waits for the first.
             deadline: What Airflow is to watch of each run.
         """
@@ -177,16 +181,17 @@ class DagFile:
             "dag_display_name": f"{own.display_name}: {verb}" if own.display_name else None,
             "is_paused_upon_creation": own.paused,
         }
+        clocks = CLOCKS.format(job.time_zone) if job.time_zone and schedule else ""
         shown = {
             "description": f"{job.description} {_first_sentence(summary)}".strip(),
             "doc_md": "\n\n".join(
-                filter(None, [summary, job.description, f"Declared as `[jobs.{job.name}]`."])
+                filter(None, [summary, job.description, f"Declared as `[jobs.{job.name}]`.", clocks])
             ),
         }
         return DAG(
             dag_id(job.name, verb),
             **{**shown, **given, **{name: value for name, value in declared.items() if value is not None}},
-            schedule=schedule,
+            schedule=by_clock(schedule, job.time_zone),
             catchup=False,
             allowed_run_types=cast(Any, RUN_TYPES),  # Airflow makes its own type of the names
             max_active_runs=1 if one_at_a_time else 16,
@@ -196,6 +201,21 @@ class DagFile:
             tags=tags,
             default_args=self.defaults_of(job),
         )
+
+
+def by_clock(schedule: str | None, time_zone: str | None) -> str | CronTimetable | None:
+    """A schedule by the clocks of a declared time zone; what names no time of the day stays as it is.
+
+    Args:
+        schedule: A cron expression of five fields, or one of Airflow's presets.
+        time_zone: None for those that Airflow uses by default, `[core] default_timezone`.
+    """
+    if schedule is None or time_zone is None or schedule in CLOCKLESS:
+        return schedule
+    # As Airflow itself chooses for a schedule that is text.
+    if conf.getboolean("scheduler", "create_cron_data_intervals"):
+        return CronDataIntervalTimetable(schedule, timezone=time_zone)
+    return CronTriggerTimetable(schedule, timezone=time_zone)
 
 
 def dag_id(job: str, verb: str) -> str:

@@ -8,7 +8,7 @@ from airflow.sdk import DAG, TriggerRule
 
 from streambank.declaration.declaration import Declarations
 from streambank.declaration.maintenance import MaintenancePolicy
-from streambank_airflow.dags.common import RUN_TYPES, DagFile
+from streambank_airflow.dags.common import CLOCKS, RUN_TYPES, DagFile, by_clock
 from streambank_airflow.operators.repository import (
     CheckReplicasOperator,
     RepairSavepointsOperator,
@@ -36,11 +36,15 @@ def maintenance_dag(declared: Declarations, policy: MaintenancePolicy, file: Dag
         file: What the DAG file says.
     """
     given = dict(file.dag_args)
-    shown = {"description": f"Keeps the repository of {len(declared.jobs)} jobs whole.", "doc_md": SUMMARY}
+    clocks = CLOCKS.format(policy.time_zone) if policy.time_zone and policy.schedule else ""
+    shown = {
+        "description": f"Keeps the repository of {len(declared.jobs)} jobs whole.",
+        "doc_md": f"{SUMMARY} {clocks}".strip(),
+    }
     dag = DAG(
         policy.dag_id,
         **{**shown, **given, "tags": {"streambank", "maintenance", *given.pop("tags", ())}},
-        schedule=policy.schedule,
+        schedule=by_clock(policy.schedule, policy.time_zone),
         catchup=False,
         allowed_run_types=cast(Any, RUN_TYPES),
         max_active_runs=1,

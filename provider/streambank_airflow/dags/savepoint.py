@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, TriggerRule
 
 from streambank.core.units import utc_now
+from streambank.core.zones import UTC_NAME, time_zone
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile
@@ -138,11 +138,16 @@ def _summary(job: Job, queries: Sequence[str], schedule: str | None) -> str:
 
 
 def _window_minutes(job: Job) -> set[int]:
-    """Minutes of the hour, by UTC, at which the job's blackout windows begin, in summer and in winter."""
-    zone, year = ZoneInfo(job.savepoint.time_zone), utc_now().year
-    offsets = {datetime(year, month, 1, tzinfo=zone).utcoffset() or timedelta(0) for month in (1, 7)}
-    begins = [timedelta(minutes=window.begin) for window in job.savepoint.blackout]
-    return {(begin - offset) // timedelta(minutes=1) % 60 for begin in begins for offset in offsets}
+    """Minutes of the schedule's hour at which blackout windows begin, in summer and in winter."""
+    if not job.savepoint.blackout:
+        return set()
+    windows, clock = time_zone(job.savepoint.time_zone), time_zone(job.time_zone or UTC_NAME)
+    begins = [
+        datetime(utc_now().year, month, 1, window.begin // 60, window.begin % 60, tzinfo=windows)
+        for month in (1, 7)
+        for window in job.savepoint.blackout
+    ]
+    return {begin.astimezone(clock).minute for begin in begins}
 
 
 def _gate(job: Job) -> SkipInBlackoutOperator | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 
+from streambank.core.zones import UTC_NAME
 from streambank.declaration.declaration import Job
 from streambank.declaration.schedules import PRESETS
 
@@ -52,15 +53,32 @@ def unshifted_alone(job: Job, jobs: Collection[Job]) -> Job:
     """
     others = [other for other in jobs if other.name != job.name]
     saved, judged = job.savepoint, job.sla
-    if not any(_same(saved.schedule, other.savepoint.schedule) for other in others):
+    saves, judges = _Times(saved.schedule, job.time_zone), _Times(judged.schedule, job.time_zone)
+    if not any(saves.meet(_Times(other.savepoint.schedule, other.time_zone)) for other in others):
         saved = replace(saved, stagger_s=0.0)
-    if not any(_same(judged.schedule, other.sla.schedule) for other in others):
+    if not any(judges.meet(_Times(other.sla.schedule, other.time_zone)) for other in others):
         judged = replace(judged, spread=False)
     return replace(job, savepoint=saved, sla=judged)
 
 
-def _same(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and PRESETS.get(one, one) == PRESETS.get(other, other)
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """A schedule, if there is one, and the time zone by whose clocks it is; None for Airflow's default."""
+
+    schedule: str | None
+    time_zone: str | None
+
+    def meet(self, other: _Times) -> bool:
+        """Whether this is the schedule of another job too, so that both would run at the same moments.
+
+        By the clocks of two zones, one schedule is two, unless it is of every hour.
+        """
+        if self.schedule is None or other.schedule is None:
+            return False
+        one = PRESETS.get(self.schedule, self.schedule)
+        if one != PRESETS.get(other.schedule, other.schedule):
+            return False
+        return (self.time_zone or UTC_NAME) == (other.time_zone or UTC_NAME) or one.split()[1:2] == ["*"]
 
 
 def _minutes(field: str) -> list[int]:

@@ -5,18 +5,24 @@ The engine's modules for them are loaded when they are needed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.choices import CLOSURE_KINDS, VERIFY_LEVELS
 from streambank.core.errors import InputError, check_choice
+from streambank.core.finding import Finding
 from streambank.storage import open_store
+from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
+from streambank_airflow.hooks.state import submit
 
 if TYPE_CHECKING:
     from streambank.retention.undelete import UndeleteResult
     from streambank.work.executor import Executor
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,30 +122,50 @@ class SavepointVerbs:
         level: str,
         by: Mapping[str, str],
         executor: Executor | None = None,
+        spark: SparkChoice | None = None,
     ) -> tuple[dict[str, Any], list[str]]:
         """Verify a savepoint, and leave the result beside it.
 
         Args:
             ref: `job` or `job/query`.
             savepoint: Its id, the beginning of one, or `latest`.
-            level: `quick` or `full`.
+            level: `quick`, `full` or `deep`.
             by: Who asks.
             executor: Who hashes; threads of this process where nobody is named.
+            spark: Which Spark opens the state for a deep one, beside what is declared.
 
         Returns:
             The report, flat, with the number of findings; and the findings as sentences.
 
         Raises:
-            InputError: The level is neither (code `bad-choice`).
+            InputError: There is no such level (code `bad-choice`).
             NotFoundError: There is no such savepoint.
+            StorageError: Spark fails (code `spark-failed`).
         """
         from streambank.savepoint.verify import verify
         from streambank.work.executor import Pace
 
         repository = self.declared.open_repository(ref)
         job, found = repository.find(savepoint, ref)
-        known = check_choice(level, "level", VERIFY_LEVELS)
-        report = verify(repository, job, found, known, by=by, pace=Pace(executor=executor))
+        known = check_choice(level, "level", (*VERIFY_LEVELS, "deep"))
+
+        def look(name: str, savepoint: str) -> list[Finding]:
+            request, choice = {"operation": "verify"}, spark or SparkChoice()
+            done = submit(repository, name, savepoint, request, choice, self.declared.get(ref), {})
+            return [Finding(**each) for each in done["findings"]]
+
+        report = verify(
+            repository,
+            job,
+            found,
+            "quick" if known == "quick" else "full",
+            by=by,
+            pace=Pace(executor=executor),
+            deeper=look if known == "deep" else None,
+        )
+        for one in report.findings:
+            if one.severity == "info":
+                _log.info("%s: %s %s", one.file, one.cause, one.effect)
         wrong = [one for one in report.findings if one.severity != "info"]
         said = [f"{one.file}: {one.cause} {one.effect}" for one in wrong]
         return {**report.to_dict(), "findings": len(said)}, said

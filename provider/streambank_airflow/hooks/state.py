@@ -1,4 +1,4 @@
-"""The verbs on the state in a savepoint: another savepoint is made of one, with its state rewritten.
+"""The verbs on the state in a savepoint: it is read and judged, and another savepoint is made of one.
 
 The engine's modules for them are loaded when they are needed.
 """
@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError
-from streambank.core.names import MAIN
+from streambank.core.names import MAIN, QueryRef
+from streambank.declaration.launch import LOCAL_MASTER
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
+    from streambank.repository.repository import Repository
     from streambank_airflow.connections.spark import SparkChoice
 
 _log = logging.getLogger(__name__)
 
 _REQUEST = "streambank_spark.rewrite.request"
+_LOCATIONS = "streambank_spark.rewrite.key_locations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +34,13 @@ class StateVerbs:
     declared: DeclaredJobs
 
     def check_request(self, request: Mapping[str, Any]) -> None:
-        """Make sure that a request to rewrite state is valid, before anything is stopped for it.
+        """Make sure that a request about state is valid, before anything is stopped for it.
 
         Raises:
-            InputError: It is not valid (code `usage`).
+            InputError: It is not valid (code `usage`; `bad-expression` for a rule or a repair).
+            RefusedError: A repair would change a key (code `repair-key`).
         """
-        importlib.import_module(_REQUEST).RewriteRequest.from_dict(request)
+        importlib.import_module(_REQUEST).request_of(request)
 
     @connected
     def foresee(self, ref: str, request: Mapping[str, Any], *, elsewhere: bool) -> None:
@@ -64,8 +69,9 @@ class StateVerbs:
         spark: SparkChoice,
         unmoved: bool,
         by: Mapping[str, str],
+        search: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Have another savepoint made of one, by a Spark of its own.
+        """Have another savepoint made of one, or its state judged, by a Spark of its own.
 
         Args:
             ref: `job` or `job/query`; of several queries one has to be named.
@@ -74,9 +80,12 @@ class StateVerbs:
             spark: Which Spark, beside what is declared.
             unmoved: Refuse where the query has gone on since, or has begun a batch.
             by: Who asks.
+            search: Of an erasure: look for the key in all other savepoints too, and in those of these
+                replicas beside the declared ones; None to look nowhere.
 
         Returns:
-            What `streambank state compact --json` prints, with `generation`: the one that counts, by number.
+            What `streambank state compact --json` prints (or `state erase`, `state validate`), with
+            `generation`: the one that counts, by number.
 
         Raises:
             InputError: The request is not valid, or the query is missing (code `which-query`).
@@ -99,18 +108,53 @@ class StateVerbs:
         current = job.records().generation(query)
         if unmoved and current is not None:
             check_stands_at(name, current.location, repository.load(name, found).batch)
-        plan = {
-            "repository": repository.store.uri,
-            "job": name,
-            "savepoint": found,
-            "order": dict(request),
-            "work": job.state.work or f"{job.queries[query or MAIN]}.work",
-            "by": dict(by),
-        }
-        report = spark.rewrite(
-            plan,
-            master=job.state.master or job.master,
-            conf={**job.spark, **job.state.spark},
-            say=_log.info,
-        )
+        more: dict[str, Any] = {"by": dict(by)}
+        if search is not None:
+            live = importlib.import_module(_LOCATIONS).live_places(repository, name, job)
+            more["search"] = {
+                "replicas": list(dict.fromkeys([*search, *job.replicate.to])),
+                "live": [each.to_dict() for each in live],
+            }
+        report = submit(repository, name, found, request, spark, job, more)
         return report | {"generation": current.number if current is not None else 1}
+
+
+def submit(
+    repository: Repository,
+    name: str,
+    savepoint: str,
+    request: Mapping[str, Any],
+    spark: SparkChoice,
+    job: Job | None,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Have a Spark of its own do something with the state of a savepoint.
+
+    Args:
+        repository: Where the savepoint is.
+        name: `job` or `job/query`.
+        savepoint: Its id.
+        request: What is asked, as JSON.
+        spark: Which Spark, beside what is declared.
+        job: The declared job; None for a query that no file declares.
+        more: What else the plan says (streambank_spark/programs/rewrite_state.py).
+
+    Returns:
+        The report.
+
+    Raises:
+        StreambankError: Whatever was asked raises.
+    """
+    master, conf, work = LOCAL_MASTER, {}, None
+    if job is not None:
+        master, conf = job.state.master or job.master, {**job.spark, **job.state.spark}
+        work = job.state.work or f"{job.queries[QueryRef.parse(name).name]}.work"
+    plan = {
+        "repository": repository.store.uri,
+        "job": name,
+        "savepoint": savepoint,
+        "order": dict(request),
+        "work": work,
+        **more,
+    }
+    return spark.rewrite(plan, master=master, conf=conf, say=_log.info)

@@ -128,10 +128,14 @@ class SparkWork(StreambankOperator):
         self.on = on
 
     @property
+    def spark(self) -> SparkChoice:
+        """Where its work may go."""
+        return SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties, self.on)
+
+    @property
     def machines(self) -> Executor | None:
         """Who does the work; None for threads of this process."""
-        choice = SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties, self.on)
-        return choice.executor(self.log.info)
+        return self.spark.executor(self.log.info)
 
 
 def left_stopped(hook: StreambankHook, ref: str) -> str:

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from streambank.core.errors import InputError
 from streambank.core.units import utc_now
+from streambank.core.zones import check_time_zone
 from streambank.declaration.savepoints import Blackout, parse_blackout
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import by_schedule
@@ -44,6 +45,8 @@ class SkipInBlackoutOperator(BaseOperator):
         if not by_schedule(context):
             self.log.info("A person or another DAG asked for this run, so blackout windows do not apply.")
             return
+        with airflow_failures():
+            check_time_zone(self.time_zone)
         now = pendulum.instance(utc_now()).in_timezone(self.time_zone)
         for text in self.windows:
             if _window(text).holds(now.time()):

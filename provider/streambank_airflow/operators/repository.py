@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import parse_duration_s, say_count
+from streambank.core.zones import UTC_NAME
 from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
 from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
@@ -202,6 +203,8 @@ class ExpireSavepointsOperator(RepositoryOperator):
         keep_within: Keep all that were taken within this before the newest, such as `7d`.
         min_verified: So many verified ones stay; it goes with rules. None for 1.
         max_age: Drop what is older, pinned or verified or not, such as `90d`; alone it keeps all others.
+        time_zone: By whose calendar and clocks, such as `Europe/Berlin`; it goes with rules. None for that of
+            the declared job.
         plan_only: Change nothing; only say what would happen.
         only_if: Skip unless this is true; for a form's answer.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
@@ -222,6 +225,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
         "keep_within",
         "min_verified",
         "max_age",
+        "time_zone",
         "plan_only",
     )
 
@@ -237,6 +241,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
         keep_within: str | None = None,
         min_verified: int | str | None = None,
         max_age: str | None = None,
+        time_zone: str | None = None,
         plan_only: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -250,6 +255,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
         self.keep_within = keep_within
         self.min_verified = min_verified
         self.max_age = max_age
+        self.time_zone = time_zone
         self.plan_only = plan_only
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -267,8 +273,9 @@ class ExpireSavepointsOperator(RepositoryOperator):
         """The rules of this task; None where it gives none.
 
         Raises:
-            InputError: A number is none, or `min_verified` stands without a rule (code `bad-option`), or a
-                rule is negative (`bad-policy`).
+            InputError: A number is none, or `min_verified` or `time_zone` stands without a rule (code
+                `bad-option`), a rule is negative (`bad-policy`), or there is no such time zone
+                (`bad-time-zone`).
         """
         given: dict[str, Any] = {
             name: number
@@ -287,15 +294,21 @@ class ExpireSavepointsOperator(RepositoryOperator):
         if self.max_age not in (None, "", "None"):
             given["max_age_s"] = parse_max_age_s(str(self.max_age))
         least = as_integer(self.min_verified, "min_verified")
-        if not given and least is None:
+        zone = str(self.time_zone) if self.time_zone not in (None, "", "None") else None
+        alone = "min_verified" if least is not None else "time_zone" if zone is not None else None
+        if not given and alone is None:
             return None
         if not given:
             raise InputError(
-                "min_verified needs a retention rule in the same task.",
+                f"{alone} needs a retention rule in the same task.",
                 code="bad-option",
-                hint="Give a rule such as keep_last, or declare min_verified with the job's retention.",
+                hint=f"Give a rule such as keep_last, or declare {alone} in the jobs file.",
             )
-        return Policy(min_verified=MIN_VERIFIED if least is None else least, **given).check()
+        if zone is None:
+            job = self.hook.declared.get(self.job)
+            zone = job.time_zone if job is not None else None
+        least = MIN_VERIFIED if least is None else least
+        return Policy(min_verified=least, time_zone=zone or UTC_NAME, **given).check()
 
 
 class ExpireReplicasOperator(RepositoryOperator):

@@ -1,18 +1,27 @@
-"""Operators that make a savepoint of another one: without keys that have expired, or rescaled."""
+"""Operators that make a savepoint of another one: without some keys, repaired, rescaled or migrated."""
 
 from __future__ import annotations
 
+import json
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from streambank.core.errors import NotFoundError
-from streambank.core.units import parse_duration_s
+from streambank.core.units import parse_duration_s, say_count
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by, by_schedule
+from streambank_airflow.operators.base import (
+    StreambankOperator,
+    as_bool,
+    as_data,
+    as_integer,
+    asked_by,
+    by_schedule,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -22,6 +31,8 @@ NOTHING_KEY = "nothing_to_do"
 _NOT_YET = ("never-started", "no-committed-batch")
 SUMS = ("keys", "rows", "rows_before")
 """What is told of all operators of a query together."""
+_NO_VALUE = "key "
+"""With this before it no text is a Python value."""
 
 
 class StateOperator(StreambankOperator):
@@ -54,7 +65,7 @@ class StateOperator(StreambankOperator):
         "spark_properties",
     )
 
-    alert_kinds = ("compaction-failed",)
+    alert_kinds: ClassVar[tuple[str, ...]] = ("compaction-failed",)
 
     def __init__(
         self,
@@ -99,8 +110,21 @@ class StateOperator(StreambankOperator):
                 spark=SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties),
                 unmoved=as_bool(self.unmoved, "unmoved"),
                 by=asked_by(context),
+                search=self.where_else(),
             )
-        self._tell(report)
+        self.tell(report)
+        return self.result(report)
+
+    def where_else(self) -> Sequence[str] | None:
+        """Replicas in which a key is looked for besides, as well as in all savepoints; None for nowhere."""
+        return None
+
+    def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """What the task returns.
+
+        Raises:
+            AirflowFailException: The report is one that nobody may overlook.
+        """
         return {
             **{
                 name: report[name]
@@ -128,7 +152,8 @@ class StateOperator(StreambankOperator):
             task_instance.xcom_push(key=NOTHING_KEY, value=error.message)
             raise AirflowSkipException(f"The job is left alone: {error.message} {error.hint}") from error
 
-    def _tell(self, report: Mapping[str, Any]) -> None:
+    def tell(self, report: Mapping[str, Any]) -> None:
+        """Log what was done."""
         for one in report["operators"]:
             self.log.info(
                 "Operator %(operator)d, %(name)s: %(keys)d keys to remove, with %(rows)d of %(rows_before)d "
@@ -261,6 +286,231 @@ class MigrateStateOperator(StateOperator):
             "provider": self.provider,
             "partitions": as_integer(self.partitions, "partitions"),
         }
+
+
+class EraseStateOperator(StateOperator):
+    """Makes a savepoint without the state of one key, and looks for the key in the job's other savepoints.
+
+    The savepoints that hold it, also in replicas, and the checkpoints that may hold it are in the log: they
+    stay until somebody expires or deletes them. The task fails if the search could not be made; the new
+    savepoint is there all the same.
+
+    Args:
+        key: The key's only field as text, or some of its fields as a JSON object. A text is taken as it is
+            written, also where a DAG renders templates to Python objects: `0017` stays `0017`.
+        operator: Of this stateful operator only.
+        replicas: Look in these replicas too, beside the declared ones.
+        search: Whether other savepoints are looked into.
+        kwargs: Those of `StateOperator`, and as for every operator.
+
+    Returns:
+        As `CompactStateOperator`; and `searched` (whether it was), `savepoints` (of the job, over all
+            places), `holding` (how many of them hold the key), `unknown` (of how many nobody knows), `live`
+            (how many checkpoints may hold it).
+    """
+
+    template_fields: Sequence[str] = (*StateOperator.template_fields, "key", "operator", "replicas", "search")
+
+    alert_kinds = ()
+
+    def __init__(
+        self,
+        *,
+        key: str | Mapping[str, Any],
+        operator: int | str | None = None,
+        replicas: Sequence[str] | str = (),
+        search: bool | str = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.key = key
+        self.operator = operator
+        self.replicas = replicas
+        self.search = search
+
+    def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
+        """As for every operator, but a key is never read as a Python value: `1_000` is not `1000`."""
+        render = super().render_template
+
+        def verbatim(text: Any) -> Any:
+            if not isinstance(text, str):
+                return text
+            return str(render(_NO_VALUE + text, *args, **kwargs)).removeprefix(_NO_VALUE)
+
+        if content is not self.key:
+            return render(content, *args, **kwargs)
+        if isinstance(content, Mapping):
+            return {name: verbatim(one) for name, one in content.items()}
+        return verbatim(content)
+
+    def request(self) -> dict[str, Any]:
+        """See the class."""
+        return {
+            "operation": "erase",
+            "key": self.key if isinstance(self.key, str) else json.dumps(self.key),
+            "operator": as_integer(self.operator, "operator"),
+        }
+
+    def where_else(self) -> Sequence[str] | None:
+        """See the class."""
+        return _texts(self.replicas) if as_bool(self.search, "search") else None
+
+    def tell(self, report: Mapping[str, Any]) -> None:
+        """Log what was done, and where else the key is."""
+        super().tell(report)
+        for one in report.get("passed_over") or ():
+            self.log.warning("Passed over: operator %(operator)d (%(name)s): %(why)s", one)
+        if not report["searched"]:
+            return
+        self.log.info(
+            "Looked for the key in %s; %d had to be read for it.",
+            say_count(report["savepoints"], "savepoint"),
+            report["looked_into"],
+        )
+        for one in report["holding"]:
+            stays = "pinned, " if one["pinned"] else ""
+            name = f"Savepoint {one['savepoint']} in" if one["savepoint"] else "Repository"
+            self.log.warning("%s %s may hold the key: %s%s.", name, one["repository"], stays, one["found"])
+        for one in report["live"]:
+            self.log.warning("Checkpoint %(location)s may hold the key: %(found)s.", one)
+        if report["holding"]:
+            self.log.warning(
+                "Once the new savepoint is verified and restored: unpin these, expire them (keep_last=1 and "
+                "min_verified=0 of ExpireSavepointsOperator), and sweep, in replicas too."
+            )
+        self.log.info("Other jobs and queries, sources, sinks and logs were not searched.")
+
+    def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """See the class."""
+        holding = report["holding"] or ()
+        if not report["searched"] and as_bool(self.search, "search"):
+            made = f"Savepoint {report['savepoint']} is without it." if report["savepoint"] else ""
+            raise AirflowFailException(
+                f"The key was not looked for in other savepoints of job {self.job}: {report['why']} {made} "
+                "Hint: clear this task once that is mended; it looks again."
+            )
+        return {
+            **super().result(report),
+            "searched": report["searched"],
+            "savepoints": report.get("savepoints", 0),
+            "holding": sum(one["found"] == "yes" for one in holding),
+            "unknown": sum(one["found"] != "yes" for one in holding),
+            "live": len(report.get("live") or ()),
+        }
+
+
+class ValidateStateOperator(StateOperator):
+    """Judges every row of a savepoint's state by rules; with repairs, makes one whose broken rows are mended.
+
+    The task fails where rows stay broken.
+
+    Args:
+        rules: SQL expressions that must be true of every row; `0: value.count >= 0` is for operator 0,
+            `0/left: ...` for a part of it.
+        repairs: What broken rows are set to: `value.count = greatest(value.count, 0)`, limited as rules are.
+            None to judge alone.
+        operator: Of this stateful operator, where a rule or a repair does not say.
+        part: Of this part, where it does not say.
+        samples: How many broken rows the log shows for each rule and part.
+        fail_on_broken: Fail the task where rows break a rule and are not repaired; without it the result says
+            so.
+        kwargs: Those of `StateOperator`, and as for every operator.
+
+    Returns:
+        `job`, `of` (the savepoint), `batch`, `ok` (no row of it breaks a rule), `dry_run`, `rules` (how many
+            were judged, over all parts), `rows`, `broken` (the most rows that one of them found), `repaired`
+            (rows), `savepoint` (the new one; None without a repair), `generation` (that counts).
+    """
+
+    template_fields: Sequence[str] = (
+        *StateOperator.template_fields,
+        "rules",
+        "repairs",
+        "operator",
+        "part",
+        "samples",
+        "fail_on_broken",
+    )
+
+    alert_kinds = ()
+
+    def __init__(
+        self,
+        *,
+        rules: Sequence[str] | str,
+        repairs: Sequence[str] | str = (),
+        operator: int | str | None = None,
+        part: str | None = None,
+        samples: int | str = 10,
+        fail_on_broken: bool | str = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rules = rules
+        self.repairs = repairs
+        self.operator = operator
+        self.part = part
+        self.samples = samples
+        self.fail_on_broken = fail_on_broken
+
+    def request(self) -> dict[str, Any]:
+        """See the class."""
+        return {
+            "operation": "validate",
+            "rules": _texts(self.rules),
+            "repairs": _texts(self.repairs),
+            "operator": as_integer(self.operator, "operator"),
+            "part": _text(self.part),
+            "samples": as_integer(self.samples, "samples") or 0,
+        }
+
+    def tell(self, report: Mapping[str, Any]) -> None:
+        """Log how rules are kept, and what was repaired."""
+        for one in report["rules"]:
+            self.log.log(
+                logging.ERROR if one["broken"] else logging.INFO,
+                "Operator %(operator)d, %(part)s: %(broken)d of %(rows)d rows break %(rule)s",
+                one,
+            )
+            for example in one["examples"]:
+                self.log.info("Broken: %s", json.dumps(example, ensure_ascii=False))
+        for one in report["repairs"]:
+            done = "would be repaired" if report["dry_run"] else "repaired"
+            self.log.info("Operator %d, %s: %d rows %s", one["operator"], one["part"], one["rows"], done)
+            for sample in one["samples"]:
+                self.log.info("%s", json.dumps(sample, ensure_ascii=False))
+        if report["savepoint"] is not None:
+            self.log.info(
+                "Savepoint %s is of batch %d of %s.", report["savepoint"], report["batch"], report["of"]
+            )
+
+    def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """See the class."""
+        worst = max(report["rules"], key=lambda one: one["broken"], default=None)
+        left, job = not report["ok"] and not report["repairs"], self.job.partition("/")[0]
+        if left and worst is not None and as_bool(self.fail_on_broken, "fail_on_broken"):
+            raise AirflowFailException(
+                f"State of {report['of']} breaks a rule: {worst['broken']:,} of {worst['rows']:,} rows of "
+                f"operator {worst['operator']}, {worst['part']}, break {worst['rule']}. Hint: give repairs, "
+                "which make a savepoint in which these rows are mended, or remove the keys by "
+                f"{job}.compact."
+            )
+        return {
+            "job": self.job,
+            **{name: report[name] for name in ("of", "batch", "ok", "dry_run", "savepoint", "generation")},
+            "rules": len(report["rules"]),
+            "rows": max((one["rows"] for one in report["rules"]), default=0),
+            "broken": worst["broken"] if worst is not None else 0,
+            "repaired": 0 if report["dry_run"] else sum(one["rows"] for one in report["repairs"]),
+        }
+
+
+def _texts(value: Any) -> list[str]:
+    """Texts that may have come through a template: one, several, or none."""
+    found = as_data(value)
+    if isinstance(found, (list, tuple)):
+        return [str(one) for one in found]
+    return [] if (one := _text(found)) is None else [one]
 
 
 def _text(value: Any) -> str | None:

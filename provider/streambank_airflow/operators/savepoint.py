@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 NO_CLOSURE = (None, "", "None")
 """What a template gives where nothing is chosen."""
+LEVELS = (*VERIFICATIONS, "deep")
+LOOKED = {"quick": "compared by size", "deep": "read and compared, and all state opened by Spark"}
+"""What a verification did with each file, by its level."""
 SAMPLE_FIELDS = ("share", "runs", "objects", "bytes", "all_objects", "all_bytes", "seconds")
 """What the result of a sampled verification says about the sample."""
 
@@ -142,7 +145,8 @@ class VerifySavepointOperator(SparkWork):
         savepoint: Its id, the beginning of one, or `latest`; not looked at by a sampled verification.
         level: `quick` (everything there, sizes match), `full` (every byte read and compared), `sampled` (of
             all savepoints of the job: everything there, and the next share of their bytes read and compared),
-            or `none` to skip.
+            `deep` (as full, and where nothing is wrong, Spark opens all state and counts its rows: the one of
+            `spark_conn_id`, else that of the job's table `state`, else the job's own), or `none` to skip.
         share: What a sampled verification reads; runs whose shares add up to 100 % have read everything.
         fail_on_findings: Fail the task where something is wrong; without it the result says so.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, those of `SparkWork`, and as for every operator.
@@ -166,14 +170,14 @@ class VerifySavepointOperator(SparkWork):
     ) -> None:
         super().__init__(**kwargs)
         self.savepoint = savepoint
-        self.level = known_or_template(level, "level", VERIFICATIONS)
+        self.level = known_or_template(level, "level", LEVELS)
         self.share = share
         self.fail_on_findings = fail_on_findings
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Verify it; see the class."""
         with airflow_failures():
-            check_choice(self.level, "level", VERIFICATIONS)
+            check_choice(self.level, "level", LEVELS)
             if self.level == "none":
                 raise AirflowSkipException("Verification is off in this run.")
             if self.level == "sampled":
@@ -186,6 +190,7 @@ class VerifySavepointOperator(SparkWork):
                     level=self.level,
                     by=asked_by(context),
                     executor=self.machines,
+                    spark=self.spark,
                 )
                 damaged = f"Savepoint {result['savepoint']} of job {self.job} is"
         for finding in findings:
@@ -205,7 +210,7 @@ class VerifySavepointOperator(SparkWork):
             say_duration(result["seconds"]),
             looked,
             say_bytes(result["bytes"]),
-            "compared by size" if result["level"] == "quick" else "read and compared",
+            LOOKED.get(result["level"], "read and compared"),
         )
         if findings:
             self._alert(context, damaged, result, findings)
@@ -213,8 +218,8 @@ class VerifySavepointOperator(SparkWork):
             raise AirflowFailException(
                 f"{damaged} damaged: {findings[0]}"
                 + (f" (and {len(findings) - 1} more, in the log above)" if len(findings) > 1 else "")
-                + " Hint: repair it from a replica (streambank repair), or take a new one. To restore, "
-                "choose another one."
+                + " Hint: repair it from a replica (RepairSavepointsOperator), or take a new one. To "
+                "restore, choose another one."
             )
         return result
 

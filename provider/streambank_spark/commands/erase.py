@@ -65,6 +65,7 @@ def erase(
 ) -> None:
     """Make a savepoint without the state of one key, and list what still holds the key."""
     from streambank.declaration.declaration import load_jobs
+    from streambank_spark.rewrite.key_locations import not_searched
     from streambank_spark.rewrite.request import RewriteRequest
 
     declared = load_jobs(jobs) if jobs is not None and not no_search else None
@@ -72,19 +73,15 @@ def erase(
     with carried_out(order, savepoint, repository, job, spark) as done:
         document = done.to_dict()
         if no_search:
-            document |= _not_searched("--no-search was given")
+            document |= not_searched("--no-search was given")
         else:
             try:
                 document |= _search(done, replica or [], declared)
             except StreambankError as error:  # the savepoint is there, whatever became of the search
-                document |= _not_searched(error.message)
+                document |= not_searched(error.message)
     console.answer(document, lambda: _show(done, document))
     if not document["searched"] and not no_search:
         raise typer.Exit(1)
-
-
-def _not_searched(why: str) -> dict[str, Any]:
-    return {"searched": False, "why": why, "holding": None}
 
 
 def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -81,8 +81,21 @@ def validate(
                 code="usage",
                 hint="Take a savepoint of the checkpoint first: nothing is ever repaired in place.",
             )
-        asked = _Asked(rule, repair, operator, part, samples, dry_run, note)
-        _repair(asked, place, repository, job, spark)
+        _repair(
+            {
+                "rules": rule,
+                "repairs": repair,
+                "operator": operator,
+                "part": part,
+                "samples": samples,
+                "dry_run": dry_run,
+                "note": note,
+            },
+            place,
+            repository,
+            job,
+            spark,
+        )
         return
     if dry_run or note:
         raise InputError(
@@ -106,46 +119,20 @@ def validate(
         raise typer.Exit(1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The options of a repair."""
-
-    rules: list[str]
-    repairs: list[str]
-    operator: int | None
-    part: str | None
-    samples: int
-    dry_run: bool
-    note: str
-
-
-def _repair(asked: _Asked, reference: str, location: str, job: str | None, spark: SparkOptions) -> None:
+def _repair(
+    asked: Mapping[str, Any], reference: str, location: str, job: str | None, spark: SparkOptions
+) -> None:
     from streambank.control.processes import who
 
     require_pyspark()
-    from streambank_spark.rewrite.repair import Assignment, repair_savepoint
-    from streambank_spark.state.validate import Rule
+    from streambank_spark.rewrite.request import ValidateRequest, validate
 
-    rules = [Rule.parse(text, asked.operator, asked.part) for text in asked.rules]
-    assignments = [Assignment.parse(text, asked.operator, asked.part) for text in asked.repairs]
+    order = ValidateRequest.from_dict(asked)
     repository = open_repository(location)
     place, savepoint = repository.find(reference, job)
     with spark_of(spark) as session, console.progress() as progress:
-        found = repair_savepoint(
-            session,
-            repository,
-            place,
-            savepoint,
-            rules,
-            assignments,
-            workshop_of(spark, progress),
-            limit=asked.samples,
-            dry_run=asked.dry_run,
-            note=asked.note,
-            by=who("cli"),
-            say=say,
-        )
-    document = found.to_dict() | {"dry_run": asked.dry_run}
+        staging = workshop_of(spark, progress)
+        document = validate(session, repository, place, savepoint, order, staging, by=who("cli"), say=say)
     console.answer(document, lambda: _show_repaired(document))
     if not document["ok"] and document["savepoint"] is None:
         raise typer.Exit(1)

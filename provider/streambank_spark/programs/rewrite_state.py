@@ -1,7 +1,9 @@
 """The driver of `spark_jobs/rewrite_state.py`: carries out an order on a savepoint's state, on a cluster too.
 
-The plan is a JSON file: `repository`, `job`, `savepoint`, `order` (rewrite/request.py), and where there is
-need `work` and `by`. The report is one, too: what the command prints with `--json`, or `error`.
+The plan is a JSON file: `repository`, `job`, `savepoint`, `order` (rewrite/request.py, or `verify` for a deep
+verification), and where there is need `work`, `by` and, of an erasure, `search`: in which `replicas` and
+`live` directories the key may be besides. The report is one, too: what the command prints with `--json`, or
+`error`.
 """
 
 from __future__ import annotations
@@ -21,8 +23,23 @@ from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.failures import first_line, say_error
 from streambank_spark.programs.execute_plan import end_group, end_with
-from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.rewrite.derive import Derived
+from streambank_spark.rewrite.expiry import Key
+from streambank_spark.rewrite.key_locations import Live, not_searched, search
+from streambank_spark.rewrite.request import (
+    VALIDATE,
+    RewriteRequest,
+    ValidateRequest,
+    carry_out,
+    request_of,
+    validate,
+)
 from streambank_spark.state.staging import Staging
+from streambank_spark.state.verify import look_deep
+
+VERIFY = "verify"
+"""The operation that only opens all state."""
+READING = (VERIFY, VALIDATE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,7 +68,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         plan = json.loads(path.read_text(encoding="utf-8"))
         return {name: plan[name] for name in ("repository", "job", "savepoint", "order")} | {
-            name: plan.get(name) for name in ("work", "by")
+            name: plan.get(name) for name in ("work", "by", "search")
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
@@ -64,22 +81,61 @@ def _write(path: Path, document: dict[str, Any]) -> None:
 
 
 def _work(plan: dict[str, Any]) -> dict[str, Any]:
-    order = RewriteRequest.from_dict(plan["order"])
+    operation = plan["order"].get("operation")
+    order = None if operation == VERIFY else request_of(plan["order"])
     repository = Repository.open(open_store(plan["repository"]))
-    job, savepoint = repository.find(plan["savepoint"], plan["job"])
-    spark = SparkSession.builder.appName(f"streambank-{order.operation}").getOrCreate()
+    which = repository.find(plan["savepoint"], plan["job"])
+    spark = SparkSession.builder.appName(f"streambank-{operation}").getOrCreate()
     try:
         staging = Staging(spark.sparkContext.master or "", plan["work"], _note)
-        done = carry_out(spark, repository, job, savepoint, order, staging, by=plan["by"], say=_note)
+        if order is None:
+            findings = look_deep(spark, repository, *which, staging)
+            return {"findings": [each.to_dict() for each in findings]}
+        if isinstance(order, ValidateRequest):
+            return validate(spark, repository, *which, order, staging, by=plan["by"], say=_note)
+        done = carry_out(spark, repository, *which, order, staging, by=plan["by"], say=_note)
+        document = done.to_dict() | {"operation": order.operation, "dry_run": order.dry_run}
+        if order.key is not None:
+            document |= _search(spark, repository, which[0], done, order, staging, plan["search"])
+        return document
     except PySparkException as error:
         raise StorageError(
-            f"Spark could not rewrite the state: {first_line(error)}",
+            f"Spark could not {'read' if operation in READING else 'rewrite'} the state: {first_line(error)}",
             code="spark-failed",
             hint="The full message is in the driver's log. The savepoint is unchanged.",
         ) from error
     finally:
         spark.stop()
-    return done.to_dict() | {"operation": order.operation, "dry_run": order.dry_run}
+
+
+def _search(
+    spark: SparkSession,
+    repository: Repository,
+    job: str,
+    done: Derived,
+    order: RewriteRequest,
+    staging: Staging,
+    where: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Where else the key is that was erased; the new savepoint is there, whatever becomes of the search."""
+    if where is None:
+        return not_searched("nobody asked for it")
+    live = [Live(each["location"], each["generation"], each["current"]) for each in where["live"]]
+    try:
+        found = search(
+            spark,
+            repository,
+            job,
+            done,
+            Key(str(order.key), order.operator),
+            staging,
+            replicas=where["replicas"],
+            live=live,
+            say=_note,
+        )
+    except StreambankError as error:
+        return not_searched(error.message)
+    return found.to_dict() | {"replicas": where["replicas"]}
 
 
 def _note(text: str) -> None:

@@ -193,7 +193,7 @@ def rows_of_key(
     state.operators(rule.operator)  # there is such a one
     for operator in state.operators():
         if rule.operator not in (None, operator.operator):
-            why = "it was not selected: --operator named another one."
+            why = "it was not selected: another operator was named."
         elif not _keyed(state, operator.operator):
             why = "it keeps one state for all input, and its values may include this key's data."
         else:

@@ -95,6 +95,11 @@ class Search:
         }
 
 
+def not_searched(why: str) -> dict[str, Any]:
+    """What is said of other places where nobody looked, as JSON."""
+    return {"searched": False, "why": why, "holding": None}
+
+
 def search(
     spark: SparkSession,
     repository: Repository,
@@ -219,8 +224,8 @@ def deletion(repository: Repository, holding: Sequence[Holding]) -> list[str]:
 
 
 EXPIRED_WHY = (
-    "it is expired, and was not searched: `streambank undelete` brings it back, and its bytes are there "
-    "until sweeps have deleted them"
+    "it is expired, and was not searched: undelete brings it back, and its bytes are there until sweeps have "
+    "deleted them"
 )
 
 

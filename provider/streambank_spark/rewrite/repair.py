@@ -143,7 +143,7 @@ def _mend(
     ]
     place = f"operator {part.operator}, {part.name}"
     if not mine:
-        raise _not_repaired(f"{rows:,} rows of {place} break a rule, and no --repair applies to them.")
+        raise _not_repaired(f"{rows:,} rows of {place} break a rule, and no repair applies to them.")
     (operator,) = state.operators(part.operator)
     _check(state, operator, part, frame)
     new = _assigned(frame, mine, place)

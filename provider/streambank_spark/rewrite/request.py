@@ -22,12 +22,15 @@ from streambank.repository.repository import Repository
 from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.expiry import Expired, Idle, Key, PassedOver, Where, expired
 from streambank_spark.rewrite.migrate import migrate
+from streambank_spark.rewrite.repair import Assignment, repair_savepoint
 from streambank_spark.rewrite.rewrite import rewrite
-from streambank_spark.state.staging import Staging, materialized_savepoint
+from streambank_spark.state.staging import Staging, materialized_savepoint, require_schemas, require_shared
 from streambank_spark.state.state import QueryState
+from streambank_spark.state.validate import Rule, validate_state
 
 OPERATIONS = ("compact", "erase", "rescale", "migrate")
 PROVIDERS = ("rocksdb",)
+VALIDATE = "validate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +183,133 @@ def carry_out(
             say=say,
         )
         return derived if order.key is None else replace(derived, passed_over=tuple(passed_over))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateRequest:
+    """Rules for state, and what becomes of rows that break one; JSON by `to_dict`.
+
+    Attributes:
+        rules: Expressions that must be true of every row, as `Rule.parse` reads them.
+        repairs: What broken rows are set to, as `Assignment.parse` reads it; none to judge alone.
+        operator: Of which operator where a rule or a repair does not say.
+        part: Of which part where it does not say.
+        samples: How many broken rows are shown for each rule and part.
+        dry_run: Only say what would be repaired.
+        note: A note for the new savepoint.
+    """
+
+    operation: str = VALIDATE
+    rules: tuple[str, ...]
+    repairs: tuple[str, ...] = ()
+    operator: int | None = None
+    part: str | None = None
+    samples: int = 10
+    dry_run: bool = False
+    note: str = ""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ValidateRequest:
+        """From JSON.
+
+        Raises:
+            InputError: No rule is given (code `usage`), or one cannot be one (as `parsed`).
+        """
+        order = cls(
+            **{**data, "rules": tuple(data.get("rules") or ()), "repairs": tuple(data.get("repairs") or ())}
+        )
+        if not order.rules:
+            raise InputError(
+                "validate needs a rule.",
+                code="usage",
+                hint="Give an expression that must be true of every row, such as value.count >= 0.",
+            )
+        order.parsed()
+        return order
+
+    def parsed(self) -> tuple[list[Rule], list[Assignment]]:
+        """The rules and repairs.
+
+        Raises:
+            InputError: One is none (code `bad-expression`).
+            RefusedError: A repair would change a key (code `repair-key`).
+        """
+        return (
+            [Rule.parse(text, self.operator, self.part) for text in self.rules],
+            [Assignment.parse(text, self.operator, self.part) for text in self.repairs],
+        )
+
+
+def validate(
+    spark: SparkSession,
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    order: ValidateRequest,
+    staging: Staging,
+    *,
+    by: Mapping[str, str] | None = None,
+    say: Say = lambda text: None,
+) -> dict[str, Any]:
+    """Judge a savepoint's state by rules; where repairs are given, another savepoint comes of it.
+
+    Args:
+        spark: A session.
+        repository: Where the savepoint is.
+        job: `job` or `job/query`.
+        savepoint: Its id.
+        order: What is asked.
+        staging: Where state is laid out.
+        by: Who asks.
+        say: Told what is being done.
+
+    Returns:
+        What `streambank state validate --json` prints.
+
+    Raises:
+        StreambankError: As `validate_state`, `repair_savepoint` and `materialized_savepoint`.
+    """
+    rules, assignments = order.parsed()
+    if assignments:
+        repaired = repair_savepoint(
+            spark,
+            repository,
+            job,
+            savepoint,
+            rules,
+            assignments,
+            staging,
+            limit=order.samples,
+            dry_run=order.dry_run,
+            note=order.note,
+            by=by,
+            say=say,
+        )
+        return repaired.to_dict() | {"dry_run": order.dry_run}
+    with materialized_savepoint(repository, job, savepoint, staging) as found:
+        require_schemas(found.manifest)
+        require_shared(spark, found.location)
+        state = QueryState(spark, found.location)
+        judged = [each.to_dict() for each in validate_state(state, rules, order.samples)]
+        return {
+            "of": found.of,
+            "batch": state.closure.batch,
+            "ok": not any(each["broken"] for each in judged),
+            "rules": judged,
+            "repairs": [],
+            "savepoint": None,
+            "dry_run": order.dry_run,
+        }
+
+
+def request_of(data: Mapping[str, Any]) -> RewriteRequest | ValidateRequest:
+    """What is asked, from JSON.
+
+    Raises:
+        InputError: It is not valid (code `usage`).
+    """
+    kind = ValidateRequest if data.get("operation") == VALIDATE else RewriteRequest
+    return kind.from_dict(data)
 
 
 def check_where(spark: SparkSession, generation: Generation | None, order: RewriteRequest) -> None:

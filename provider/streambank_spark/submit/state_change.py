@@ -31,7 +31,8 @@ def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, A
     """Carry out a plan elsewhere, and wait for it.
 
     Args:
-        plan: As `rewrite_state.py` takes it: `repository`, `job`, `savepoint`, `order`, `work`, `by`.
+        plan: As `rewrite_state.py` takes it: `repository`, `job`, `savepoint`, `order`, `work`, `by`,
+            `search`.
         spark: Which Spark, and how it is asked.
 
     Returns:
@@ -72,7 +73,8 @@ def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, A
 def _packages(plan: Mapping[str, Any]) -> list[str]:
     """What is installed here and not everywhere: some repositories, and some state, do without."""
     names = [name for name in _NEEDED if find_spec(name) is not None]
-    places = (str(plan["repository"]), str(plan.get("work") or ""))
+    replicas = (plan.get("search") or {}).get("replicas", ())
+    places = (str(plan["repository"]), str(plan.get("work") or ""), *replicas)
     return [*names, "boto3"] if any(scheme_of(place) in ("s3", "s3a") for place in places) else names
 
 

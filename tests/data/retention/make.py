@@ -30,7 +30,18 @@ POLICIES = {
     ),
     "verified": Policy(keep_last=1, min_verified=6),
     "unverified": Policy(keep_last=1, min_verified=400),
+    "new_york": Policy(
+        keep_daily=7, keep_weekly=4, keep_monthly=12, keep_yearly=5, min_verified=2,
+        time_zone="America/New_York",
+    ),
+    "berlin_spring": Policy(keep_hourly=6, keep_daily=3, min_verified=0, time_zone="Europe/Berlin"),
+    "berlin_autumn": Policy(keep_hourly=6, keep_daily=3, min_verified=0, time_zone="Europe/Berlin"),
 }  # fmt: skip
+CHANGES = {
+    "berlin_spring": datetime(2013, 3, 31, 1, tzinfo=UTC),
+    "berlin_autumn": datetime(2013, 10, 27, 1, tzinfo=UTC),
+}
+"""When the clocks of Berlin are changed: to 3 o'clock, and back to 2 o'clock."""
 
 
 def year() -> Iterator[SavepointSummary]:
@@ -53,9 +64,17 @@ def year() -> Iterator[SavepointSummary]:
         at += timedelta(hours=4, minutes=48)
 
 
+def days_around(change: datetime) -> Iterator[SavepointSummary]:
+    """Every half hour, from three days before a moment to three hours after it."""
+    for number in range(-144, 7):
+        at = change + timedelta(minutes=30 * number)
+        yield SavepointSummary(savepoint=f"b{1000 + number:06d}", job="flights", batch=1, taken_at=at)
+
+
 def golden(name: str) -> str:
     """What a golden file holds: all kept ones, how many are dropped, and the newest of those."""
-    decisions = decide(year(), POLICIES[name], NOW)
+    savepoints = days_around(CHANGES[name]) if name in CHANGES else year()
+    decisions = decide(savepoints, POLICIES[name], NOW)
     lines = []
     for keep in (True, False):
         some = [decision for decision in decisions if decision.keep is keep]

@@ -190,6 +190,39 @@ def test_a_short_declaration_is_enough(tmp_path: Path) -> None:
     assert caught.value.code == "no-such-job" and "a" in caught.value.hint
 
 
+def test_one_time_zone_counts_for_all_of_a_job(tmp_path: Path) -> None:
+    more = (
+        '[jobs.a.savepoint]\nschedule = "0 12 * * *"\nblackout = ["22:00-06:00"]\n'
+        "[jobs.a.retention]\nkeep_daily = 7\n[jobs.a.replicate]\nto = ['b']\nretention.keep_daily = 9\n"
+        '[jobs.a.sla.mute]\nuntil = 2026-12-01T09:00:00\nwhy = "moving"\n'
+        '[defaults]\ntime_zone = "Europe/Berlin"\n'
+    )
+    only = load(tmp_path, job(more)).job("a")
+
+    assert (only.time_zone, only.savepoint.time_zone) == ("Europe/Berlin", "Europe/Berlin")
+    assert only.retention == Policy(keep_daily=7, time_zone="Europe/Berlin")
+    assert only.replicate.retention == Policy(keep_daily=9, time_zone="Europe/Berlin")
+    assert only.sla.mute == Mute(datetime(2026, 12, 1, 8, tzinfo=UTC), "moving")
+    assert only.sla.usual["savepoint_age"] == 3 * 25 * 3600.0, "a day of autumn has 25 hours"
+
+
+def test_blackout_windows_may_have_a_time_zone_of_their_own(tmp_path: Path) -> None:
+    own = 'time_zone = "Asia/Tokyo"\n[jobs.a.savepoint]\ntime_zone = "Europe/Berlin"'
+    only = load(tmp_path, job(own)).job("a")
+    assert (only.time_zone, only.savepoint.time_zone) == ("Asia/Tokyo", "Europe/Berlin")
+
+
+def test_a_time_zone_that_is_none_is_named_with_its_line_and_the_one_that_was_meant(tmp_path: Path) -> None:
+    for text, where in (
+        (job('time_zone = "Europe/Berln"'), "line 6, jobs.a.time_zone"),
+        (job('[defaults]\ntime_zone = "Europe/Berln"'), "line 7, defaults.time_zone"),
+        (job('[maintenance]\ntime_zone = "Europe/Berln"'), "line 7, maintenance.time_zone"),
+    ):
+        error = mistake(tmp_path, text)
+        assert error.message.endswith(f"{where}: 'Europe/Berln' is not a time zone.")
+        assert error.hint == "Did you mean Europe/Berlin?"
+
+
 def test_progress_that_is_kept_for_days_may_fill_more_files(tmp_path: Path) -> None:
     kept = load(tmp_path, job() + "[jobs.a.progress]\ndays = 30\n").job("a").limits
     assert (kept.progress_age_s, kept.progress_files) == (30 * 86_400.0, 4096)

@@ -35,8 +35,23 @@ def test_windows_without_runs_count_by_the_clocks_of_their_zone() -> None:
     assert night is not None
     assert longest_gap_s("@hourly", (night,)) == 9 * HOUR
     assert longest_gap_s("@hourly", (night,), "Europe/Berlin") == 10 * HOUR, "in summer or in winter"
+    assert longest_gap_s("@hourly", (night,), "Europe/Berlin", "Europe/Berlin") == 10 * HOUR, "in autumn"
     all_day = parse_blackout("00:00-24:00")
     assert all_day is not None and longest_gap_s("@hourly", (all_day,)) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "zone", "hours"),
+    [
+        ("0 3 * * *", "Europe/Berlin", 25),
+        ("0 8,20 * * *", "Australia/Lord_Howe", 12.5),
+        ("0 3 * * *", "Asia/Kolkata", 24),
+        ("*/10 * * * *", "Europe/Berlin", 1 / 6),
+        ("@hourly", "Europe/Berlin", 1),
+    ],
+)
+def test_the_hour_that_comes_twice_makes_a_pause_longer(schedule: str, zone: str, hours: float) -> None:
+    assert longest_gap_s(schedule, zone=zone) == pytest.approx(hours * HOUR)
 
 
 @pytest.mark.parametrize(

@@ -126,12 +126,33 @@ def test_calendars_are_those_of_utc() -> None:
     assert kept(decide(summaries, Policy(keep_daily=2, min_verified=0), NOW)) == ["b000470", "b000230"]
 
 
+def test_calendars_are_those_of_the_policys_time_zone() -> None:
+    policy = Policy(keep_daily=2, min_verified=0, time_zone="Asia/Tokyo")
+    decisions = decide([made(14), made(15), made(23), made(24)], policy, NOW)
+    assert kept(decisions) == ["b000240", "b000140"]
+    assert decisions[0].reasons[0].why == "the newest of 2013-01-02 (Asia/Tokyo)"
+
+
+def test_a_policy_by_an_unknown_time_zone_is_refused() -> None:
+    with pytest.raises(InputError) as refused:
+        decide([made(1)], Policy(keep_daily=1, time_zone="Europe/Berln"), NOW)
+    assert refused.value.code == "bad-time-zone"
+
+
+def test_a_year_that_no_calendar_of_the_zone_has_is_no_mistake_of_the_policy() -> None:
+    far = SavepointSummary(
+        savepoint="far", job="flights", batch=1, taken_at=datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
+    )
+    policy = Policy(keep_hourly=1, min_verified=0, time_zone="Asia/Tokyo")
+    assert kept(decide([far, made(1)], policy, NOW)) == ["far", "b000010"]
+
+
 numbers = st.integers(0, 4)
 policies = st.builds(
     Policy,
     keep_last=numbers, keep_hourly=numbers, keep_daily=numbers, keep_weekly=numbers, keep_monthly=numbers,
     keep_yearly=numbers, keep_within_s=st.sampled_from([0.0, 3600.0, 86400.0, 7 * 86400.0]),
-    min_verified=st.integers(0, 6),
+    min_verified=st.integers(0, 6), time_zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]),
 ).filter(lambda policy: not policy.is_empty)  # fmt: skip
 
 

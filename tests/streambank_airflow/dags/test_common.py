@@ -6,9 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pendulum
 import pytest
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
+from airflow.timetables.base import DataInterval, TimeRestriction
 
 from streambank.core.errors import InputError
 from streambank_airflow.dags.common import OWN_DAG_ARGS, OWN_DEFAULT_ARGS
@@ -38,6 +40,21 @@ def declare(managed: Managed, more: str) -> Path:
 def stored(dag: DAG) -> Any:
     """The DAG as the scheduler and the web server have it."""
     return DagSerialization.from_dict(DagSerialization.to_dict(dag))
+
+
+def runs_after(dag: DAG, moment: str, count: int) -> list[str]:
+    """When the scheduler begins the next runs of a DAG whose last run was at a moment, in UTC."""
+    timetable, found = stored(dag).timetable, []
+    last = pendulum.parse(moment)
+    assert isinstance(last, pendulum.DateTime)
+    for _ in range(count):
+        info = timetable.next_dagrun_info(
+            last_automated_data_interval=DataInterval(last, last),
+            restriction=TimeRestriction(earliest=None, latest=None, catchup=True),
+        )
+        last = info.run_after
+        found.append(last.strftime("%d %H:%M"))
+    return found
 
 
 @pytest.mark.filterwarnings(DEPRECATED)
@@ -166,3 +183,59 @@ def test_a_callback_that_does_not_exist_is_an_import_error_with_its_field(manage
     assert caught.value.code == "bad-declaration"
     assert "jobs.flights.airflow.on_failure" in caught.value.message
     assert "nobody" in caught.value.message and str(managed.jobs_file) in caught.value.message
+
+
+SCHEDULES = """
+[jobs.flights.compact]
+schedule = "30 2 * * *"
+where = "true"
+[jobs.flights.sla]
+schedule = "30 2 * * *"
+[maintenance]
+schedule = "30 2 * * *"
+"""
+
+
+def with_schedules(managed: Managed, zone: str) -> dict[str, DAG]:
+    file = Path(managed.jobs_file)
+    text = file.read_text(encoding="utf-8").replace('"@hourly"', '"30 2 * * *"') + SCHEDULES
+    text = text.replace("[jobs.flights.start]", '[jobs.flights.start]\nschedule = "30 2 * * *"')
+    if zone:
+        text = text.replace("[jobs.flights]", f'[jobs.flights]\ntime_zone = "{zone}"')
+        text = text.replace("[maintenance]", f'[maintenance]\ntime_zone = "{zone}"')
+    file.write_text(text, encoding="utf-8")
+    dags = build_dags(file)
+    assert len(dags) == 8
+    return {name: dag for name, dag in dags.items() if dag.schedule is not None}
+
+
+def test_schedules_are_by_the_clocks_of_the_declared_time_zone(managed: Managed) -> None:
+    """Clocks went to 3 o'clock on March 29, and back to 2 o'clock on October 25."""
+    dags = with_schedules(managed, "Europe/Berlin")
+    assert len(dags) == 5
+    for dag in dags.values():
+        assert runs_after(dag, "2026-03-28T01:30:00Z", 3) == ["29 01:30", "30 00:30", "31 00:30"]
+        assert runs_after(dag, "2026-10-23T00:30:00Z", 3) == ["24 00:30", "25 01:30", "26 01:30"]
+        assert str(dag.doc_md).endswith("Its schedule is by the clocks of Europe/Berlin.")
+
+
+def test_an_hourly_schedule_misses_no_hour_where_one_comes_twice(managed: Managed) -> None:
+    file = Path(managed.jobs_file)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("[jobs.flights]", '[jobs.flights]\ntime_zone = "Europe/Berlin"'))
+    hourly = build_dags(file)["flights.savepoint"]
+    assert runs_after(hourly, "2026-10-24T23:00:00Z", 3) == ["25 00:00", "25 01:00", "25 02:00"]
+
+
+def test_schedules_without_a_time_zone_are_left_to_airflow(managed: Managed) -> None:
+    for dag in with_schedules(managed, "").values():
+        assert str(dag.schedule) == "30 2 * * *" and "clocks" not in str(dag.doc_md)
+        assert runs_after(dag, "2026-10-23T02:30:00Z", 3) == ["24 02:30", "25 02:30", "26 02:30"]
+
+
+def test_airflows_own_choice_of_a_timetable_is_kept(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SCHEDULER__CREATE_CRON_DATA_INTERVALS", "True")
+    dag = with_schedules(managed, "Europe/Berlin")["flights.savepoint"]
+    assert type(stored(dag).timetable).__name__ == "CronDataIntervalTimetable"

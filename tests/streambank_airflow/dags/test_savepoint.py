@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, CronTriggerTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 
 from streambank.repository.repository import Repository
@@ -34,6 +34,16 @@ def savepoint_dag(managed: Managed, *, savepoint: str = "sweep = true", replica:
     for task in dag.tasks:
         task.retries = 0
     return dag
+
+
+TRAINS = """
+[jobs.trains]
+application = "app.py"
+checkpoint = "checkpoints/trains"
+[jobs.trains.savepoint]
+schedule = "{}"
+"""
+"""Another job, so that those that share a schedule are spread."""
 
 
 def listed(repository: Repository, job: str = "flights") -> list[str]:
@@ -78,10 +88,7 @@ def test_the_schedule_is_shifted_and_the_page_says_so_unless_switched_off(manage
     alone = build_dags(managed.jobs_file)["flights.savepoint"]
     assert str(alone.schedule) == "@hourly", "no other job has this schedule"
 
-    managed.declare(
-        '[jobs.trains]\napplication = "app.py"\ncheckpoint = "checkpoints/trains"\n'
-        '[jobs.trains.savepoint]\nschedule = "0 * * * *"\n'
-    )
+    managed.declare(TRAINS.format("0 * * * *"))
     shifted = build_dags(managed.jobs_file)["flights.savepoint"]
     assert str(shifted.schedule) != "@hourly"
     assert (
@@ -97,9 +104,24 @@ def test_the_schedule_is_shifted_and_the_page_says_so_unless_switched_off(manage
 
 def test_the_schedule_is_not_shifted_into_a_blackout_window_of_any_time_zone(managed: Managed) -> None:
     """One minute past the full hour of UTC, where clocks are half an hour off."""
+    managed.declare(TRAINS.format("@hourly"))
     dag = savepoint_dag(managed, savepoint='blackout = ["05:31-06:00"]\ntime_zone = "Asia/Kolkata"')
 
     assert str(dag.schedule) == "@hourly"
+
+
+def test_windows_are_kept_by_the_clocks_of_the_schedule(managed: Managed) -> None:
+    """In India, 05:31 is a minute past the half hour of its schedule, not past the full one."""
+    managed.declare(TRAINS.format("30 * * * *"))
+    text = managed.jobs_file.read_text(encoding="utf-8")
+    text = text.replace("[jobs.flights]", '[jobs.flights]\ntime_zone = "Asia/Kolkata"')
+    managed.jobs_file.write_text(text.replace('"@hourly"', '"30 * * * *"'), encoding="utf-8")
+    declared = CronTriggerTimetable("30 * * * *", timezone="Asia/Kolkata")
+    assert build_dags(managed.jobs_file)["flights.savepoint"].schedule != declared, "spread"
+    dag = savepoint_dag(managed, savepoint='blackout = ["05:31-06:00"]')
+
+    assert dag.schedule == declared
+    assert "skipped within 05:31-06:00 (Asia/Kolkata)" in str(dag.doc_md)
 
 
 def test_a_savepoint_is_replicated_then_older_ones_are_expired(

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pendulum
 import pytest
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.trigger import CronTriggerTimetable
 
-from streambank_airflow.dags.stagger import staggered
+from streambank.declaration.declaration import load_jobs
+from streambank_airflow.dags.stagger import staggered, unshifted_alone
 
 QUARTER_S = 900.0
 
@@ -85,3 +87,27 @@ def test_nobody_is_shifted_into_a_window_that_begins_later() -> None:
 )
 def test_what_cannot_be_shifted_stays_as_it_is(schedule: str) -> None:
     assert {staggered(schedule, f"job{number}", QUARTER_S) for number in range(20)} == {schedule}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "zones", "shifted"),
+    [
+        ("0 3 * * *", ("Europe/Berlin", "Europe/Berlin"), True),
+        ("0 3 * * *", ("Europe/Berlin", "Asia/Tokyo"), False),
+        ("0 3 * * *", ("UTC", None), True),
+        ("@daily", ("Europe/Berlin", None), False),
+        ("@hourly", ("Europe/Berlin", None), True),  # at the same moments, whatever the clocks say
+    ],
+)
+def test_only_schedules_of_the_same_clocks_are_spread(
+    tmp_path: Path, schedule: str, zones: tuple[str | None, ...], shifted: bool
+) -> None:
+    text = 'repository = "r"\n'
+    for number, zone in enumerate(zones):
+        text += f'[jobs.j{number}]\napplication = "a.py"\ncheckpoint = "c{number}"\n'
+        text += f'time_zone = "{zone}"\n' if zone else ""
+        text += f'sla.schedule = "never"\nsavepoint.schedule = "{schedule}"\n'
+    file = tmp_path / "jobs.toml"
+    file.write_text(text, encoding="utf-8")
+    jobs = load_jobs(file).jobs.values()
+    assert {unshifted_alone(job, jobs).savepoint.stagger_s > 0 for job in jobs} == {shifted}

@@ -47,6 +47,11 @@ def test_what_a_person_asks_for_is_done_at_any_time(monkeypatch: pytest.MonkeyPa
     run(monkeypatch, "2026-01-10T23:00", "manual", "22:00-06:00")
 
 
+def test_a_time_zone_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AirflowFailException, match=r"(?s)not a time zone.*Did you mean Europe/Berlin\?"):
+        run(monkeypatch, "2026-01-10T23:00", "scheduled", "22:00-06:00", time_zone="Europe/Berln")
+
+
 def test_a_window_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AirflowFailException, match="is not a daily window"):
         run(monkeypatch, "2026-01-10T23:00", "scheduled", "25:00-06:00")

@@ -146,6 +146,27 @@ def test_without_a_declaration_the_task_has_to_say_it(
     assert keys(repository.store) == before
 
 
+def test_rules_of_a_task_go_by_its_time_zone_or_the_declared_one(
+    repository: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(
+        'repository = "repository"\n[jobs.flights]\napplication = "a.py"\ncheckpoint = "c"\n'
+        'time_zone = "Asia/Tokyo"\n'
+    )
+    how = {"jobs_file": str(jobs), "keep_daily": 2, "plan_only": True}
+    result_of(ExpireSavepointsOperator, **how)
+    assert " (Asia/Tokyo)" in capfd.readouterr().out
+    result_of(ExpireSavepointsOperator, **how, time_zone="Europe/Berlin")
+    assert " (Europe/Berlin)" in capfd.readouterr().out
+    assert "Did you mean Europe/Berlin?" in failure_of(
+        ExpireSavepointsOperator, capfd, **how, time_zone="Europe/Berln"
+    )
+    assert "time_zone needs a retention rule" in failure_of(
+        ExpireSavepointsOperator, capfd, time_zone="Europe/Berlin"
+    )
+
+
 def test_rules_of_a_task_expire_its_own_job_and_no_other(repository: Repository) -> None:
     ids = listed(repository, "flights")
 

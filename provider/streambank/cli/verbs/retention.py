@@ -69,6 +69,14 @@ def expire(
             "read stay. Without other rules it keeps all younger ones.",
         ),
     ] = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ZONE",
+            help="Time zone of hours, days, weeks and so on: Europe/Berlin. The default is the job's in the "
+            "jobs file, else UTC.",
+        ),
+    ] = None,
     jobs: Annotated[
         str | None,
         typer.Option(
@@ -97,6 +105,7 @@ def expire(
     """Drop savepoints that a policy does not keep from the list; `undelete` brings them back for a while."""
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
+    from streambank.core.zones import UTC_NAME, check_time_zone
     from streambank.retention.expire import expire as expire_savepoints
     from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
 
@@ -110,12 +119,15 @@ def expire(
         keep_within_s=parse_duration_s(keep_within) if keep_within is not None else 0.0,
         min_verified=MIN_VERIFIED if min_verified is None else min_verified,
         max_age_s=parse_max_age_s(max_age) if max_age is not None else 0.0,
+        time_zone=check_time_zone(time_zone) if time_zone is not None else UTC_NAME,
     )
     policy: Policy | Callable[[str], Policy | None] = given
     if given.is_empty and jobs is not None and keep_within is None and max_age is None:
-        policy = _declared(jobs, job, min_verified, of_replicas=replica_of is not None)
+        policy = _declared(jobs, job, min_verified, time_zone, of_replicas=replica_of is not None)
     else:
         given.check()
+        if jobs is not None and time_zone is None:
+            policy = _by_declared_clocks(jobs, given)
     opened = open_repository(repository)
     with console.progress() as progress:
         report = expire_savepoints(
@@ -133,7 +145,7 @@ def expire(
 
 
 def _declared(
-    file: str, job: str | None, min_verified: int | None, *, of_replicas: bool
+    file: str, job: str | None, min_verified: int | None, time_zone: str | None, *, of_replicas: bool
 ) -> Callable[[str], Policy | None]:
     """The policies of a jobs file, by the name of a savepoint's job.
 
@@ -162,9 +174,22 @@ def _declared(
             code="empty-policy",
             hint=f"Add [jobs.NAME.{table}] with rules such as keep_last = 10, or give --keep-last 10.",
         )
-    if min_verified is not None:
-        policies = {each: replace(policy, min_verified=min_verified) for each, policy in policies.items()}
+    given: dict[str, Any] = {"min_verified": min_verified, "time_zone": time_zone}
+    given = {name: value for name, value in given.items() if value is not None}
+    policies = {each: replace(policy, **given) for each, policy in policies.items()}
     return lambda of: policies.get(QueryRef.parse(of).job)
+
+
+def _by_declared_clocks(file: str, policy: Policy) -> Callable[[str], Policy]:
+    """One policy for all jobs, by the name of a savepoint's job: each by the clocks of its own time zone."""
+    from dataclasses import replace
+
+    from streambank.core.names import QueryRef
+    from streambank.core.zones import UTC_NAME
+    from streambank.declaration.declaration import load_jobs
+
+    zones = {job.name: job.time_zone or UTC_NAME for job in load_jobs(file).jobs.values()}
+    return lambda of: replace(policy, time_zone=zones.get(QueryRef.parse(of).job, UTC_NAME))
 
 
 def _show_expired(report: ExpireReport) -> None:

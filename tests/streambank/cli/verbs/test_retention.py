@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -128,6 +129,7 @@ def test_what_can_be_brought_back_and_until_when(folder: Path) -> None:
         (("expire", "--keep-last", -1), "bad-policy"),
         (("expire", "--keep-within", "7"), "bad-duration"),
         (("expire", "--max-age", "0d"), "bad-policy"),
+        (("expire", "--keep-daily", 1, "--time-zone", "Europe/Berln"), "bad-time-zone"),
         (("sweep", "--grace", "5m"), "grace-too-short"),
         (("sweep", "--grace", "soon"), "bad-duration"),
     ],
@@ -150,6 +152,19 @@ def test_declared_policies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert listed() == ["b000007", "b000002"]
     assert streambank("expire", "--job", "flights").code == 3  # it is not declared
     assert succeed("expire", "--job", "flights", "--keep-last", 1).code == 0  # rules win over the file
+
+
+def test_calendars_go_by_the_declared_time_zone_or_the_named_one(folder: Path) -> None:
+    own = jobs_file(folder, 'time_zone = "Asia/Tokyo"')
+    for arguments, zone in (
+        (("--jobs", own), " (Asia/Tokyo)"),
+        (("--jobs", own, "--keep-daily", 7), " (Asia/Tokyo)"),
+        (("--jobs", own, "--time-zone", "Europe/Berlin"), " (Europe/Berlin)"),
+        (("--keep-daily", 7, "--time-zone", "Europe/Berlin"), " (Europe/Berlin)"),
+        (("--keep-daily", 7), ""),
+    ):
+        found = succeed("expire", *arguments, "--job", "orders", "--dry-run", "--json").document["savepoints"]
+        assert re.fullmatch(r"the newest of \d{4}-\d\d-\d\d" + re.escape(zone), found[0]["reasons"][0]["why"])
 
 
 def test_a_limit_of_age_overrules_a_pin_and_says_so(folder: Path) -> None:
