@@ -104,7 +104,7 @@ class StateVerbs:
             "job": name,
             "savepoint": found,
             "order": dict(request),
-            "work": job.state.work or f"{job.queries[query or MAIN]}.work",
+            "work": job.work_location(query),
             "by": dict(by),
         }
         report = spark.rewrite(
