@@ -147,7 +147,7 @@ yarn-jars: setup  ## Fetch Hadoop's jars for the tests on YARN into .streambank/
 	@$(BIN)/python -m demo.jars.yarn
 
 .PHONY: lock
-lock: setup  ## Resolve requirements.lock again from pyproject.toml (make lock ARGS=--upgrade: newer versions)
+lock: | $(UV)  ## Resolve requirements.lock again from pyproject.toml (make lock ARGS=--upgrade: newer versions)
 	@$(UV) pip compile $(LOCK_ARGS) $(ARGS) pyproject.toml --output-file requirements.lock >/dev/null
 
 .PHONY: wheel

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
+from email import message_from_bytes
 from importlib import metadata
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import streambank
+from streambank_airflow.get_provider_info import get_provider_info
 
 ROOT = Path(__file__).resolve().parent.parent
 UV = ROOT / ".boot" / "bin" / "uv"
@@ -120,6 +123,20 @@ def test_it_holds_its_packages_and_the_spark_jobs_and_nothing_else(wheel: Path) 
     assert source <= set(names)
     for package in tops - dist_info:
         assert f"{package}/py.typed" in names
+
+
+def test_its_description_has_no_dead_link_and_its_provider_info_no_page_of_another_project(
+    wheel: Path,
+) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        described = message_from_bytes(archive.read(name))
+    text = str(described.get_payload())
+    assert described["Description-Content-Type"] == "text/markdown"
+    assert "# Streambank" in text and "(`docs/tutorial.md`)" in text
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert [one for one in targets if not one.startswith(("https://", "#"))] == []
+    assert "external-doc-url" not in str(get_provider_info())
 
 
 def test_the_command_line_works_with_neither_airflow_nor_spark(bare: Path, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": INTEGRATION,
-                "external-doc-url": "https://spark.apache.org/streaming/",
                 "tags": ["software"],
             }
         ],

@@ -158,6 +158,10 @@ class Job:
             )
         return query or MAIN
 
+    def work_location(self, query: str | None) -> str:
+        """Under which location a query's state is laid out for Spark: beside its checkpoint by default."""
+        return self.state.work or f"{self.queries.get(query or MAIN, self.checkpoint)}.work"
+
     def records(self) -> JobControl:
         """The job's records."""
         return JobControl.open(self.control, self.name)

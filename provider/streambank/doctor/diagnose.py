@@ -25,6 +25,7 @@ from streambank.doctor.checks.checkpoint import check_inputs
 from streambank.doctor.checks.clocks import check_driver, check_files, check_planned, check_service
 from streambank.doctor.checks.damage import check_damage
 from streambank.doctor.checks.heap import check_heap
+from streambank.doctor.checks.left import check_left
 from streambank.doctor.checks.liveness import check_life
 from streambank.doctor.checks.locations import (
     MountOf,
@@ -48,6 +49,7 @@ from streambank.doctor.checks.sources import (
     check_sinks,
 )
 from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
+from streambank.doctor.left_directories import left_directories
 from streambank.doctor.subject import (
     CheckResult,
     Query,
@@ -201,7 +203,8 @@ def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
             *_places(job, location, machine),
         ]
         return Diagnosis(job.name, name, location, tuple(gathered(seen)))
-    seen = [*first, *_families(query, {}, machine)]
+    left = left_directories(job, name, now=machine.clock())
+    seen = [*first, *_families(query, {}, machine), *check_left(left)]
     return Diagnosis(job.name, name, query.checkpoint.uri, tuple(gathered(seen)))
 
 

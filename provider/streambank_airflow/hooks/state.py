@@ -148,7 +148,7 @@ def submit(
     master, conf, work = LOCAL_MASTER, {}, None
     if job is not None:
         master, conf = job.state.master or job.master, {**job.spark, **job.state.spark}
-        work = job.state.work or f"{job.queries[QueryRef.parse(name).name]}.work"
+        work = job.work_location(QueryRef.parse(name).name)
     plan = {
         "repository": repository.store.uri,
         "job": name,

@@ -85,12 +85,15 @@ def erase(
 
 
 def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[str, Any]:
+    from streambank.core.names import QueryRef
+    from streambank.doctor.left_directories import left_directories
     from streambank_spark.rewrite.expiry import Key
     from streambank_spark.rewrite.key_locations import live_places, search
 
     declared = _declared(jobs, done.job)
     if declared is not None:
         replicas = list(dict.fromkeys([*replicas, *declared.replicate.to]))
+    left = None if declared is None else left_directories(declared, QueryRef.parse(done.job).name)
     assert done.order.key is not None
     found = search(
         done.spark,
@@ -101,6 +104,7 @@ def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[
         done.staging,
         replicas=replicas,
         live=live_places(done.repository, done.job, declared),
+        left=left,
         say=say,
     )
     return found.to_dict() | {"replicas": replicas, "declared": declared is not None}
@@ -143,9 +147,25 @@ def _show(done: Done, document: dict[str, Any]) -> None:
         )
     for each in document["live"]:
         console.line(f"live: {each['location']}: {each['found']}")
+    _show_left(document)
     if document["deletion"]:
         console.line()
         console.line("These commands delete them, once the new savepoint is verified and restored:")
         for command in document["deletion"]:
             console.line(f"  {command}")
     console.line("Other jobs and queries, sources, sinks and logs were not searched.")
+
+
+def _show_left(document: dict[str, Any]) -> None:
+    if not document["declared"]:
+        console.line(
+            "Earlier generations, quarantines and other directories left behind were not searched: give "
+            "--jobs FILE if the job is declared there."
+        )
+    for each in document["left"]:
+        answer = "searched, does not hold the key" if each["found"] == "no" else each["found"]
+        console.line(f"left behind: {each['location']} ({each['kind']}): {answer}")
+        if each["next"]:
+            console.line(f"  {each['next']}")
+    for each in document["left_unread"]:
+        console.line(f"left behind: {each['location']}: could not be read: {each['why']}")

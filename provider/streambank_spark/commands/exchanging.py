@@ -159,13 +159,11 @@ def _exchange(
 
 def declared_spark(job: Job, query: str | None, given: SparkOptions) -> SparkOptions:
     """By which Spark a job's state is worked on: as the command says, else as the job declares."""
-    from streambank.core.names import MAIN
-
     conf = {**job.spark, **job.state.spark}
     return SparkOptions(
         given.master or job.state.master or job.master,
         [*(f"{key}={value}" for key, value in conf.items()), *(given.conf or ())],
-        given.work or job.state.work or f"{job.queries.get(query or MAIN, job.checkpoint)}.work",
+        given.work or job.work_location(query),
     )
 
 

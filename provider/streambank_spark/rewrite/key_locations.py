@@ -4,7 +4,9 @@ A savepoint that is the same to the byte as one that was looked into, as in a re
 One that cannot be read, or that keeps its state by other keys, has the answer that nobody knows.
 
 State may be in other savepoints, replicas and live checkpoints too: those are listed from manifests, marks
-and the job's records.
+and the job's records. So may it be in what work on the job has left behind
+(streambank/doctor/left_directories.py): what is a checkpoint is looked into batch by batch; of anything else
+nobody knows.
 """
 
 from __future__ import annotations
@@ -20,10 +22,13 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ship
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.doctor.checks.left import what_to_do
+from streambank.doctor.left_directories import LeftDirectories, LeftDirectory
 from streambank.repository.catalog import SavepointSummary, manifest_key
 from streambank.repository.holds import holds
 from streambank.repository.repository import Repository
@@ -32,7 +37,7 @@ from streambank.storage import open_store
 from streambank_spark.failures import first_line
 from streambank_spark.rewrite.derive import Derived, Say
 from streambank_spark.rewrite.expiry import Key, PassedOver, rows_of_key
-from streambank_spark.state.staging import Staging, materialized_savepoint
+from streambank_spark.state.staging import Staging, materialized_checkpoint, materialized_savepoint
 from streambank_spark.state.state import QueryState
 
 YES, NO, UNKNOWN = "yes", "no", "unknown"
@@ -66,6 +71,24 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftHolding:
+    """A directory that was left behind, and whether it holds a key.
+
+    Attributes:
+        directory: Which.
+        found: `yes`, `no`, or `unknown: ` and why.
+    """
+
+    directory: LeftDirectory
+    found: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        hint = None if self.found == NO else what_to_do(self.directory)
+        return self.directory.to_dict() | {"found": self.found, "next": hint}
+
+
+@dataclass(frozen=True, slots=True)
 class Search:
     """What a search for a key came to.
 
@@ -74,6 +97,8 @@ class Search:
         searched: How many of them were read for it; the others are the same as one of those, or cannot be.
         holding: Those that hold it, and those of which nobody knows.
         live: Directories of live checkpoints, into which nobody looked.
+        left: What was left behind by work on the job, and whether it holds the key.
+        unread: What of that could not be looked for: a location, and why.
         deletion: Commands that take what holds it.
     """
 
@@ -81,6 +106,8 @@ class Search:
     searched: int
     holding: tuple[Holding, ...]
     live: tuple[Live, ...]
+    left: tuple[LeftHolding, ...]
+    unread: tuple[tuple[str, str], ...]
     deletion: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,6 +118,8 @@ class Search:
             "looked_into": self.searched,
             "holding": [each.to_dict() for each in self.holding],
             "live": [each.to_dict() for each in self.live],
+            "left": [each.to_dict() for each in self.left],
+            "left_unread": [{"location": location, "why": why} for location, why in self.unread],
             "deletion": list(self.deletion),
         }
 
@@ -110,6 +139,7 @@ def search(
     *,
     replicas: Sequence[str] = (),
     live: Sequence[Live] = (),
+    left: LeftDirectories | None = None,
     say: Say = lambda text: None,
 ) -> Search:
     """Look for a key in all savepoints of a job, there and in replicas, after it was erased from one.
@@ -123,7 +153,8 @@ def search(
         staging: Where state is laid out.
         replicas: Locations of replicas.
         live: Directories of live checkpoints, for the answer.
-        say: Told about each savepoint that is looked into.
+        left: What work on the job has left behind; None where the job is not declared.
+        say: Told about each savepoint and directory that is looked into.
 
     Raises:
         StreambankError: The repository cannot be listed. What else fails is in the answer.
@@ -149,7 +180,54 @@ def search(
                 known[place.identity] = answer
         if answer != NO:
             found.append(Holding(place, answer))
-    return Search(len(every), searched, tuple(found), tuple(live), tuple(deletion(repository, found)))
+    directories = left.directories if left is not None else ()
+    behind = []
+    for number, one in enumerate(directories, 1):
+        say(f"Looking into {one.location} ({number} of {len(directories)} directories left behind)")
+        behind.append(LeftHolding(one, _look_into(spark, one, key, passed, staging)))
+    lies = {one.location for one in directories}
+    return Search(
+        len(every),
+        searched,
+        tuple(found),
+        tuple(one for one in live if one.location not in lies),
+        tuple(behind),
+        left.unread if left is not None else (),
+        tuple(deletion(repository, found)),
+    )
+
+
+BATCHES = 10
+"""So many batches of a directory are looked into, the newest first."""
+
+
+def _look_into(
+    spark: SparkSession,
+    directory: LeftDirectory,
+    key: Key,
+    passed: set[tuple[int, str | None]],
+    staging: Staging,
+) -> str:
+    """Batch by batch: a key that the newest does not hold may be in an older one."""
+    if directory.kind not in ("generation", "restored", "staging"):
+        return f"{UNKNOWN}: it is not a checkpoint, so it was not searched"
+    try:
+        batches = sorted(CheckpointReader(open_store(directory.location)).retained_batches(), reverse=True)
+        if not batches:
+            return f"{UNKNOWN}: it has no committed batch, so it was not searched"
+        for batch in batches[:BATCHES]:
+            with materialized_checkpoint(directory.location, batch, staging) as laid:
+                answer = holds_key(QueryState(spark, laid.location), key, passed)
+            if answer != NO:
+                return answer
+    except StreambankError as error:
+        return f"{UNKNOWN}: {error.message}"
+    except (PySparkException, Py4JError) as error:
+        return f"{UNKNOWN}: Spark cannot read it: {first_line(error)}"
+    if batches[BATCHES:]:
+        newest = f"batches {batches[BATCHES - 1]} to {batches[0]}"
+        return f"{UNKNOWN}: {newest} do not hold it, and older ones were not searched"
+    return NO
 
 
 def _look(

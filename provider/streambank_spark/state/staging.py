@@ -7,7 +7,6 @@ nothing that reads state writes to them.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -31,11 +30,9 @@ from streambank.storage import FileInfo, Store, local_path, open_store
 from streambank.storage.locations import is_inside
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
+from streambank.work.staging import INSPECTED, TEMPORARY, beside, checkpoint_name, repository_name
 from streambank.work.target import check_target_apart
 from streambank_spark.failures import first_line
-
-_LIVE = "inspected"
-"""The job name in the repository that lasts only as long as one live checkpoint is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,7 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
     source = open_store(checkpoint)
     with ExitStack() as stack:
         work = _work(stack, staging)
-        place = open_store(f"{work}/repository-{uuid.uuid4().hex}")
+        place = open_store(f"{work}/{repository_name()}")
         if is_inside(place.uri, source.uri):
             raise InputError(
                 f"{work} is inside the checkpoint {source.uri}.",
@@ -112,17 +109,17 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
         stack.callback(_remove, place)
         repository = Repository.open(place, create=True)
         taken = take(
-            TakeRequest(source, repository, _LIVE, batch=batch, closure="minimal"),
+            TakeRequest(source, repository, INSPECTED, batch=batch, closure="minimal"),
             pace=Pace(progress=staging.progress),
         )
-        found = stack.enter_context(_laid_out(repository, _LIVE, taken.savepoint, work, staging))
+        found = stack.enter_context(_laid_out(repository, INSPECTED, taken.savepoint, work, staging))
         yield Materialized(source.uri, found.location, found.manifest)
 
 
 @contextmanager
 def place_beside(location: str) -> Iterator[Store]:
     """An empty place beside what was laid out, for a `with`; gone with all that is in it when that ends."""
-    target = open_store(f"{location.rstrip('/')}-{uuid.uuid4().hex[:8]}")
+    target = open_store(beside(location))
     try:
         yield target
     finally:
@@ -138,7 +135,7 @@ def _work(stack: ExitStack, staging: Staging) -> str:
             code="usage",
             hint="Give a work location, such as a folder on a shared disk or on S3.",
         )
-    return stack.enter_context(TemporaryDirectory(prefix="streambank-inspect-"))
+    return stack.enter_context(TemporaryDirectory(prefix=TEMPORARY))
 
 
 def for_spark(location: str) -> str:
@@ -150,7 +147,7 @@ def for_spark(location: str) -> str:
 def _laid_out(
     repository: Repository, job: str, savepoint: str, work: str, staging: Staging
 ) -> Iterator[Materialized]:
-    folder = f"{work}/inspect-{uuid.uuid4().hex}"
+    folder = f"{work}/{checkpoint_name()}"
     target = open_store(folder)
     holds = Holds(repository, "restore", who("inspect_state"))
     with ExitStack() as stack:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streambank.core.errors import InputError, RefusedError
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.restore import restore
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.catalog import manifest_key
 from streambank.repository.repository import Repository
@@ -124,6 +128,19 @@ def test_every_savepoint_is_looked_into_and_what_is_not_erased_is_named(
         assert [each.savepoint for each in place.manifests(JOB)] == [found["savepoint"]]
 
 
+def leave_directories(job: Job, site: Site, savepoint: str, recorded: Path) -> str:
+    """The declared checkpoint, from which a restore went on in another generation; beside it a quarantine."""
+    first = site.folder / "checkpoint"
+    copytree(recorded / "checkpoint", first)
+    records = job.records()
+    records.generations().ensure_first(job.checkpoint, by={})
+    restore(RestoreRequest(site.repository, savepoint, job=JOB, generation=records, sink="accept"))
+    copytree(f"{first}.g0002", f"{first}.g0003")
+    Path(f"{first}.quarantine-1/files").mkdir(parents=True)
+    Path(f"{first}.quarantine-1/files/x").write_text("x")
+    return job.checkpoint
+
+
 def test_what_cannot_be_read_is_unknown_and_never_without_it(
     spark: SparkSession, site: Site, recorded: Path
 ) -> None:
@@ -137,6 +154,7 @@ def test_what_cannot_be_read_is_unknown_and_never_without_it(
     site.repository.store.delete(manifest_key(JOB, third))
     jobs = site.folder / "jobs.toml"
     jobs.write_text(JOBS.format(folder=site.folder))
+    declared = leave_directories(load_jobs(jobs).job(JOB), site, old, recorded)
     found = site.erase(newest, "--key", gone[0], "--jobs", jobs, "--dry-run")
     assert found["declared"] and found["replicas"] == [f"file://{site.folder}/replica"]
     answers = {each["savepoint"]: each["found"] for each in found["holding"]}
@@ -144,7 +162,15 @@ def test_what_cannot_be_read_is_unknown_and_never_without_it(
     assert answers[middle].startswith("unknown: ") and "manifest" in answers[middle]
     assert answers[third].startswith("unknown: it is expired")
     assert answers[None].startswith("unknown: "), "the replica is not there"
-    assert [(each["generation"], each["current"]) for each in found["live"]][:1] == [(1, True)]
+    assert [(each["generation"], each["current"]) for each in found["live"]][:1] == [(2, True)]
+    # What work on the job has left behind: read where it is a checkpoint, and named where it is none.
+    left = {each["location"].removeprefix(declared): each for each in found["left"]}
+    assert {at: each["found"].split(":")[0] for at, each in left.items()} == {
+        "": "yes", ".g0003": "no", ".quarantine-1": "unknown",
+    }  # fmt: skip
+    assert "was not searched" in left[".quarantine-1"]["found"] and left[".g0003"]["next"] is None
+    assert left[""]["next"] == f"Remove it: `rm -r -- {site.folder}/checkpoint`"
+    assert found["left_unread"] == [] and not {each["location"] for each in found["live"]} & {declared}
     assert site.erase(newest, "--key", gone[0], "--dry-run", "--no-search")["holding"] is None
 
 

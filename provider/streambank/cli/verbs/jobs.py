@@ -308,9 +308,17 @@ def _details(one: dict[str, Any]) -> str:
 @app.command(epilog="Example: streambank job status orders --json")
 def status(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
     """Show how a job is doing: its desired state, its actual state, and who works on it. Changes nothing."""
+    from streambank.doctor.left_directories import left_directories
     from streambank.job.status import job_status
 
-    found = job_status(_job(jobs, name)).to_dict()
+    job = _job(jobs, name)
+    found = job_status(job).to_dict()
+    left = left_directories(job, glance=True).needless
+    found["left"] = {
+        "directories": len(left),
+        "bytes": sum(one.bytes for one in left),
+        "counted": all(one.counted for one in left),
+    }
     console.answer(found, lambda: _show_status(found))
 
 
@@ -333,6 +341,7 @@ def _show_status(found: dict[str, Any]) -> None:
             ("log", found["log"]),
             ("submission", found["submission"]),
             ("page", found["tracking"]),
+            ("left behind", _left(found)),
         ]
     )
     columns = ("query", "batch", "planned", "generation", "watermark", "checkpoint")
@@ -360,6 +369,16 @@ def _watched(watch: dict[str, Any] | None) -> str | None:
     if watch["why"]:
         return f"no, so nothing would restart it: {watch['why']}"
     return f"by {watch['by']}, seen at {watch['seen_at']}"
+
+
+def _left(found: dict[str, Any]) -> str | None:
+    left = found["left"]
+    if not left["directories"]:
+        return None
+    size = f"{console.size(left['bytes'])}{'' if left['counted'] else ' or more'}"
+    where = "directory" if left["directories"] == 1 else "directories"
+    listed = f"`streambank doctor --job {found['job']}` lists them"
+    return f"{size} that nothing needs, in {left['directories']} {where} ({listed})"
 
 
 def _desired(found: dict[str, Any]) -> str | None:

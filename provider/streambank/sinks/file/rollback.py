@@ -27,6 +27,7 @@ from typing import Any
 
 from streambank.checkpoint.compactible import LogName
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
+from streambank.core.units import from_json_time
 from streambank.sinks.file.log import list_log, log_key
 from streambank.sinks.file.position import ASIDE_DIRECTORY, FileSinkStanding, SavedLog, assess
 from streambank.storage.store import Store
@@ -75,6 +76,46 @@ class RollbackReport:
             "log_written": list(self.log_written),
             "log_aside": list(self.log_aside),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """What one rollback of an output directory set aside.
+
+    Attributes:
+        folder: Where it lies, relative to the output directory.
+        batch: The batch that the sink was taken back to.
+        begun_at: When.
+        finished: Whether the rollback came to its end.
+    """
+
+    folder: str
+    batch: int
+    begun_at: datetime
+    finished: bool
+
+
+def set_aside(store: Store) -> list[SetAside]:
+    """What rollbacks of an output directory set aside, for as long as it lies there.
+
+    Raises:
+        FormatError: A journal cannot be understood (code `bad-rollback-journal`).
+    """
+    return [
+        _journal(store, f"{ASIDE_DIRECTORY}/{name}")
+        for name in rollbacks(store)
+        if store.exists(f"{ASIDE_DIRECTORY}/{name}/{_JOURNAL}")
+    ]
+
+
+def _journal(store: Store, folder: str) -> SetAside:
+    key = f"{folder}/{_JOURNAL}"
+    try:
+        journal = json.loads(store.read(key))
+        batch, begun_at = int(journal["batch"]), from_json_time(journal["begun_at"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _bad_journal(store, key) from error
+    return SetAside(folder, batch, begun_at, store.exists(f"{folder}/{_DONE}"))
 
 
 def stand(saved: SavedLog, store: Store, was_uri: str) -> FileSinkStanding:
@@ -238,7 +279,7 @@ def _read_journal(store: Store, key: str) -> dict[str, int]:
 
 def _bad_journal(store: Store, key: str) -> FormatError:
     return FormatError(
-        f"The journal {key} of an unfinished rollback of the file sink {store.uri} cannot be understood.",
+        f"The journal {key} of a rollback of the file sink {store.uri} cannot be understood.",
         code="bad-rollback-journal",
         hint="Look at what lies beside it; rename the journal once the output directory is as it should be.",
     )

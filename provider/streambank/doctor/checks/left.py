@@ -1,0 +1,53 @@
+"""Findings on directories that work on a job has left behind: none is an error, all take space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from streambank.core.finding import Finding
+from streambank.core.units import say_bytes, say_count, to_json_time
+from streambank.doctor.left_directories import Kind, LeftDirectories, LeftDirectory
+from streambank.doctor.subject import CheckResult, SkippedCheck
+
+KINDS: dict[Kind, str] = {
+    "generation": "an earlier generation of the checkpoint",
+    "unfinished-restore": "a restore that was not finished",
+    "restored": "a copy that a restore made",
+    "quarantine": "a quarantine of files that a compaction moved",
+    "output-aside": "output that a rollback set aside",
+    "staging": "state that was laid out for Spark",
+}
+"""What each is, for people."""
+
+
+def check_left(left: LeftDirectories) -> Iterator[CheckResult]:
+    """One finding for each directory, with its bytes and what to do.
+
+    Args:
+        left: What was found.
+    """
+    for one in left.directories:
+        since = f", left since {to_json_time(one.since)}" if one.since else ""
+        needless = "" if one.needed_by else " Nothing needs it."
+        yield Finding(
+            "left-directory",
+            "info",
+            one.location,
+            f"This is {KINDS[one.kind]}{since}: {size_of(one)}.{needless}",
+            "It takes space, and may hold rows of a key that was erased elsewhere.",
+            what_to_do(one),
+        )
+    for location, why in left.unread:
+        yield SkippedCheck(f"directories left behind at {location}", why, "Make it readable, and ask again.")
+
+
+def size_of(one: LeftDirectory) -> str:
+    """Its size for people."""
+    return f"{say_count(one.files, 'file')}, {say_bytes(one.bytes)}{'' if one.counted else ' or more'}"
+
+
+def what_to_do(one: LeftDirectory) -> str:
+    """The next step for who wants to be rid of it."""
+    if one.needed_by:
+        return f"Keep it while it is needed by {one.needed_by}. Then remove it: `{one.removal}`"
+    return f"Remove it: `{one.removal}`"

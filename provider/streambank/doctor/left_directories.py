@@ -1,0 +1,387 @@
+"""Directories that work on a job has left behind: what each is, how large, and what still needs it.
+
+| kind | what and where | what needs it |
+|---|---|---|
+| `generation` | the declared checkpoint, `<checkpoint>.g000n`; not the one that counts | the way back |
+| `unfinished-restore` | a `<checkpoint>.g000n` that was never finished | an operation that works on the job |
+| `restored` | beside the checkpoint, with a restore's report beside it | whoever uses the copy |
+| `quarantine` | files that `compact` moved | an undo, until the query has committed another batch |
+| `output-aside` | `_streambank_aside` in the output of a file sink | savepoints of later batches |
+| `staging` | below the work location, in the temporary folder here | a command that may still read it |
+
+Nothing here writes or deletes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from streambank.checkpoint.position import batches_of
+from streambank.compaction.quarantine import Quarantine
+from streambank.control.control import JobControl
+from streambank.control.generations import Generation
+from streambank.control.marker import read_marker
+from streambank.control.records import RecordStream
+from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.units import to_json_time, utc_now
+from streambank.declaration.declaration import Job
+from streambank.recovery.report import REPORT_SUFFIX
+from streambank.repository.catalog import heads, listed
+from streambank.sinks.file.capture import FileSinkCapture
+from streambank.sinks.file.rollback import set_aside
+from streambank.sinks.unguarded import sink_from_description
+from streambank.storage import local_path, open_store
+from streambank.storage.store import Store
+from streambank.work.staging import INSPECTED, TEMPORARY, is_repository, is_staging
+from streambank.work.target import METADATA, read_note
+
+Kind = Literal["generation", "unfinished-restore", "restored", "quarantine", "output-aside", "staging"]
+AT_A_GLANCE = 1000
+"""So many files of a directory are counted at a glance: a page of a listing on S3."""
+IN_USE = timedelta(days=1)
+"""Younger staging folders may be those of a command that still runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftDirectory:
+    """A directory in which no query works.
+
+    Attributes:
+        kind: What it is.
+        query: The query that it is of, `main` for the only one.
+        location: Its URI.
+        since: Since when it is of no use to the query, or when it was last written to; None if unknown.
+        files: How many files there are.
+        bytes: Their size.
+        counted: Whether every file was counted; else there are more.
+        needed_by: What still needs it, as a part of a sentence; empty for nothing.
+        removal: The command that removes it.
+    """
+
+    kind: Kind
+    query: str
+    location: str
+    since: datetime | None
+    files: int
+    bytes: int
+    counted: bool
+    needed_by: str
+    removal: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "kind": self.kind,
+            "query": self.query,
+            "location": self.location,
+            "since": to_json_time(self.since) if self.since else None,
+            "files": self.files,
+            "bytes": self.bytes,
+            "counted": self.counted,
+            "needed_by": self.needed_by,
+            "removal": self.removal,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LeftDirectories:
+    """What was left behind.
+
+    Attributes:
+        directories: Those that were found.
+        unread: What could not be looked at: a location, and why.
+    """
+
+    directories: tuple[LeftDirectory, ...]
+    unread: tuple[tuple[str, str], ...]
+
+    @property
+    def needless(self) -> tuple[LeftDirectory, ...]:
+        """Those that nothing needs."""
+        return tuple(one for one in self.directories if not one.needed_by)
+
+
+def left_directories(
+    job: Job, query: str | None = None, *, glance: bool = False, now: datetime | None = None
+) -> LeftDirectories:
+    """Find the directories that work on a job has left. What cannot be read is named, and not raised.
+
+    Args:
+        job: The declared job.
+        query: Only of this query, `main` for the only one; None for all.
+        glance: Count no more than `AT_A_GLANCE` files of each, and look for quarantines only beside the
+            checkpoint: for who looks often.
+        now: The moment.
+    """
+    records = job.records()
+    found: list[LeftDirectory] = []
+    unread: list[tuple[str, str]] = []
+    for name in job.queries_named(query):
+        search = _Search(job, name, records, glance, now or utc_now(), unread)
+        search.run()
+        found += search.found
+    # A temporary folder that tells of no query is the same one for each of them.
+    once = {one.location: one for one in reversed(found)}
+    return LeftDirectories(tuple(reversed(once.values())), tuple(dict.fromkeys(unread)))
+
+
+class _Search:
+    """Of one query."""
+
+    def __init__(
+        self,
+        job: Job,
+        query: str,
+        records: JobControl,
+        glance: bool,
+        now: datetime,
+        unread: list[tuple[str, str]],
+    ) -> None:
+        self.job = job
+        self.query = query
+        self.called = job.savepoint_name(query)
+        self.declared = job.queries[query]
+        self.records = records
+        self.glance = glance
+        self.now = now
+        self.unread = unread
+        self.found: list[LeftDirectory] = []
+        self.generations: list[Generation] = []
+        self.current = self.declared
+        self.query_id: object = None
+
+    def run(self) -> None:
+        """Look for each kind; one that fails leaves the others."""
+        if not self._guarded(f"the records of job {self.job.name}", self._read_records):
+            return
+        self._guarded(self.declared, self._earlier_generations)
+        self._guarded(self.declared, self._siblings)
+        self._guarded("the events of the job", self._quarantines_elsewhere)
+        self._guarded("the outputs of the query", self._outputs)
+        self._staging()
+
+    def _guarded(self, what: str, look: Callable[[], None]) -> bool:
+        try:
+            look()
+        except StreambankError as error:
+            self.unread.append((what, error.message))
+            return False
+        return True
+
+    def _read_records(self) -> None:
+        self.generations = self.records.generations(self.query).all()
+        if self.generations:
+            self.current = self.generations[-1].location
+        self.query_id = (self.records.query_facts(self.query) or {}).get("query_id")
+        view = self.records.operation_lock.view()
+        busy = view.holder.details if view is not None and not view.free and view.holder else None
+        self.busy = f"the operation {busy.get('operation')}, which works on the job" if busy else ""
+
+    def _add(
+        self, kind: Kind, location: str, since: datetime | None, needed_by: str, removal: str = ""
+    ) -> None:
+        if location == self.current or location in {one.location for one in self.found}:
+            return
+        most = AT_A_GLANCE if self.glance else None
+        files = bytes_ = newest_ns = 0
+        listing = open_store(location).list()
+        for info in islice(listing, most):
+            files, bytes_ = files + 1, bytes_ + info.size_bytes
+            newest_ns = max(newest_ns, info.mtime_ns)
+        if not files:
+            return
+        counted = most is None or next(listing, None) is None
+        if since is None and newest_ns:
+            since = datetime.fromtimestamp(newest_ns / 1e9, UTC)
+        if kind == "staging" and since is not None and self.now - since < IN_USE:
+            needed_by = "a command that may still read it: it was written within a day"
+        self.found.append(
+            LeftDirectory(
+                kind,
+                self.query,
+                location,
+                since,
+                files,
+                bytes_,
+                counted,
+                needed_by,
+                removal or removal_command(location),
+            )
+        )
+
+    # Directories in which the query has worked.
+
+    def _earlier_generations(self) -> None:
+        left: dict[str, datetime] = {}
+        for one, following in zip(self.generations, self.generations[1:], strict=False):
+            left[one.location] = following.made_at
+        if self.generations:
+            left.setdefault(self.declared, self.generations[0].made_at)
+        before = self.generations[-2].location if len(self.generations) > 1 else None
+        for location, since in left.items():
+            if location != self.current:
+                self._guarded(
+                    location, partial(self._earlier_generation, location, since, location == before)
+                )
+
+    def _earlier_generation(self, location: str, since: datetime, is_the_last: bool) -> None:
+        self._add("generation", location, since, self._way_back(is_the_last, location))
+
+    def _way_back(self, is_the_last: bool, location: str) -> str:
+        if not any(owner == self.called for owner, _ in listed(open_store(self.job.repository), self.called)):
+            return "the job, which has no savepoint: it would be the only way back"
+        if is_the_last and batches_of(location).committed == batches_of(self.current).committed:
+            return f"the way back from {self.current}, which has committed no batch since"
+        return self.busy
+
+    def _siblings(self) -> None:
+        parent, _, stem = self.declared.rstrip("/").rpartition("/")
+        if not stem or parent.endswith(("/", ":")):
+            return  # the root of its store has nothing beside it
+        store = open_store(parent)
+        generation = re.compile(rf"{re.escape(stem)}\.g[0-9]{{4,}}")
+        quarantine = re.compile(rf"{re.escape(stem)}(\.g[0-9]{{4,}})?\.quarantine-.+")
+        for name in store.names():
+            if generation.fullmatch(name):
+                self._guarded(f"{parent}/{name}", partial(self._unrecorded, f"{parent}/{name}"))
+            elif quarantine.fullmatch(name):
+                self._guarded(f"{parent}/{name}", partial(self._quarantine, f"{parent}/{name}"))
+            elif name.endswith(REPORT_SUFFIX):
+                self._guarded(f"{parent}/{name}", partial(self._restored, store, name))
+
+    def _unrecorded(self, location: str) -> None:
+        if location in {one.location for one in self.generations}:
+            return
+        half = read_note(open_store(location)) is not None
+        self._add("unfinished-restore" if half else "generation", location, None, self.busy)
+
+    def _restored(self, store: Store, name: str) -> None:
+        try:
+            report = json.loads(store.read(name))
+            job, at = report["job"], f"{store.uri}/{name.removesuffix(REPORT_SUFFIX)}"
+        except (ValueError, KeyError, TypeError):
+            return  # somebody else's file
+        if job != self.called:
+            return
+        by = report.get("by")
+        who = by.get("user") if isinstance(by, Mapping) else None
+        need = f"whoever uses the copy that {who or 'somebody'} restored there"
+        marker = read_marker(at)
+        if marker is not None:
+            need = f"job {marker.called}, whose checkpoint it is"
+        self._add("restored", at, None, need)
+
+    # What was moved out of the way.
+
+    def _quarantines_elsewhere(self) -> None:
+        if self.glance:
+            return
+        for record in self.records.events():
+            if record.data.get("kind") == "compacted" and record.data.get("query") == self.query:
+                location = str(record.data.get("quarantine"))
+                self._guarded(location, partial(self._quarantine, location))
+
+    def _quarantine(self, location: str) -> None:
+        quarantine = Quarantine(open_store(location))
+        record, need = quarantine.record(), self.busy
+        if record is None:
+            self._add("quarantine", location, None, need, self._purge(location, quarantine.is_purging))
+            return
+        newest = batches_of(record.checkpoint).committed
+        gone_on = newest is not None and record.batch is not None and newest > record.batch
+        if not gone_on and not quarantine.is_purging and record.checkpoint == self.current:
+            need = "an undo: the query has committed no batch since (streambank compact --undo)"
+        done = gone_on or quarantine.won() is not None or quarantine.is_purging
+        self._add("quarantine", location, record.created_at, need, self._purge(location, done))
+
+    def _purge(self, location: str, by_verb: bool) -> str:
+        """The verb refuses what a compaction left that broke off: that goes like any other directory."""
+        if not by_verb:
+            return removal_command(location)
+        return f"streambank compact --job {shlex.quote(self.job.name)} --purge {shlex.quote(location)}"
+
+    def _outputs(self) -> None:
+        for location in dict.fromkeys(self._output_locations()):
+            self._guarded(location, partial(self._aside, location))
+
+    def _output_locations(self) -> Iterator[str]:
+        told = (self.records.query_facts(self.query) or {}).get("sink")
+        sink = sink_from_description(told) if isinstance(told, str) else None
+        if isinstance(sink, FileSinkCapture):
+            yield sink.path
+        for one in self.generations:
+            yield from one.new_sinks
+            yield from one.new_sinks.values()
+        note = RecordStream(self.records.store, f"taken-back/{self.query}").latest()
+        if note is not None and isinstance(note.data.get("sinks"), Mapping):
+            yield from note.data["sinks"]
+        marker = read_marker(self.declared)
+        if marker is not None and marker.called == self.called and marker.sink_path:
+            yield marker.sink_path
+
+    def _aside(self, location: str) -> None:
+        store = open_store(location)
+        for one in set_aside(store):
+            need = "a rollback that did not finish: the next restore finishes it"
+            if one.finished:
+                begun_at = one.begun_at + timedelta(seconds=1)  # noted in whole seconds
+                later = [
+                    head.savepoint
+                    for head in heads(open_store(self.job.repository), self.called)
+                    if head.job == self.called and head.batch > one.batch and head.taken_at < begun_at
+                ]
+                others = f" (as do those of {len(later) - 1} more)" if later[1:] else ""
+                need = f"a restore of {later[0]}, which brings its files back{others}" if later else ""
+            self._add("output-aside", f"{store.uri}/{one.folder}", one.begun_at, need)
+
+    # What was laid out for Spark, and not removed.
+
+    def _staging(self) -> None:
+        work = self.job.work_location(self.query)
+        self._guarded(work, lambda: self._below(work))
+        for folder in sorted(Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*")):
+            self._guarded(str(folder), partial(self._below, str(folder)))
+
+    def _below(self, work: str) -> None:
+        store = open_store(work)
+        for name in store.names():
+            if is_staging(name) and self._may_be_ours(store.child(name), name):
+                self._add("staging", f"{store.uri}/{name}", None, "")
+
+    def _may_be_ours(self, store: Store, name: str) -> bool:
+        """Not where it says that it is of another query: work locations are shared."""
+        if is_repository(name):
+            whose: set[object] = {head.query_id for head in heads(store, INSPECTED)}
+        else:
+            note = read_note(store)
+            if note is not None:
+                return note.get("job") in (self.called, INSPECTED)
+            whose = {_query_id(store)} - {None}
+        return not whose or self.query_id is None or self.query_id in whose
+
+
+def _query_id(store: Store) -> object:
+    try:
+        return json.loads(store.read(METADATA)).get("id")
+    except (NotFoundError, ValueError, AttributeError):
+        return None
+
+
+def removal_command(location: str) -> str:
+    """The command that removes a directory by hand."""
+    path = local_path(location)
+    if path is not None:
+        return f"rm -r -- {shlex.quote(str(path))}"
+    if location.startswith("s3"):
+        return f"aws s3 rm --recursive {shlex.quote(re.sub(r'^s3[an]:', 's3:', location))}/"
+    return f"hadoop fs -rm -r {shlex.quote(location)}"
