@@ -33,7 +33,7 @@ from streambank.control.generations import Generation
 from streambank.control.marker import read_marker
 from streambank.control.records import RecordStream
 from streambank.core.errors import NotFoundError, StreambankError
-from streambank.core.units import to_json_time, utc_now
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.recovery.report import REPORT_SUFFIX
 from streambank.repository.catalog import heads, listed
@@ -92,6 +92,12 @@ class LeftDirectory:
             "removal": self.removal,
         }
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> LeftDirectory:
+        """From what `to_dict` gave."""
+        since = data["since"]
+        return cls(**{**data, "since": from_json_time(since) if since else None})
+
 
 @dataclass(frozen=True, slots=True)
 class LeftDirectories:
@@ -109,6 +115,21 @@ class LeftDirectories:
     def needless(self) -> tuple[LeftDirectory, ...]:
         """Those that nothing needs."""
         return tuple(one for one in self.directories if not one.needed_by)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, for another process."""
+        return {
+            "directories": [one.to_dict() for one in self.directories],
+            "unread": [list(one) for one in self.unread],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> LeftDirectories:
+        """From what `to_dict` gave."""
+        return cls(
+            tuple(map(LeftDirectory.from_dict, data["directories"])),
+            tuple((location, why) for location, why in data["unread"]),
+        )
 
 
 def left_directories(

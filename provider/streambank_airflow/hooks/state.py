@@ -80,8 +80,8 @@ class StateVerbs:
             spark: Which Spark, beside what is declared.
             unmoved: Refuse where the query has gone on since, or has begun a batch.
             by: Who asks.
-            search: Of an erasure: look for the key in all other savepoints too, and in those of these
-                replicas beside the declared ones; None to look nowhere.
+            search: Of an erasure: look for the key in all other savepoints too, in those of these replicas
+                beside the declared ones, and in what work on the job has left behind; None to look nowhere.
 
         Returns:
             What `streambank state compact --json` prints (or `state erase`, `state validate`), with
@@ -110,10 +110,13 @@ class StateVerbs:
             check_stands_at(name, current.location, repository.load(name, found).batch)
         more: dict[str, Any] = {"by": dict(by)}
         if search is not None:
+            from streambank.doctor.left_directories import left_directories
+
             live = importlib.import_module(_LOCATIONS).live_places(repository, name, job)
             more["search"] = {
                 "replicas": list(dict.fromkeys([*search, *job.replicate.to])),
                 "live": [each.to_dict() for each in live],
+                "left": left_directories(job, QueryRef.parse(name).name).to_dict(),
             }
         report = submit(repository, name, found, request, spark, job, more)
         return report | {"generation": current.number if current is not None else 1}

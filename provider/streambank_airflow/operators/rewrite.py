@@ -291,7 +291,7 @@ class MigrateStateOperator(StateOperator):
 class EraseStateOperator(StateOperator):
     """Makes a savepoint without the state of one key, and looks for the key in the job's other savepoints.
 
-    The savepoints that hold it, also in replicas, and the checkpoints that may hold it are in the log: they
+    The savepoints that hold it, also in replicas, and the directories that may hold it are in the log: they
     stay until somebody expires or deletes them. The task fails if the search could not be made; the new
     savepoint is there all the same.
 
@@ -306,7 +306,8 @@ class EraseStateOperator(StateOperator):
     Returns:
         As `CompactStateOperator`; and `searched` (whether it was), `savepoints` (of the job, over all
             places), `holding` (how many of them hold the key), `unknown` (of how many nobody knows), `live`
-            (how many checkpoints may hold it).
+            (how many checkpoints may hold it), `left` (how many directories that work on the job has left
+            behind may).
     """
 
     template_fields: Sequence[str] = (*StateOperator.template_fields, "key", "operator", "replicas", "search")
@@ -373,6 +374,17 @@ class EraseStateOperator(StateOperator):
             self.log.warning("%s %s may hold the key: %s%s.", name, one["repository"], stays, one["found"])
         for one in report["live"]:
             self.log.warning("Checkpoint %(location)s may hold the key: %(found)s.", one)
+        for one in report["left"]:
+            if one["found"] != "no":
+                self.log.warning(
+                    "Left behind (%s): %s may hold the key: %s. It is needed by: %s.",
+                    one["kind"],
+                    one["location"],
+                    one["found"],
+                    one["needed_by"] or "nothing",
+                )
+        for one in report["left_unread"]:
+            self.log.warning("Not looked for in %(location)s: %(why)s", one)
         if report["holding"]:
             self.log.warning(
                 "Once the new savepoint is verified and restored: unpin these, expire them (keep_last=1 and "
@@ -396,6 +408,7 @@ class EraseStateOperator(StateOperator):
             "holding": sum(one["found"] == "yes" for one in holding),
             "unknown": sum(one["found"] != "yes" for one in holding),
             "live": len(report.get("live") or ()),
+            "left": sum(one["found"] != "no" for one in report.get("left") or ()),
         }
 
 

@@ -1,9 +1,9 @@
 """The driver of `spark_jobs/rewrite_state.py`: carries out an order on a savepoint's state, on a cluster too.
 
 The plan is a JSON file: `repository`, `job`, `savepoint`, `order` (rewrite/request.py, or `verify` for a deep
-verification), and where there is need `work`, `by` and, of an erasure, `search`: in which `replicas` and
-`live` directories the key may be besides. The report is one, too: what the command prints with `--json`, or
-`error`.
+verification), and where there is need `work`, `by` and, of an erasure, `search`: the `replicas`, the `live`
+directories and those `left` behind in which the key may be besides. The report is one, too: what the command
+prints with `--json`, or `error`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.core.errors import InputError, StorageError, StreambankError
+from streambank.doctor.left_directories import LeftDirectories
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.failures import first_line, say_error
@@ -131,6 +132,7 @@ def _search(
             staging,
             replicas=where["replicas"],
             live=live,
+            left=LeftDirectories.from_dict(where["left"]),
             say=_note,
         )
     except StreambankError as error:

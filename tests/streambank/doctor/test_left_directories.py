@@ -14,7 +14,7 @@ from streambank.control.control import JobControl
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.doctor.checks.left import check_left
-from streambank.doctor.left_directories import LeftDirectory, left_directories
+from streambank.doctor.left_directories import LeftDirectories, LeftDirectory, left_directories
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.reinstate import reinstate
 from streambank.recovery.restore import restore
@@ -71,6 +71,7 @@ def go_on(job: Job) -> None:
 
 def found(job: Job, kind: str) -> list[LeftDirectory]:
     left = left_directories(job)
+    assert LeftDirectories.from_dict(json.loads(json.dumps(left.to_dict()))) == left
     assert not left.unread
     return [one for one in left.directories if one.kind == kind]
 

@@ -83,6 +83,11 @@ ERASED: dict[str, Any] = {
         {"repository": "file:///x", "savepoint": None, "pinned": False, "found": "unknown: it is gone"},
     ],
     "live": [{"location": "file:///c", "generation": 1, "current": True, "found": "unknown: it may"}],
+    "left": [
+        {"kind": "generation", "location": "file:///c1", "needed_by": "", "found": "yes"},
+        {"kind": "restored", "location": "file:///c2", "needed_by": "", "found": "no"},
+    ],
+    "left_unread": [{"location": "file:///c3", "why": "It is closed."}],
 }  # fmt: skip
 
 
@@ -140,11 +145,15 @@ def test_an_erasure_looks_everywhere_and_says_who_holds_the_key(
     assert plan["search"]["live"][0]["location"] == f"file://{tmp_path}/checkpoint"
     result = xcom(run, "task")
     assert (result["savepoint"], result["searched"], result["savepoints"]) == ("b2", True, 4)
-    assert (result["holding"], result["unknown"], result["live"]) == (1, 1, 1)
+    assert (result["holding"], result["unknown"], result["live"], result["left"]) == (1, 1, 1, 1)
+    assert plan["search"]["left"] == {"directories": [], "unread": []}
     assert not [value for value in result.values() if isinstance(value, dict | list)]
     said = capfd.readouterr().out
     assert "Savepoint b0 in file:///r may hold the key: pinned, yes." in said
     assert "Repository file:///x may hold the key: unknown: it is gone." in said
+    assert "Left behind (generation): file:///c1 may hold the key: yes. It is needed by: nothing." in said
+    assert "file:///c2" not in said
+    assert "Not looked for in file:///c3: It is closed." in said
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -228,15 +237,16 @@ def test_what_cannot_be_a_rule_or_a_repair_is_refused_before_spark_is_started(
 
 
 def test_a_deep_verification_has_spark_open_the_state_and_records_what_it_found(
-    orders: Orders, capfd: pytest.CaptureFixture[str]
+    orders: Orders, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     uncounted = {"code": "rows-not-counted", "severity": "info", "file": "state/0", "cause": "Not counted.",
                  "effect": "So it is.", "hint": ""}  # fmt: skip
     orders.answer = lambda plan: {"findings": [uncounted]}
     result = xcom(orders.run(VerifySavepointOperator, level="deep"), "task")
     assert (result["level"], result["ok"], result["findings"]) == ("deep", True, 0)
     assert orders.plans[-1]["order"] == {"operation": "verify"}
-    assert "state/0: Not counted. So it is." in capfd.readouterr().out
+    assert "state/0: Not counted. So it is." in caplog.text
 
     broken = {**uncounted, "code": "rows-differ", "severity": "error", "cause": "Rows differ."}
     orders.answer = lambda plan: {"findings": [broken]}
