@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN
+from streambank.core.units import to_json_time
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class StateVerbs:
             by: Who asks.
 
         Returns:
-            What `streambank state compact --json` prints, with `generation`: the one that counts, by number.
+            What `streambank state compact --json` prints, with `generation`: the one that counts, by number,
+            and `taken_at`: when the savepoint was taken.
 
         Raises:
             InputError: The request is not valid, or the query is missing (code `which-query`).
@@ -96,9 +98,10 @@ class StateVerbs:
             )
         repository = self.declared.open_repository(ref)
         name, found = repository.find(savepoint, ref)
+        manifest = repository.load(name, found)
         current = job.records().generation(query)
         if unmoved and current is not None:
-            check_stands_at(name, current.location, repository.load(name, found).batch)
+            check_stands_at(name, current.location, manifest.batch)
         plan = {
             "repository": repository.store.uri,
             "job": name,
@@ -113,4 +116,7 @@ class StateVerbs:
             conf={**job.spark, **job.state.spark},
             say=_log.info,
         )
-        return report | {"generation": current.number if current is not None else 1}
+        return report | {
+            "generation": current.number if current is not None else 1,
+            "taken_at": to_json_time(manifest.taken_at),
+        }
