@@ -142,7 +142,7 @@ def test_the_dag_does_the_same(
     run = compact(where="key.number % 4 = 0")
 
     states = task_states(run)
-    assert (states["rewrite"], states["first_batch"], states["go_back"]) == ("success", "success", "skipped")
+    assert (states["rewrite"], states["start"], states["go_back"]) == ("success", "success", "skipped")
     assert xcom(run, "rewrite")["keys"] == NUMBERS // 4
     preview = compact(where="key.number % 5 = 0", dry_run=True)
     assert xcom(preview, "preview")["keys"] > 0

@@ -15,7 +15,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.savepoints import RestorePolicy
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, ApprovePlanOperator
-from streambank_airflow.operators.base import StreambankOperator, alert_of_failure
+from streambank_airflow.operators.base import StreambankOperator
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert
@@ -203,11 +203,6 @@ class DagFile:
 def dag_id(job: str, verb: str) -> str:
     """The id of one of a job's DAGs."""
     return f"{job}.{verb}"
-
-
-def alerting(default_args: Mapping[str, Any]) -> list[Callable[..., Any]]:
-    """The `on_failure_callback` of a task that alerts as the job's own operators do, beside the user's."""
-    return [*as_list(default_args.get("on_failure_callback")), alert_of_failure]
 
 
 def approve_task(policy: RestorePolicy, plan: StreambankOperator, **more: Any) -> ApprovePlanOperator:

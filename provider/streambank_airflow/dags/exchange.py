@@ -8,7 +8,6 @@ and where a step fails the job goes on in it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -16,7 +15,7 @@ from airflow.sdk import DAG, Param, TriggerRule
 
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags import forms
-from streambank_airflow.dags.common import DagFile, alerting, approve_task, dag_id
+from streambank_airflow.dags.common import DagFile, approve_task, dag_id
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import (
     SAVEPOINTS_KEY,
@@ -30,7 +29,6 @@ from streambank_airflow.operators.rewrite import (
     RescaleStateOperator,
     StateOperator,
 )
-from streambank_airflow.sensors.job import BatchCommittedSensor
 
 AS_IT_WAS = (
     " Shows first what that means, and waits for a person's approval{}; without an answer nothing happens. "
@@ -134,15 +132,6 @@ def _exchange_dag(
             trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
             **args,
         )
-        first_batch = BatchCommittedSensor(
-            task_id="first_batch",
-            **where,
-            after_batch=f"{{{{ {REWRITTEN}['batch'] }}}}",
-            accept_idle=True,
-            poke_interval=2,
-            timeout=timedelta(minutes=30),
-            on_failure_callback=alerting(dag.default_args),
-        )
         keep_running = _keep_running(job, "keep_running", f"handed over after {verb}")
         watched = _watched("watched", job, args)
         go_back = ReinstateGenerationOperator(
@@ -158,9 +147,9 @@ def _exchange_dag(
         keep_running_again = _keep_running(job, "keep_running_again", f"{verb} failed: the job is as it was")
         watched_again = _watched("watched_again", job, args)
         [check_run, preview] >> approve >> stop
-        stop >> rewrite >> restore >> start >> first_batch >> keep_running >> watched
+        stop >> rewrite >> restore >> start >> keep_running >> watched
         rewrite >> start
-        [stop, rewrite, restore, start, first_batch] >> go_back >> start_again
+        [stop, rewrite, restore, start] >> go_back >> start_again
         start_again >> keep_running_again >> watched_again
     return dag
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -12,13 +11,12 @@ from airflow.sdk import DAG, BaseOperator, chain
 from streambank.declaration.declaration import Job
 from streambank.recovery.approval import CHOICE_KEY
 from streambank_airflow.dags import forms
-from streambank_airflow.dags.common import DagFile, alerting, approve_task, dag_id, left_by
+from streambank_airflow.dags.common import DagFile, approve_task, dag_id, left_by
 from streambank_airflow.notify.deadlines import restore_deadline
 from streambank_airflow.operators.approve import CHOICES_KEY, ApprovePlanOperator
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
-from streambank_airflow.sensors.job import BatchCommittedSensor
 
 SEVERAL = (
     " Restores one query: the others go on from where they are. If several are lost, restore one after the "
@@ -63,7 +61,6 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
             stop="params.stop_running",
             start="params.start",
             into="params.into",
-            on_failure=alerting(dag.default_args),
         )
     return dag
 
@@ -76,7 +73,6 @@ def restore_tasks(
     how: Mapping[str, Any],
     stop: str,
     start: str,
-    on_failure: list[Callable[..., Any]],
     approve: bool = True,
     into: str | None = None,
 ) -> None:
@@ -91,7 +87,6 @@ def restore_tasks(
         how: `sink`, `source`, `mode` and `new_sinks` of the operators that plan and restore.
         stop: Whether a job that runs is stopped without a question: an expression in a template.
         start: Whether the job is started afterwards and handed to `<job>.run`: an expression, too.
-        on_failure: What is called where the job makes no batch in time.
         approve: Ask a person; without that, the plan fails for what somebody would have to decide.
         into: The directory, or nothing for the job's next generation: an expression, too; None where that is
             never asked.
@@ -133,20 +128,11 @@ def restore_tasks(
         **of_job,
     )
     start_job = StartStreamingJobOperator(task_id="start", only_if=started, **of_job)
-    first_batch = BatchCommittedSensor(
-        task_id="first_batch",
-        after_batch=f"{{{{ ti.xcom_pull(task_ids='{restore.task_id}')['batch'] }}}}",
-        accept_idle=True,
-        poke_interval=2,
-        timeout=timedelta(minutes=30),
-        on_failure_callback=on_failure,
-        **whereabouts,
-    )
     keep_running = TriggerDagRunOperator(
         task_id="keep_running", trigger_dag_id=run, conf={"note": "handed over after a restore"}
     )
     watched = JobWatchedOperator(task_id="watched", run_dag_id=run, deferrable=True, **of_job)
-    chain(check_run, *asked, stopped, restore, start_job, first_batch, keep_running, watched)
+    chain(check_run, *asked, stopped, restore, start_job, keep_running, watched)
     plan >> (asked[0] if asked else stopped)
     if into:
         beside = RestoreSavepointOperator(

@@ -172,7 +172,7 @@ def test_a_disaster_is_restored_once_a_person_approves(
     done = xcom(run, "restore")
     assert (done["savepoint"], done["batch"], done["generation"]) == (took["savepoint"], took["batch"], 2)
     assert done["sink_effect"]
-    assert xcom(run, "first_batch")["batch"] > took["batch"]
+    assert xcom(run, "start")["batch"] > took["batch"]
     assert managed.driver_lives()
     desired = managed.control.desired()
     assert desired is not None
@@ -239,7 +239,7 @@ def test_a_job_that_lives_is_stopped_first_where_the_form_says_so(
 
     states = task_states(run)
     assert (states["stop"], states["restore"]) == ("success", "success")
-    assert {states[task] for task in ("start", "first_batch", "keep_running")} == {"skipped"}
+    assert {states[task] for task in ("start", "keep_running")} == {"skipped"}
     assert "It will be stopped first." in xcom(run, "plan", PLAN_KEY)
     assert xcom(run, "restore")["batch"] == took["batch"]
     assert not managed.driver_lives()

@@ -110,7 +110,7 @@ def test_both_are_restored_one_after_the_other_and_each_plan_says_what_stays(
     first = restore(managed, query="hourly", start=False)
 
     assert {task_states(first)[task] for task in ("plan", "approve", "stop", "restore")} == {"success"}
-    assert {task_states(first)[task] for task in ("start", "first_batch", "keep_running")} == {"skipped"}
+    assert {task_states(first)[task] for task in ("start", "keep_running")} == {"skipped"}
     shown = xcom(first, "plan", PLAN_KEY)
     assert "Only query hourly of job flights goes back" in shown
     assert "not mutually consistent" in shown
@@ -124,7 +124,7 @@ def test_both_are_restored_one_after_the_other_and_each_plan_says_what_stays(
     assert set(states.values()) == {"success"}
     assert "Only query sessions of job flights goes back" in xcom(second, "plan", PLAN_KEY)
     assert generations(managed) == {query: (2, took[query]["savepoint"]) for query in QUERIES}
-    assert xcom(second, "first_batch")["batch"] > took["sessions"]["batch"]
+    assert xcom(second, "start")["batch"] > took["sessions"]["batch"]
     managed.wait_for_batch(took["hourly"]["batch"] + 1, "hourly")
     assert managed.driver_lives()
 

@@ -73,7 +73,7 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
     run = run_dag(
         build_dags(managed.jobs_file)["flights.restore"],
         run_conf={"new_sinks": [f"{out}={new}"]},
-        mark_success_pattern="check_run|approve|stop|start|first_batch|keep_running|watched",
+        mark_success_pattern="check_run|approve|stop|start|keep_running|watched",
     )
 
     states = task_states(run)
@@ -91,7 +91,7 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
 
 ROLLBACK = "Restore and set later output aside"
 ACCEPT = "Restore and leave later output"
-AFTERWARDS = "start|first_batch|keep_running"
+AFTERWARDS = "start|keep_running"
 
 
 @contextmanager
@@ -401,7 +401,7 @@ def test_the_guides_proof_of_a_savepoint_runs_beside_the_job(managed: Managed) -
     assert (after.state, after.launch_id) == ("running", before.launch_id)
 
 
-AT_THE_JOB = ("stop", "restore", "start", "first_batch", "keep_running", "watched")
+AT_THE_JOB = ("stop", "restore", "start", "keep_running", "watched")
 
 
 @pytest.mark.parametrize("option", ["Approve", "Reject"])
