@@ -181,10 +181,14 @@ def hint_of(error: StreambankError, job: str | None = None) -> str:
         error: An error of the engine.
         job: The job whose DAGs are named; `<job>` stands for it where it is not known.
     """
-    hint = error.hint
+    return hint_for(error.code, error.hint, job)
+
+
+def hint_for(code: str, hint: str, job: str | None = None) -> str:
+    """The same for what has a code and a hint and is no error, such as a finding of `doctor`."""
     # What follows the first line is quoted: the end of a driver's log.
     if speaks_cli(hint.partition("\n")[0]):
-        hint = HINTS.get(error.code, hint)
+        hint = HINTS.get(code, hint)
     return hint.replace("<job>", job) if job else hint
 
 

@@ -57,7 +57,7 @@ from streambank.doctor.subject import (
     look_at_job,
 )
 from streambank.driver.environment import driver_environment
-from streambank.driver.preflight import declared_query, records_lost, savepoints_lost
+from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import job_life
 from streambank.kafka.recording import KIND
 from streambank.kafka.settings import Brokers
@@ -172,7 +172,7 @@ def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
     location = job.queries[name]
     try:
         asked = declared_query(job, name, job.records())
-        lost = records_lost(asked)
+        lost = records_lost(asked) or checkpoint_lost(asked, asked.control.generation(name))
         if lost is not None:
             raise lost
         savepoints = savepoints_lost(asked)

@@ -374,18 +374,31 @@ def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None
     Raises:
         RefusedError: The checkpoint is gone (code `checkpoint-lost`).
     """
+    lost = checkpoint_lost(query, generation)
+    if lost is not None:
+        raise lost
+
+
+def checkpoint_lost(query: DeclaredQuery, generation: Generation | None) -> RefusedError | None:
+    """That a generation's checkpoint is gone (code `checkpoint-lost`); None where it is there, or never was.
+
+    Raises:
+        StorageError: Its place cannot be reached.
+    """
+    if generation is None:
+        return None
     facts = query.facts
     worked = facts.get("generation") == generation.number and facts.get("query_id") is not None
     worked = worked or _is_marked(query, generation)
     restored = generation.from_savepoint is not None
     if not (worked or restored) or open_store(generation.location).exists("metadata"):
-        return
+        return None
     why = (
         f"query {query.name} has worked in it"
         if worked
         else f"savepoint {generation.from_savepoint} was restored there"
     )
-    raise RefusedError(
+    return RefusedError(
         f"The checkpoint {generation.location} of job {query.job} is gone or empty, though {why}.",
         code="checkpoint-lost",
         hint=f"Restore a savepoint: `streambank restore latest-good --job {query.called} --generation`. "

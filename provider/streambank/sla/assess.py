@@ -20,7 +20,7 @@ from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.sla import SlaPolicy
-from streambank.driver.preflight import declared_query, records_lost, savepoints_lost
+from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import Life, job_life
 from streambank.sla.history.history import Records, StreamedHistory
 from streambank.sla.history.hour_files import HourFiles
@@ -209,7 +209,10 @@ def job_material(
             return Material(Unreadable(query, f"{lost.message} [{lost.code}]"), Facts())
         generation = control.generation(query)
         location = generation.location if generation is not None else location
-        if history is None:
+        gone = checkpoint_lost(asked, generation)
+        if gone is not None:
+            found = Unreadable(query, f"{gone.message} [{gone.code}]", "Restore a savepoint of the job.")
+        elif history is None:
             found = _job_history(control, query, wanted, now, location)
         else:
             found = _named_history(history, query, wanted, now)

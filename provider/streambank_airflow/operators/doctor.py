@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from streambank.core.errors import check_choice
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import hint_for
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_bool, known_or_template
 
@@ -71,7 +72,9 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"This run does not diagnose job {self.job}.")
             note_watchers(context, [self.hook.slas.find(self.job)])
-            findings = self.hook.jobs.diagnose(self.job)
+            job = self.job.partition("/")[0]
+            found = self.hook.jobs.diagnose(self.job)
+            findings = [{**one, "hint": hint_for(one["code"], one["hint"], job)} for one in found]
         self._log(findings)
         result = result_of(self.job, findings)
         # A task that fails returns nothing, and what it found is wanted most then.

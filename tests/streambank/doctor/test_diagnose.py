@@ -17,6 +17,7 @@ from streambank.doctor.checks.checkpoint import check_budget
 from streambank.doctor.diagnose import Machine, diagnose_checkpoint, diagnose_job
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.plan import Budget
+from streambank.sla.assess import assess_job
 from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
 from tests.support.checkpoint.doctor_inputs import DISK, NFS, mounts
@@ -178,6 +179,17 @@ def test_a_checkpoint_that_is_gone_is_an_error_and_the_other_queries_are_looked_
     assert right.query == "right" and "missing-checksums" in codes(right.findings, "info")
     answer = streambank("doctor", "--job", "flights", "--jobs", tmp_path / "streaming_jobs.toml")
     assert answer.code == 1 and "query left:" in answer.out and "query right:" in answer.out
+
+
+def test_a_checkpoint_that_was_lost_is_called_so_by_doctor_and_sla(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    job.records().generations().ensure_first(job.checkpoint, by={})
+    job.records().record_query(None, {"generation": 1, "query_id": "q"})
+    (found,) = diagnose_job(job, machine=MACHINE)
+    assert ("checkpoint-lost", "error") in [(one.code, one.severity) for one in found.findings]
+    history, *_ = assess_job(job).verdicts
+    assert (history.level, history.advice) == ("breach", "Restore a savepoint of the job.")
+    assert history.why.endswith("[checkpoint-lost]")
 
 
 def test_a_take_that_had_to_plan_again_says_what_it_needs(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from streambank.sla.objectives import HISTORY, Objective, objectives
 from streambank.sla.verdict import Level, Verdict
 
 _CLOCKS_APART = timedelta(minutes=1)
-_READ_AGAIN = "Look at it with `streambank inspect`, and repair what cannot be read."
+READ_AGAIN = "Look at the checkpoint and the job's records, and repair what cannot be read."
+"""What to do about a history that cannot be read, wherever it is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,12 @@ class Unreadable:
     Attributes:
         query: The query.
         why: What went wrong, in a sentence.
+        advice: What to do about it.
     """
 
     query: str
     why: str
+    advice: str = READ_AGAIN
 
 
 @dataclass(slots=True)
@@ -84,7 +87,7 @@ def judge(
     case, known = Case(job, history.query, now), facts or Facts()
     wanted = objectives(policy)
     if isinstance(history, Unreadable):
-        return _unreadable(case, wanted, policy, history.why, known)
+        return _unreadable(case, wanted, policy, history, known)
     limited = [one for one in wanted if one.name in PROMISES["time_to_limit"].measure.metrics]
     windows = [WindowGauge(one, now) for one in wanted if one.measure.kind == "window"]
     trends = [
@@ -96,7 +99,7 @@ def judge(
     try:
         walk.walk(history.points)
     except StreambankError as error:
-        return _unreadable(case, wanted, policy, error.message, known)
+        return _unreadable(case, wanted, policy, Unreadable(history.query, error.message), known)
     measured = {gauge.objective.name: gauge.verdict(case, walk.batches, walk.newest) for gauge in walk.gauges}
     return (
         _history(case, policy, history, walk, known),
@@ -140,6 +143,7 @@ def _verdict(
     why: str,
     as_of: datetime | None,
     evidence: tuple[str, ...],
+    advice: str = READ_AGAIN,
 ) -> Verdict:
     return Verdict(
         job=case.job,
@@ -149,17 +153,18 @@ def _verdict(
         why=why,
         as_of=as_of,
         evidence=evidence,
-        advice=_READ_AGAIN if level in ("warn", "breach") else "",
+        advice=advice if level in ("warn", "breach") else "",
         mute=active(policy.mute if policy else None, case.now),
         at=case.now,
     )
 
 
 def _unreadable(
-    case: Case, wanted: Iterable[Objective], policy: SlaPolicy | None, why: str, facts: Facts
+    case: Case, wanted: Iterable[Objective], policy: SlaPolicy | None, found: Unreadable, facts: Facts
 ) -> tuple[Verdict, ...]:
+    why = f"The history cannot be read: {found.why}"
     return (
-        _verdict(case, policy, "breach", f"The history cannot be read: {why}", None, tuple(facts.unreadable)),
+        _verdict(case, policy, "breach", why, None, tuple(facts.unreadable), found.advice),
         *(
             reported_verdict(case, one, facts, None)
             if one.name in BESIDE_HISTORY
