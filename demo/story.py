@@ -183,7 +183,7 @@ class Story:
             self.airflow.wait_for_task(
                 dag_id,
                 run,
-                "first_batch",
+                "start",
                 timeout_s=300 * self.patience,
                 meanwhile=lambda: self._approve(dag_id, run),
             )

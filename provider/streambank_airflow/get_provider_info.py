@@ -34,6 +34,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": INTEGRATION,
                 "python-modules": [
+                    "streambank_airflow.operators.approve",
                     "streambank_airflow.operators.blackout",
                     "streambank_airflow.operators.compact",
                     "streambank_airflow.operators.doctor",

@@ -41,11 +41,12 @@ HINTS = {
     "closure-changed": "Nothing that was moved is deleted. Report this with the log of the task.",
     "empty-policy": "Add a table [jobs.NAME.retention] with at least one rule, such as keep_last = 10.",
     "fork-cannot-roll-back": (
-        "Let the fork write elsewhere: say where in *New output directories*, with a line for each."
+        "Set *Output written after the savepoint* to refuse or accept. Let the fork write elsewhere: say "
+        "where in *New output directories*, with a line for each."
     ),
     "fork-needs-directory": (
-        "Set `into` of RestoreSavepointOperator to a new directory, and declare a job of its own whose "
-        "checkpoint it is."
+        "Set *Directory to restore into* (`into` of RestoreSavepointOperator) to a new directory, and "
+        "declare a job of its own whose checkpoint it is."
     ),
     "fork-shares-sink": (
         "Let the fork write elsewhere: say where in *New output directories*, with a line for each."
@@ -62,8 +63,9 @@ HINTS = {
     ),
     "large-heap-state": _TO_ROCKSDB,
     "lease-held": (
-        "Trigger <job>.stop first, which asks the cluster, or set *Stop the job if it runs*. To restore"
-        ' beside the running job, set `into` to a new directory and mode="fork".'
+        "Trigger <job>.stop first, which asks the cluster, or set *Stop the job if it runs*. To restore "
+        "beside the running job, set *Directory to restore into* (`into`), and *What becomes of the "
+        "savepoint* (`mode`) to fork."
     ),
     "never-started": "Trigger <job>.run first.",
     "no-committed-batch": "Wait for its first batch: <job>.run shows how it is doing.",
@@ -203,10 +205,10 @@ def hint_of(error: StreambankError, job: str | None = None) -> str:
         error: An error of the engine.
         job: The job whose DAGs are named; `<job>` stands for it where it is not known.
     """
-    return in_airflow(error.code, error.hint, job)
+    return hint_for(error.code, error.hint, job)
 
 
-def in_airflow(code: str, hint: str, job: str | None = None) -> str:
+def hint_for(code: str, hint: str, job: str | None = None) -> str:
     """A hint in Airflow's words: that of an error, a finding, or a verdict.
 
     Args:

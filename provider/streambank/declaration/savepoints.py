@@ -74,12 +74,13 @@ class RestorePolicy:
     Attributes:
         sink: What to do where a sink is ahead of the savepoint: `refuse`, `rollback` or `accept`.
         source: What to do where Kafka has not all of the input any more: `refuse` or `accept`.
-        approval_timeout_s: How long a restore waits for a person; silence rejects it.
+        approval_timeout_s: How long a restore, a compaction or a rescale waits for a person; silence rejects
+            it.
         deadline_s: How long `<job>.restore` may take, from the moment at which it is queued, before somebody
             is told; None for as long as it takes.
         notify: Who is told.
-        ask: Who is told that a restore waits for an approval.
-        approvers: Ids of the users who may approve one; none for everybody whom Airflow lets.
+        ask: Who is told that one of them waits for an approval.
+        approvers: Ids of the users who may approve it; none for everybody whom Airflow lets.
     """
 
     sink: str = "refuse"

@@ -37,6 +37,7 @@ class CompactPolicy:
         operator: Of this stateful operator only.
         part: Judged by these rows alone.
         max_rows: So many rows go at most in one run, of each operator.
+        approve: Whether a scheduled run asks a person, too; one by hand always does.
     """
 
     schedule: str | None = None
@@ -46,6 +47,7 @@ class CompactPolicy:
     operator: int | None = None
     part: str | None = None
     max_rows: int | None = None
+    approve: bool = False
 
 
 def read_state(fields: Fields) -> StatePolicy:
@@ -76,6 +78,7 @@ def read_compact(fields: Fields, queries: Mapping[str, str]) -> CompactPolicy:
         operator=fields.whole("operator", minimum=0),
         part=fields.text("part"),
         max_rows=fields.whole("max_rows", minimum=1),
+        approve=fields.boolean("approve") or False,
     )
     if policy.schedule is not None and policy.where is None and policy.idle_for is None:
         raise fields.mistake("schedule", "nothing says what expires", 'Add where, or idle_for = "30d".')

@@ -75,8 +75,8 @@ def is_alive(plan: RestorePlan) -> bool:
 
 
 def obstacles(plan: RestorePlan) -> list[StreambankError]:
-    """What speaks against the restore and no choice resolves."""
-    found = [one for one in plan.other_refusals if one.code != HELD]
+    """What speaks against the restore and no choice resolves; no job is stopped for a directory beside it."""
+    found = [one for one in plan.other_refusals if one.code != HELD or plan.generation is None]
     possible = plan.possible_choices
     if not possible.sink:
         found += plan.sink_refusals[plan.sink]
@@ -116,8 +116,11 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
 def newest_of(plan: RestorePlan) -> int:
     """The newest batch that the query or one of its sinks has, as far as is known; at least the savepoint's.
 
-    Sinks that the restored query leaves for a new output do not count.
+    Sinks that the restored query leaves for a new output do not count; for a fork no sink does, since the
+    query that it is forked from may go on.
     """
+    if plan.mode == "fork":
+        return plan.batch
     sinks = [one for one in plan.sinks if not one.get("new_path")]
     found: list[int] = [batch for one in sinks for key in _REACHED if (batch := one.get(key)) is not None]
     if plan.reached is not None and plan.reached.newest is not None:
@@ -160,16 +163,19 @@ def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str
     """
     offered = list(choices)
     said = [f"Restore {plan.job} to batch {plan.batch}, {age} old?"]
+    if plan.generation is None:
+        said = [f"Restore batch {plan.batch} of {plan.job}, {age} old, into {plan.location}?"]
     if is_alive(plan):
         said.append("It runs, and will be stopped.")
-    later = _later(plan)
+    later = _later(plan) if plan.mode != "fork" else ""
     if later:
         sinks = {one.sink for one in offered}
         fate = {"rollback": "set aside", "accept": "left"}.get(min(sinks)) if len(sinks) == 1 else None
         one = later.startswith("1 ")
         verb = ("is" if one else "are") if fate else ("was" if one else "were")
         said.append(f"{later} {verb} {fate or 'written since'}.")
-    said += _unguarded(plan)
+    if plan.mode != "fork":
+        said += _unguarded(plan)
     codes = {one.code for one in plan.source_refusals["refuse"]}
     if NOT_KNOWN in codes:
         said.append("It is not known whether its input is still there.")

@@ -13,7 +13,7 @@ that fails neither keeps the others from telling nor makes them tell again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -126,16 +126,22 @@ def news(
                 found.append(News("broke", verdict, since, None))
                 after[key] = Open(verdict.level, since, verdict.at)
             elif LEVELS.index(verdict.level) > LEVELS.index(was.level):
-                found.append(News("worse", verdict, was.since, was.level))
-                after[key] = Open(verdict.level, was.since, verdict.at)
+                since = _begun(verdict, was)
+                found.append(News("worse", verdict, since, was.level))
+                after[key] = Open(verdict.level, since, verdict.at)
             else:
-                after[key] = was
+                after[key] = replace(was, since=_begun(verdict, was))
         elif was is not None:
             if verdict.level == "ok":
                 found.append(News("healed", verdict, was.since, was.level))
             else:
                 after[key] = was
     return tuple(_once_for_a_job(found)), Told(after)
+
+
+def _begun(verdict: Verdict, was: Open) -> datetime:
+    """When it began: not before it was told, where nobody has judged the job while it was well in between."""
+    return verdict.since if verdict.since is not None and verdict.since > was.told_at else was.since
 
 
 def _once_for_a_job(found: Iterable[News]) -> Iterator[News]:

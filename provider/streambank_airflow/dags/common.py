@@ -12,8 +12,10 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, CronTriggerTimetable, Pa
 
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
+from streambank.declaration.savepoints import RestorePolicy
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import alert_of_failure
+from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, ApprovePlanOperator
+from streambank_airflow.operators.base import StreambankOperator
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert
@@ -223,9 +225,28 @@ def dag_id(job: str, verb: str) -> str:
     return f"{job}.{verb}"
 
 
-def alerting(default_args: Mapping[str, Any]) -> list[Callable[..., Any]]:
-    """The `on_failure_callback` of a task that alerts as the job's own operators do, beside the user's."""
-    return [*as_list(default_args.get("on_failure_callback")), alert_of_failure]
+def approve_task(policy: RestorePolicy, plan: StreambankOperator, **more: Any) -> ApprovePlanOperator:
+    """The task that asks a person whether what another one has planned is to be done; silence rejects it.
+
+    Args:
+        policy: The job's table `restore`: who may answer, and for how long they are waited for.
+        plan: The task that leaves its plan and its question.
+        more: Arguments of the operator.
+    """
+    return ApprovePlanOperator(
+        task_id="approve",
+        subject=left_by(plan, SUBJECT_KEY),
+        body=left_by(plan, PLAN_KEY),
+        defaults=ApprovePlanOperator.REJECT,
+        assigned_users=[{"id": one, "name": one} for one in policy.approvers] or None,
+        response_timeout=timedelta(seconds=policy.approval_timeout_s),
+        **more,
+    )
+
+
+def left_by(task: StreambankOperator, key: str) -> str:
+    """A template for what a task has left under a key."""
+    return f"{{{{ ti.xcom_pull(task_ids='{task.task_id}', key='{key}') }}}}"
 
 
 def as_list(value: Any) -> list[Any]:

@@ -1,13 +1,13 @@
 """`<job>.compact` and `<job>.rescale`: exchange the state of a job for one made of its savepoint.
 
-Both are one dance: stop with a savepoint, make another one of it, restore that as the next generation, start,
-watch, hand over. The earlier generation stays untouched, and where a step fails the job goes on in it.
+Both are one dance: show what would become of the state, ask a person, stop with a savepoint, make another one
+of it, restore that as the next generation, start, watch, hand over. The earlier generation stays untouched,
+and where a step fails the job goes on in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -15,7 +15,7 @@ from airflow.sdk import DAG, Param, TriggerRule
 
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags import forms
-from streambank_airflow.dags.common import DagFile, alerting, dag_id
+from streambank_airflow.dags.common import DagFile, approve_task, dag_id
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import (
     SAVEPOINTS_KEY,
@@ -29,13 +29,14 @@ from streambank_airflow.operators.rewrite import (
     RescaleStateOperator,
     StateOperator,
 )
-from streambank_airflow.sensors.job import BatchCommittedSensor
 
 AS_IT_WAS = (
-    " The current checkpoint is not changed: if a step fails, the job goes on from it with its old state, "
+    " Shows first what that means, and waits for a person's approval{}; without an answer nothing happens. "
+    "The current checkpoint is not changed: if a step fails, the job goes on from it with its old state, "
     "and the run fails."
 )
-TOO_EARLY = f"ti.xcom_pull(task_ids='preview', key='{NOTHING_KEY}')"
+BY_HAND = "dag_run.run_type != 'scheduled'"
+NOTHING = f"ti.xcom_pull(task_ids='preview', key='{NOTHING_KEY}')"
 REWRITTEN = "ti.xcom_pull(task_ids='rewrite')"
 
 
@@ -51,6 +52,7 @@ def compact_dag(job: Job, file: DagFile) -> DAG:
         CompactStateOperator,
         {name: f"{{{{ params.{name} }}}}" for name in forms.COMPACT_FIELDS},
         schedule=job.compact.schedule,
+        always_ask=job.compact.approve or job.compact.schedule is None,
     )
 
 
@@ -77,11 +79,16 @@ def _exchange_dag(
     operator: type[StateOperator],
     asked: Mapping[str, Any],
     schedule: str | None = None,
+    always_ask: bool = True,
 ) -> DAG:
-    dag = file.dag(job, verb, summary=summary + AS_IT_WAS, params=form, schedule=schedule)
+    unasked = "" if always_ask else ", unless its schedule has started it"
+    dag = file.dag(job, verb, summary=summary + AS_IT_WAS.format(unasked), params=form, schedule=schedule)
+    asks = "true" if always_ask else BY_HAND
+    goes_on = f"{{{{ not params.dry_run and not {NOTHING} }}}}"
     args = file.task_args(job)
     several = "query" in form
     of_query = {**args, "job": f"{job.name}/{{{{ params.query }}}}" if several else job.name}
+    where = {**file.whereabouts(job), "job": of_query["job"]}
     stopped = f"ti.xcom_pull(task_ids='stop', key='{SAVEPOINTS_KEY}')"
     savepoint = f"({stopped} or {{}}).get({'params.query' if several else repr('main')})"
     with dag:
@@ -93,16 +100,18 @@ def _exchange_dag(
         )
         preview = operator(
             task_id="preview",
-            only_if="{{ params.dry_run }}",
+            only_if=f"{{{{ params.dry_run or {asks} }}}}",
             plan_only=True,
             before_stop=True,
             **asked,
             **of_query,
         )
+        # Of a run that asks nobody the preview is skipped, and so is this.
+        approve = approve_task(job.restore, preview, only_if=goes_on, **where)
         stop = StopStreamingJobOperator(
             task_id="stop",
             savepoint=True,
-            only_if=f"{{{{ not params.dry_run and not {TOO_EARLY} }}}}",
+            only_if=goes_on,
             skip_if_stopped="{{ dag_run.run_type == 'scheduled' }}",
             trigger_rule=TriggerRule.NONE_FAILED,
             **args,
@@ -123,15 +132,6 @@ def _exchange_dag(
             trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
             **args,
         )
-        first_batch = BatchCommittedSensor(
-            task_id="first_batch",
-            **{**file.whereabouts(job), "job": of_query["job"]},
-            after_batch=f"{{{{ {REWRITTEN}['batch'] }}}}",
-            accept_idle=True,
-            poke_interval=2,
-            timeout=timedelta(minutes=30),
-            on_failure_callback=alerting(dag.default_args),
-        )
         keep_running = _keep_running(job, "keep_running", f"handed over after {verb}")
         watched = _watched("watched", job, args)
         go_back = ReinstateGenerationOperator(
@@ -146,9 +146,10 @@ def _exchange_dag(
         start_again = StartStreamingJobOperator(task_id="start_again", only_if="{{ params.start }}", **args)
         keep_running_again = _keep_running(job, "keep_running_again", f"{verb} failed: the job is as it was")
         watched_again = _watched("watched_again", job, args)
-        [check_run, preview] >> stop >> rewrite >> restore >> start >> first_batch >> keep_running >> watched
+        [check_run, preview] >> approve >> stop
+        stop >> rewrite >> restore >> start >> keep_running >> watched
         rewrite >> start
-        [stop, rewrite, restore, start, first_batch] >> go_back >> start_again
+        [stop, rewrite, restore, start] >> go_back >> start_again
         start_again >> keep_running_again >> watched_again
     return dag
 

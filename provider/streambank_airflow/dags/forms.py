@@ -27,7 +27,10 @@ SOURCE_CHOICES = {
 MODE_CHOICES = {
     "no-claim": "no-claim - the savepoint stays as it is",
     "claim": "claim - the job owns the savepoint from now on",
+    "fork": "fork - it begins a second query with a new id, in a directory of its own",
 }
+PLACE = "(/|[A-Za-z][A-Za-z0-9+.-]*:/)"
+"""Pattern of how an absolute path or a URI begins: a relative path means nothing on a worker."""
 LEVEL_CHOICES = {
     "none": "none",
     "quick": "quick - every file exists, sizes match",
@@ -237,8 +240,8 @@ def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, P
             declared.where is None and declared.idle_for is None,
             type="boolean",
             title="Only show what would be removed",
-            description_md="Uses the newest savepoint; nothing is stopped. Switch it off to remove it. It is "
-            "off where the job declares what to remove.",
+            description_md="Uses the newest savepoint; nothing is stopped. Switch it off to remove it, after "
+            "an approval. It is off where the job declares what to remove.",
         ),
         **_start_and_note(),
         "idle_since": _optional(
@@ -352,13 +355,22 @@ def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> d
             "no-claim",
             MODE_CHOICES,
             title="What becomes of the savepoint",
-            description_md="A savepoint that the job owns may expire like any other of the job.",
+            description_md="A savepoint that the job owns may expire like any other of the job. A fork needs "
+            "the field below.",
+            section="More",
+        ),
+        "into": _optional(
+            None,
+            "Directory to restore into",
+            "An empty directory instead of the job's next generation. The job is neither stopped nor "
+            "started for it; a fork may be restored while it runs.",
+            pattern=f"^$|^{PLACE}",
             section="More",
         ),
         "new_sinks": Param(
             None,
             type=["null", "array"],
-            items={"type": "string", "pattern": "^\\s*$|=(/|[A-Za-z][A-Za-z0-9+.-]*:/)"},
+            items={"type": "string", "pattern": f"^\\s*$|={PLACE}"},
             title="New output directories",
             description_md="One OLD=NEW per line: the query writes to the new directory NEW instead of the "
             "file sink OLD. Declare NEW for the job as well, before it starts again.",

@@ -22,7 +22,7 @@ from airflow.sdk import DAG, TaskGroup
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
 from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job, load_jobs
-from streambank_airflow.dags.common import DagFile, alerting
+from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.restore import restore_tasks
 from streambank_airflow.dags.savepoint import declared_later, savepoint_tasks
 from streambank_airflow.hooks.declared import JOBS_VARIABLE, find_declared
@@ -153,7 +153,6 @@ def restore_group(
             stop=str(stop_running).lower(),
             start=str(start).lower(),
             approve=approve,
-            on_failure=alerting(group.default_args),
         )
     return group
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, chain
+from airflow.sdk import DAG, BaseOperator, chain
 
 from streambank.declaration.declaration import Job
 from streambank.recovery.approval import CHOICE_KEY
 from streambank_airflow.dags import forms
-from streambank_airflow.dags.common import DagFile, alerting, dag_id
+from streambank_airflow.dags.common import DagFile, approve_task, dag_id, left_by
 from streambank_airflow.notify.deadlines import restore_deadline
+from streambank_airflow.operators.approve import CHOICES_KEY, ApprovePlanOperator
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
-from streambank_airflow.operators.restore import (
-    CHOICES_KEY,
-    PLAN_KEY,
-    SUBJECT_KEY,
-    ApproveRestoreOperator,
-    RestoreSavepointOperator,
-)
-from streambank_airflow.sensors.job import BatchCommittedSensor
+from streambank_airflow.operators.restore import RestoreSavepointOperator
 
 SEVERAL = (
     " Restores one query: the others go on from where they are. If several are lost, restore one after the "
@@ -47,8 +40,8 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
         summary=(
             "Restores a savepoint into a new generation of the job's checkpoint. Shows its plan first and "
             "waits for a person's approval; without an answer nothing happens. If the job runs, or rows were "
-            "written after the savepoint, the approval offers ways to handle that."
-            + (SEVERAL if queries else "")
+            "written after the savepoint, the approval offers ways to handle that. Or restores a fork into a "
+            "directory, beside the running job." + (SEVERAL if queries else "")
         ),
         params=forms.restore_form(queries, job.restore.sink, job.restore.source),
         deadline=restore_deadline(job, file.jobs_file, file.connection_of(job)),
@@ -67,7 +60,7 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
             },
             stop="params.stop_running",
             start="params.start",
-            on_failure=alerting(dag.default_args),
+            into="params.into",
         )
     return dag
 
@@ -80,10 +73,12 @@ def restore_tasks(
     how: Mapping[str, Any],
     stop: str,
     start: str,
-    on_failure: list[Callable[..., Any]],
     approve: bool = True,
+    into: str | None = None,
 ) -> None:
     """Plan, ask, stop, restore, start and hand over, in the DAG or task group that is open.
+
+    A restore into a directory is a task of its own: the job is neither stopped nor started for it.
 
     Args:
         job: The declared job.
@@ -92,12 +87,14 @@ def restore_tasks(
         how: `sink`, `source`, `mode` and `new_sinks` of the operators that plan and restore.
         stop: Whether a job that runs is stopped without a question: an expression in a template.
         start: Whether the job is started afterwards and handed to `<job>.run`: an expression, too.
-        on_failure: What is called where the job makes no batch in time.
         approve: Ask a person; without that, the plan fails for what somebody would have to decide.
+        into: The directory, or nothing for the job's next generation: an expression, too; None where that is
+            never asked.
     """
     of_job = {**args, "job": job.name}
     whereabouts = {name: value for name, value in args.items() if name != "note"}
-    run, started = dag_id(job.name, "run"), f"{{{{ {start} }}}}"
+    run, in_place = dag_id(job.name, "run"), f"not {into}" if into else "true"
+    started = f"{{{{ {start} and {in_place} }}}}"
     check_run = CheckRunDagOperator(task_id="check_run", run_dag_id=run, only_if=started, **of_job)
     plan = RestoreSavepointOperator(
         task_id="plan",
@@ -105,58 +102,44 @@ def restore_tasks(
         plan_only=True,
         offer=approve,
         if_running=f"{{{{ 'stop' if {stop} else 'refuse' }}}}",
+        into=f"{{{{ {into} }}}}" if into else None,
         **how,
         **args,
     )
     approved = None
-    asked: list[ApproveRestoreOperator] = []
+    asked: list[ApprovePlanOperator] = []
     if approve:
-        asked = [
-            ApproveRestoreOperator(
-                task_id="approve",
-                subject=_left_by(plan, SUBJECT_KEY),
-                body=_left_by(plan, PLAN_KEY),
-                choices=_left_by(plan, CHOICES_KEY),
-                defaults=ApproveRestoreOperator.REJECT,
-                assigned_users=[{"id": one, "name": one} for one in job.restore.approvers] or None,
-                response_timeout=timedelta(seconds=job.restore.approval_timeout_s),
-                **whereabouts,
-            )
-        ]
+        asked = [approve_task(job.restore, plan, choices=left_by(plan, CHOICES_KEY), **whereabouts)]
         # None where the task was marked as a success by hand.
         chosen = f"ti.xcom_pull(task_ids='{asked[0].task_id}', key='{CHOICE_KEY}')"
         approved, stop = f"{{{{ {chosen} }}}}", f"{stop} or ({chosen} or {{}}).get('stop')"
-    restore = RestoreSavepointOperator(
-        task_id="restore",
-        savepoint=f"{{{{ ti.xcom_pull(task_ids='{plan.task_id}')['savepoint'] }}}}",
-        approved=approved,
+    planned: dict[str, Any] = {
+        "savepoint": f"{{{{ ti.xcom_pull(task_ids='{plan.task_id}')['savepoint'] }}}}",
+        "approved": approved,
         **how,
         **args,
-    )
+    }
+    restore = RestoreSavepointOperator(task_id="restore", **planned)
     stopped = StopStreamingJobOperator(
         task_id="stop",
         if_running=f"{{{{ 'stop' if {stop} else 'refuse' }}}}",
+        only_if=f"{{{{ {in_place} }}}}",
         only_before=restore.task_id,
         **of_job,
     )
     start_job = StartStreamingJobOperator(task_id="start", only_if=started, **of_job)
-    first_batch = BatchCommittedSensor(
-        task_id="first_batch",
-        after_batch=f"{{{{ ti.xcom_pull(task_ids='{restore.task_id}')['batch'] }}}}",
-        accept_idle=True,
-        poke_interval=2,
-        timeout=timedelta(minutes=30),
-        on_failure_callback=on_failure,
-        **whereabouts,
-    )
     keep_running = TriggerDagRunOperator(
         task_id="keep_running", trigger_dag_id=run, conf={"note": "handed over after a restore"}
     )
     watched = JobWatchedOperator(task_id="watched", run_dag_id=run, deferrable=True, **of_job)
-    chain(check_run, *asked, stopped, restore, start_job, first_batch, keep_running, watched)
+    chain(check_run, *asked, stopped, restore, start_job, keep_running, watched)
     plan >> (asked[0] if asked else stopped)
-
-
-def _left_by(plan: RestoreSavepointOperator, key: str) -> str:
-    """A template for what the plan has left under a key."""
-    return f"{{{{ ti.xcom_pull(task_ids='{plan.task_id}', key='{key}') }}}}"
+    if into:
+        beside = RestoreSavepointOperator(
+            task_id="restore_into",
+            into=f"{{{{ {into} }}}}",
+            only_if=f"{{{{ not ({in_place}) }}}}",
+            **planned,
+        )
+        before: list[BaseOperator] = [*asked] or [check_run, plan]
+        before >> beside

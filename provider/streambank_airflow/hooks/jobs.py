@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import RefusedError
-from streambank_airflow.hints import in_airflow
+from streambank_airflow.hints import hint_for
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
@@ -245,6 +245,6 @@ class JobVerbs:
             *((one.query, finding) for one in diagnose_job(job, query) for finding in one.findings),
         ]
         return [
-            {**finding.to_dict(), "query": of, "hint": in_airflow(finding.code, finding.hint, job.name)}
+            {**finding.to_dict(), "query": of, "hint": hint_for(finding.code, finding.hint, job.name)}
             for of, finding in found
         ]

@@ -72,7 +72,7 @@ class RecoveryVerbs:
         request = self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka)
         plan = plan_restore(request, pace=Pace(executor=executor))
         for refusal in obstacles(plan) if offer else plan.refusals:
-            if refusal.code != HELD:
+            if refusal.code != HELD or offer:
                 raise refusal
             if not may_stop:
                 raise RefusedError(refusal.message, code="job-running", hint=STOP_RUNNING)

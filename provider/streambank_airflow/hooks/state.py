@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN, QueryRef
+from streambank.core.units import to_json_time
 from streambank.declaration.launch import LOCAL_MASTER
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
@@ -85,7 +86,7 @@ class StateVerbs:
 
         Returns:
             What `streambank state compact --json` prints (or `state erase`, `state validate`), with
-            `generation`: the one that counts, by number.
+            `generation`: the one that counts, by number, and `taken_at`: when the savepoint was taken.
 
         Raises:
             InputError: The request is not valid, or the query is missing (code `which-query`).
@@ -105,9 +106,10 @@ class StateVerbs:
             )
         repository = self.declared.open_repository(ref)
         name, found = repository.find(savepoint, ref)
+        manifest = repository.load(name, found)
         current = job.records().generation(query)
         if unmoved and current is not None:
-            check_stands_at(name, current.location, repository.load(name, found).batch)
+            check_stands_at(name, current.location, manifest.batch)
         more: dict[str, Any] = {"by": dict(by)}
         if search is not None:
             from streambank.doctor.left_directories import left_directories
@@ -119,7 +121,10 @@ class StateVerbs:
                 "left": left_directories(job, QueryRef.parse(name).name).to_dict(),
             }
         report = submit(repository, name, found, request, spark, job, more)
-        return report | {"generation": current.number if current is not None else 1}
+        return report | {
+            "generation": current.number if current is not None else 1,
+            "taken_at": to_json_time(manifest.taken_at),
+        }
 
 
 def submit(

@@ -26,7 +26,7 @@ from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import LEVELS, Level, Verdict
 from streambank.storage import using_s3
 from streambank_airflow.failures import said
-from streambank_airflow.hints import in_airflow
+from streambank_airflow.hints import hint_for
 from streambank_airflow.notify.alerts import code_of
 from streambank_airflow.notify.notifiers import load_notifier
 from streambank_airflow.notify.send import NotifierError, at_once, redacted, send_once
@@ -201,7 +201,7 @@ def sentence(verdict: Verdict) -> str:
     said = {"breach": "is broken", "warn": "warns", "unknown": "is unknown", "ok": "is kept"}[verdict.level]
     muted = f" (muted: {verdict.mute.why})" if verdict.mute is not None else ""
     # The reason of a history that cannot be read ends with the code of the error.
-    advice = in_airflow(code_of(verdict.why) or verdict.objective, verdict.advice, verdict.job)
+    advice = hint_for(code_of(verdict.why) or verdict.objective, verdict.advice, verdict.job)
     advice = advice and f" {advice}"
     # Of a history that cannot be read the reasons are there: each is a sentence.
     reasons = " ".join(("", *verdict.evidence)) if verdict.objective == HISTORY and advice else ""

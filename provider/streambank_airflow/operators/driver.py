@@ -1,11 +1,9 @@
 """What the operators on a driver share: its log, and what its end means to a task.
 
-The link from a task to the log of the driver that it started or watches.
-
-A driver in a cluster has a page there, to which the link leads. Any other writes on the machine that runs it,
-so a browser has no URL for its file, and serving files from the API server would need a route of its own. A
-task whose driver failed therefore copies the exception into its own log, which Airflow shows to those who may
-read it and to nobody else, and names the whole file; the link leads there.
+A driver in a cluster has a page there, to which the task's link leads. Any other writes on the machine that
+runs it, so a browser has no URL for its file, and serving files from the API server would need a route of its
+own: there is no link. A task whose driver failed copies the exception into its own log, which Airflow shows
+to those who may read it and to nobody else, and names the whole file.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ DRIVER_LOG_KEY = "streambank_driver_log_link"
 
 
 class DriverLogLink(BaseOperatorLink):
-    """Leads to the driver's page in its cluster, or to the task log that holds its last lines."""
+    """Leads to the driver's page in its cluster; there is no button for a driver without one."""
 
     name = "Driver log"
 
@@ -48,35 +46,13 @@ class DriverLogLink(BaseOperatorLink):
         return DRIVER_LOG_KEY
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The URL, or an empty string (no button) where the task has not said one yet.
+        """The URL, or an empty string (no button) where the driver has no page.
 
-        Airflow asks at the end of each task too, with the running task for a key: that knows its own, and
-        its operator the page of the driver that it has started.
+        Airflow asks at the end of each task, too, and keeps the answer. A task that was deferred has left the
+        page before.
         """
-        if (page := getattr(operator, "driver_page", None)) is not None:
-            return str(page)
-        return getattr(ti_key, "log_url", None) or XCom.get_value(ti_key=ti_key, key=self.xcom_key) or ""
-
-
-def persist_driver_log_link(context: Context) -> None:
-    """Leave the URL of the running task's log for the link.
-
-    Args:
-        context: Of the task whose log will hold the driver's lines.
-    """
-    task_instance: Any = context["ti"]
-    task_instance.xcom_push(key=DRIVER_LOG_KEY, value=task_instance.log_url)
-
-
-def persist_driver_page(context: Context, page: str) -> None:
-    """Leave the URL of a driver's page for the link, in place of the task's log.
-
-    Args:
-        context: Of the task that has started or found the driver.
-        page: The URL.
-    """
-    task_instance: Any = context["ti"]
-    task_instance.xcom_push(key=DRIVER_LOG_KEY, value=page)
+        page = getattr(operator, "driver_page", None)
+        return str(page or XCom.get_value(ti_key=ti_key, key=self.xcom_key) or "")
 
 
 HOPELESS = frozenset(
@@ -99,7 +75,8 @@ class DriverOperator(StreambankOperator):
         """Let the task's link lead to the driver's page, where it has one."""
         if result.tracking is not None:
             self.driver_page = result.tracking
-            persist_driver_page(context, result.tracking)
+            task_instance: Any = context["ti"]
+            task_instance.xcom_push(key=DRIVER_LOG_KEY, value=result.tracking)
 
     def show_driver_failure(self) -> None:
         """Copy into this task's log what ended the driver, or keeps it: the cause, then its exception.

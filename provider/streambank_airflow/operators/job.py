@@ -29,7 +29,7 @@ from streambank_airflow.operators.base import (
     known_or_template,
     left_stopped,
 )
-from streambank_airflow.operators.driver import DriverOperator, persist_driver_log_link
+from streambank_airflow.operators.driver import DriverOperator
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
 
 if TYPE_CHECKING:
@@ -95,7 +95,6 @@ class StartStreamingJobOperator(DriverOperator):
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"This run does not start job {self.job}.")
-            persist_driver_log_link(context)
             obey = self.hook.jobs.obeys(self.job, asked_at(context), context["dag_run"].run_id)
             fresh = self._is_fresh(context)
             result = self._start(context, obey=obey, wait=not self.deferrable, fresh=fresh)
@@ -259,7 +258,6 @@ class StopStreamingJobOperator(DriverOperator):
             self._skip_unless_asked(context)
             if check_choice(self.if_running, "if_running", IF_RUNNING) == "refuse":
                 self.hook.jobs.require_stopped(self.job)
-            persist_driver_log_link(context)
             savepoint = as_bool(self.savepoint, "savepoint")
             asked = self.hook.jobs.ask_to_stop(self.job, asker=asker(context), **self._how(context))
         if self.deferrable and asked.epoch is not None:
@@ -421,7 +419,6 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
                     code="bad-option",
                     hint="Use fresh_start with a start instead.",
                 )
-            persist_driver_log_link(context)
             asked = self.hook.jobs.ask_to_restart(self.job, **self._how(context)) if self.deferrable else None
         if asked is not None and asked.stop.epoch is not None:
             self._wait_for_end(asked, asked.stop.epoch)

@@ -15,7 +15,7 @@ from streambank.core.errors import ConflictError, RefusedError, StorageError, St
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures, describe
 from streambank_airflow.operators.base import asked_by
-from streambank_airflow.operators.driver import HOPELESS, UNSTARTABLE, DriverOperator, persist_driver_log_link
+from streambank_airflow.operators.driver import HOPELESS, UNSTARTABLE, DriverOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -115,7 +115,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Make sure that it runs, then watch; see the class."""
-        persist_driver_log_link(context)
         return self._start(context, Course())
 
     def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,16 @@
-"""Operators that restore a savepoint, show what that would do, and let a person approve it."""
+"""Operators that restore a savepoint, show what that would do, and go back to an earlier generation."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowSkipException
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
 from streambank.core.errors import RefusedError, StreambankError, check_choice
 from streambank.core.units import say_bytes, say_duration, to_json_time
 from streambank.recovery.approval import (
-    CHOICE_KEY,
     HELD,
     Choice,
     choices_of,
@@ -26,9 +22,8 @@ from streambank.recovery.approval import (
 )
 from streambank_airflow.choices import IF_RUNNING, new_sink_choices
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_KEY, cell
 from streambank_airflow.operators.base import (
-    FindsJobs,
     SparkWork,
     StreambankOperator,
     as_bool,
@@ -44,13 +39,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from streambank.recovery.plan import RestorePlan
-
-PLAN_KEY = "plan_markdown"
-"""XCom key under which a plan leaves its plan as Markdown, for the body of an approval."""
-SUBJECT_KEY = "subject"
-"""XCom key under which it leaves the question of an approval."""
-CHOICES_KEY = "choices"
-"""XCom key under which it leaves what an approval offers."""
 
 
 class RestoreSavepointOperator(SparkWork):
@@ -77,7 +65,7 @@ class RestoreSavepointOperator(SparkWork):
         if_running: What a plan says about a job that is alive: `refuse`, or `stop` where the caller will stop
             it.
         offer: A plan does not fail for what a choice resolves: a job that lives, sinks that are ahead, input
-            that is gone. XCom `choices` has what `ApproveRestoreOperator` then offers.
+            that is gone. XCom `choices` has what `ApprovePlanOperator` then offers.
         approved: What a person chose there, instead of `sink` and `source`. It is done as long as nothing
             else speaks against the restore than what they saw.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
@@ -144,7 +132,7 @@ class RestoreSavepointOperator(SparkWork):
         """Plan it, and unless only a plan is wanted do it; see the class."""
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
-                raise AirflowSkipException("This run restores nothing.")
+                raise AirflowSkipException("Nothing is restored by this task in this run.")
             if as_bool(self.plan_only, "plan_only"):
                 return self._show(context, self._plan(offer=self.offer))
             try:
@@ -153,6 +141,8 @@ class RestoreSavepointOperator(SparkWork):
                 error.hint = f"{error.hint} {self.aftermath()}".strip()
                 raise
         self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
+        if report["mode"] == "fork":
+            self.log.info("To run it, declare a job of its own whose checkpoint that directory is.")
         for said in (report["sink_effect"], report["source_effect"]):
             if said:
                 self.log.info("%s", said)
@@ -192,7 +182,7 @@ class RestoreSavepointOperator(SparkWork):
 
     def _choices(self) -> dict[str, Any]:
         return {
-            "into": self.into,
+            "into": self.into or None,
             "sink": self.sink,
             "source": self.source,
             "kafka": self.kafka or None,
@@ -255,131 +245,6 @@ class RestoreSavepointOperator(SparkWork):
                 raise refusal
 
 
-class ApproveRestoreOperator(FindsJobs, ApprovalOperator):
-    """Asks a person whether a plan is to be done, and how, where the form's answers do not settle it.
-
-    It offers what the plan found possible beside *Reject*, which is also what silence means. What was chosen
-    is in XCom `choice`, for `StopStreamingJobOperator` and `RestoreSavepointOperator`. Whom the job's
-    `restore.ask` and `notify` name is told that it waits.
-
-    Args:
-        job: The declared job's name, or `job/query`.
-        choices: What a plan left in its XCom `choices`; nothing: only *Approve*.
-        jobs_file: The file that declares it; None for the one that the connection names.
-        streambank_conn_id: The connection.
-        kwargs: As for Airflow's `ApprovalOperator`.
-    """
-
-    template_fields: Sequence[str] = (
-        *ApprovalOperator.template_fields,
-        "job",
-        "choices",
-        "jobs_file",
-        "streambank_conn_id",
-    )
-    ui_color = "#d6e8ee"
-
-    def __init__(
-        self,
-        *,
-        job: str,
-        choices: Sequence[Mapping[str, Any]] | str | None = None,
-        jobs_file: str | None = None,
-        streambank_conn_id: str = DEFAULT_CONN_ID,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.job = job
-        self.choices = choices
-        self.jobs_file = jobs_file
-        self.streambank_conn_id = streambank_conn_id
-
-    def execute(self, context: Context) -> Any:
-        """Ask; see the class.
-
-        Raises:
-            AirflowFailException: This run has asked already, and Airflow would show that question.
-            TaskAwaitingInput: The task waits for a person.
-        """
-        self._take_choices()
-        self._check_shown(context)
-        try:
-            return super().execute(context)
-        except TaskAwaitingInput:
-            self._say_that_it_waits(context)
-            raise
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Go on with what was chosen; see the class."""
-        chosen = self._take_choices()
-        label = next(iter(event.get("chosen_options") or ()), None)
-        if "error" in event or label not in chosen:
-            return super().execute_complete(context, event)
-        result = HITLOperator.execute_complete(self, context, event)
-        self.hitl_summary_extra["approved"] = True
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=CHOICE_KEY, value=chosen[label].to_dict())
-        who = (event.get("responded_by_user") or {}).get("name") or "Somebody"
-        self.log.info("%s chose: %s", who, label)
-        return result
-
-    def _say_that_it_waits(self, context: Context) -> None:
-        from streambank_airflow.notify.alerts import ask_approvers
-
-        try:
-            link = self.generate_link_to_ui_from_context(context=context)
-        except ValueError:  # no base_url is configured
-            link = ""
-        where = f" Answer it at {link}." if link else " Answer it under Required Actions in Airflow."
-        until = (
-            f" Without an answer it is rejected after {say_duration(self.response_timeout.total_seconds())}."
-            if (self.response_timeout)
-            else ""
-        )
-        seen = {**context, "subject": self.subject, "body": self.body, "link": link}
-        ask_approvers(self.hook, self.job, f"{self.subject}{where}{until}", seen)
-
-    def _take_choices(self) -> dict[str, Choice]:
-        """What the plan offers, by label; from now on the options of this question."""
-        choices = as_data(self.choices)
-        given = choices if isinstance(choices, Sequence) else ()
-        offered = [chosen_of(one) for one in given if isinstance(one, Mapping)]
-        found = {one.label: one for one in offered if one is not None}
-        self.options = [*(found or [self.APPROVE]), self.REJECT]
-        return found
-
-    def _check_shown(self, context: Context) -> None:
-        """Make sure that Airflow shows this question: of a run it keeps the first one that it got.
-
-        Raises:
-            AirflowFailException: It would show another plan, from before the task was cleared.
-        """
-        from airflow.sdk.execution_time import task_runner
-        from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
-
-        task_instance: Any = context["ti"]
-        users = [dict(one) for one in self.assigned_users or ()]
-        stored: Any = task_runner.SUPERVISOR_COMMS.send(
-            msg=CreateHITLDetailPayload.model_validate(
-                {
-                    "ti_id": task_instance.id,
-                    "options": self.options,
-                    "subject": self.subject,
-                    "body": self.body,
-                    "defaults": self.defaults,
-                    "multiple": self.multiple,
-                    "params": self.serialized_params,
-                    "assigned_users": users,
-                }
-            )
-        )
-        if (stored.subject, stored.body, stored.options) != (self.subject, self.body, self.options):
-            raise AirflowFailException(
-                "This run asked for approval before it was cleared, and Airflow would show the old plan "
-                f"instead of the new one. Nothing was changed. Hint: trigger {task_instance.dag_id} again."
-            )
-
-
 def _outdated(approved: Choice, why: str) -> RefusedError:
     return RefusedError(
         f"{approved.label!r} was approved, but things have changed since the plan was shown: {why}",
@@ -419,12 +284,6 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
         rows.append(("The job now", f"{cell(alive.message)} It will be stopped first."))
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return f"| | |\n|---|---|\n{table}\n{shown_choices(offered)}"
-
-
-def cell(text: str) -> str:
-    """Text that cannot break out of its cell of a Markdown table, or bring markup of its own."""
-    plain = escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([|\[\]`*_\\])", r"\\\1", plain)
 
 
 class ReinstateGenerationOperator(StreambankOperator):

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from streambank.core.errors import NotFoundError
-from streambank.core.units import parse_duration_s, say_count
+from streambank.core.units import (
+    from_json_time,
+    parse_duration_s,
+    say_bytes,
+    say_count,
+    say_duration,
+    utc_now,
+)
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, cell
 from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
@@ -22,17 +30,29 @@ from streambank_airflow.operators.base import (
     asked_by,
     by_schedule,
 )
+from streambank_airflow.watch.job import DRIVEN
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 NOTHING_KEY = "nothing_to_do"
-"""XCom key under which a scheduled run leaves why it is too early for it."""
+"""XCom key under which a preview leaves why the job is not stopped: it is too early, or nothing goes."""
 _NOT_YET = ("never-started", "no-committed-batch")
 SUMS = ("keys", "rows", "rows_before")
 """What is told of all operators of a query together."""
 _NO_VALUE = "key "
 """With this before it no text is a Python value."""
+ASKED = {
+    "where": "Remove keys where",
+    "idle_for_s": "Remove keys idle for",
+    "idle_since": "Remove keys idle since",
+    "operator": "Operator",
+    "part": "Part",
+    "max_rows": "Maximum rows",
+    "provider": "State store",
+    "partitions": "Partitions",
+}
+"""Fields of a request that say what is done, as the forms call them."""
 
 
 class StateOperator(StreambankOperator):
@@ -46,7 +66,9 @@ class StateOperator(StreambankOperator):
         unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch.
         plan_only: Write nothing; only say what would go.
         before_stop: The job will be stopped for this: refuse what could not be carried out then. A scheduled
-            run for which it is too early is skipped, and leaves why in the XCom `nothing_to_do`.
+            run for which it is too early is skipped, and leaves why in the XCom `nothing_to_do`; so does a
+            plan by which nothing goes. A plan leaves itself in XCom `plan_markdown`, and its question in
+            `subject`, for `ApprovePlanOperator`.
         only_if: Skip unless this is true, when what is asked has been checked.
         spark_conn_id: A connection of the Spark provider.
         spark_conf: Spark properties, beside those that are declared.
@@ -112,6 +134,8 @@ class StateOperator(StreambankOperator):
                 by=asked_by(context),
                 search=self.where_else(),
             )
+            if self.before_stop:
+                self._show(context, request, report)
         self.tell(report)
         return self.result(report)
 
@@ -151,6 +175,24 @@ class StateOperator(StreambankOperator):
             task_instance: Any = context["ti"]
             task_instance.xcom_push(key=NOTHING_KEY, value=error.message)
             raise AirflowSkipException(f"The job is left alone: {error.message} {error.hint}") from error
+
+    def question(self, report: Mapping[str, Any]) -> str | None:
+        """What a person is asked before the job is stopped; None where it is not stopped for anything."""
+        return None
+
+    def _show(self, context: Context, request: Mapping[str, Any], report: Mapping[str, Any]) -> None:
+        """Leave the plan for people."""
+        task_instance: Any = context["ti"]
+        runs = self.hook.watchers.job(self.job).look().state in DRIVEN
+        shown = preview_markdown(request, report, runs=runs)
+        self.log.info("The plan:\n%s", shown)
+        task_instance.xcom_push(key=PLAN_KEY, value=shown)
+        question = self.question(report)
+        if question is None:
+            task_instance.xcom_push(key=NOTHING_KEY, value=f"Of savepoint {report['of']} nothing goes.")
+        else:
+            stopped = " It runs, and will be stopped." if runs else ""
+            task_instance.xcom_push(key=SUBJECT_KEY, value=question + stopped)
 
     def tell(self, report: Mapping[str, Any]) -> None:
         """Log what was done."""
@@ -235,6 +277,13 @@ class CompactStateOperator(StateOperator):
             "max_rows": as_integer(self.max_rows, "max_rows"),
         }
 
+    def question(self, report: Mapping[str, Any]) -> str | None:
+        """See the class."""
+        keys, rows, before = (sum(one[name] for one in report["operators"]) for name in SUMS)
+        if not rows:
+            return None
+        return f"Remove {say_count(keys, 'key')} ({rows:,} of {before:,} rows) from the state of {self.job}?"
+
 
 class RescaleStateOperator(StateOperator):
     """Makes a savepoint with the same state in another number of partitions.
@@ -256,6 +305,10 @@ class RescaleStateOperator(StateOperator):
     def request(self) -> dict[str, Any]:
         """See the class."""
         return {"operation": "rescale", "partitions": as_integer(self.partitions, "partitions")}
+
+    def question(self, report: Mapping[str, Any]) -> str | None:
+        """See the class."""
+        return f"Spread the state of {self.job} over {self.partitions} partitions?"
 
 
 class MigrateStateOperator(StateOperator):
@@ -286,6 +339,43 @@ class MigrateStateOperator(StateOperator):
             "provider": self.provider,
             "partitions": as_integer(self.partitions, "partitions"),
         }
+
+    def question(self, report: Mapping[str, Any]) -> str | None:
+        """See the class."""
+        return f"Write the state of {self.job} as {self.provider}?"
+
+
+def preview_markdown(request: Mapping[str, Any], report: Mapping[str, Any], *, runs: bool) -> str:
+    """What would become of a job's state, as a person reads it before approving.
+
+    Args:
+        request: What was asked.
+        report: What `hook.state.rewrite` found for it.
+        runs: Whether the job has to be stopped.
+    """
+    place, _, savepoint = str(report["of"]).rpartition("/")
+    age = say_duration(round((utc_now() - from_json_time(report["taken_at"])).total_seconds()))
+    asked = {name: request[name] for name in ASKED if request.get(name) is not None}
+    if "idle_for_s" in asked:
+        asked["idle_for_s"] = say_duration(asked["idle_for_s"])
+    rows = [
+        ("Counted in", f"`{savepoint}` of `{place}`, batch {report['batch']:,}, {age} old"),
+        *((ASKED[name], cell(str(value))) for name, value in asked.items()),
+        *(
+            (
+                f"Operator {one['operator']}, {one['name']}",
+                f"{say_count(one['keys'], 'key')} with {one['rows']:,} of {one['rows_before']:,} rows, about "
+                f"{say_bytes(one['about_bytes'])}. {cell(one['meaning'])}",
+            )
+            for one in report["operators"]
+        ),
+        ("The job now", "It runs. It will be stopped first." if runs else "It does not run."),
+    ]
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    return (
+        f"| | |\n|---|---|\n{table}\n\nThe same is then done with the state at which the job stops, so the "
+        "numbers may differ. The current checkpoint stays as it is.\n"
+    )
 
 
 class EraseStateOperator(StateOperator):

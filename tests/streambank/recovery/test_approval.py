@@ -222,3 +222,24 @@ def test_what_a_template_gives_where_nobody_was_asked_is_no_choice() -> None:
 def test_a_mode_that_knows_no_rollback_offers_none() -> None:
     fork = replace(plan(refuse=(AHEAD,)), mode="fork", sink_refusals={"refuse": (AHEAD,), "accept": ()})
     assert [one.sink for one in choices_of(fork, may_stop=False)] == ["accept"]
+
+
+def test_a_fork_leaves_its_query_to_go_on_and_says_where_it_goes() -> None:
+    fork = replace(
+        plan(sinks=({**FILE, "sink_batch": 7}, LEDGER), refuse=(AHEAD,), source=GONE),
+        mode="fork",
+        generation=None,
+        location="file:/trial",
+        sink_refusals={"refuse": (AHEAD,), "accept": ()},
+    )
+    (choice,) = choices_of(fork, may_stop=False)
+    assert (choice.label, choice.stop, choice.newest) == (
+        "Restore, leave later output and go on without the lost input", False, 2,
+    )  # fmt: skip
+    assert subject_of(fork, [choice], age="6 min") == (
+        "Restore batch 2 of orders, 6 min old, into file:/trial? Input is lost."
+    )
+
+
+def test_no_job_is_stopped_for_a_directory() -> None:
+    assert obstacles(replace(plan(ALIVE), generation=None)) == [ALIVE]

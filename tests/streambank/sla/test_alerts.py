@@ -101,6 +101,15 @@ def test_what_is_told_says_since_when_and_what_it_was() -> None:
     assert json.loads(json.dumps(healed.to_dict()))["was"] == "breach"
 
 
+def test_what_heals_and_breaks_again_while_nobody_judges_began_the_second_time() -> None:
+    _, told = news([verdict("warn", 5)], Told())
+    (worse,), told = news([verdict("breach", 9)], told)
+    assert worse.since == BEGIN + 8 * HOUR
+    assert news([verdict("breach", 20)], told)[0] == ()
+    (healed,), _ = news([verdict("ok", 21)], news([verdict("breach", 20)], told)[1])
+    assert healed.since == BEGIN + 19 * HOUR
+
+
 def test_what_breaks_under_a_mute_is_told_when_the_mute_ends_and_so_is_a_healing() -> None:
     found, told = news([verdict("breach", mute=MUTE)], Told())
     assert found == () and told == Told()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.execution_time.xcom import XCom
 
 from streambank.core.errors import InputError
 from streambank.declaration.launch import LaunchPolicy
@@ -109,16 +110,18 @@ def test_a_job_without_connection_asks_for_none(tmp_path: Path, monkeypatch: pyt
     assert launch_of(one, "flights") == LaunchPolicy()
 
 
-def test_the_link_leads_to_the_drivers_page_where_there_is_one() -> None:
+def test_the_link_leads_to_the_drivers_page_and_nowhere_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = StartStreamingJobOperator(task_id="start", job="flights")
     pushed: dict[str, str] = {}
-    instance = SimpleNamespace(
+    monkeypatch.setattr(XCom, "get_value", lambda *, ti_key, key: pushed.get(key))
+    key: Any = SimpleNamespace(
         log_url="http://airflow/log", xcom_push=lambda key, value: pushed.update({key: value})
     )
-    context: Any = {"ti": instance}
-    key: Any = instance
+    context: Any = {"ti": key}
     operator.link_to(context, StartResult("flights", "started"))
-    assert (pushed, DriverLogLink().get_link(operator, ti_key=key)) == ({}, "http://airflow/log")
+    assert (pushed, DriverLogLink().get_link(operator, ti_key=key)) == ({}, "")
     operator.link_to(context, StartResult("flights", "started", tracking="http://rm/app"))
     assert pushed == {DRIVER_LOG_KEY: "http://rm/app"}
     assert DriverLogLink().get_link(operator, ti_key=key) == "http://rm/app"
+    resumed = StartStreamingJobOperator(task_id="start", job="flights")
+    assert DriverLogLink().get_link(resumed, ti_key=key) == "http://rm/app"

@@ -127,6 +127,11 @@ def test_a_list_of_dags_says_what_each_is_for(managed: Managed) -> None:
     )
 
 
+def test_no_dag_can_be_backfilled(managed: Managed) -> None:
+    for dag in build_dags(managed.jobs_file).values():
+        assert dag.allowed_run_types and "backfill" not in {str(one) for one in dag.allowed_run_types}
+
+
 def test_only_some_dags(managed: Managed) -> None:
     assert list(build_dags(managed.jobs_file, only=("run", "stop"))) == ["flights.run", "flights.stop"]
     assert list(build_dags(managed.jobs_file, only="sla")) == ["flights.sla"]
@@ -171,7 +176,7 @@ def test_callbacks_of_the_dag_file_and_of_the_job_are_called_both(
     assert task_states(run)["plan"] == "failed"
     assert sorted(CALLED) == ["file: plan", "job: plan"]
     assert "Hint:" in capfd.readouterr().out
-    for task_id in ("first_batch", "keep_running", "approve"):
+    for task_id in ("keep_running", "approve"):
         callbacks: Any = dags["flights.restore"].get_task(task_id).on_failure_callback
         assert from_file in callbacks and from_job in callbacks
 

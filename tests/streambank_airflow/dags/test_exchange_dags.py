@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,17 +15,27 @@ from airflow.sdk.exceptions import AirflowFailException
 from streambank.control.watch import Watches
 from streambank.core.errors import RefusedError, StorageError
 from streambank.driver.launchers.local import LocalLauncher
+from streambank.job.savepoint import savepoint_job
 from streambank.recovery import foresee
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
+from streambank_airflow.dags import forms
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.hand_over import CheckRunDagOperator
 from streambank_airflow.operators.job import StopStreamingJobOperator
-from streambank_airflow.operators.rewrite import NOTHING_KEY
+from streambank_airflow.operators.rewrite import NOTHING_KEY, CompactStateOperator
 from streambank_spark.submit.executor import SparkExecutor
-from tests.support.airflow_face.metadata_db import pause, run_dag, task_states, write_dags, xcom
-from tests.support.jobs.managed_job import Managed, hand_over
+from tests.support.airflow_face.metadata_db import (
+    Question,
+    answer_question,
+    pause,
+    run_dag,
+    task_states,
+    write_dags,
+    xcom,
+)
+from tests.support.jobs.managed_job import BY, Managed, hand_over
 from tests.support.repository.derived_savepoint import derive
 
 WAY_BACK = ("go_back", "start_again", "keep_running_again", "watched_again")
@@ -31,30 +43,36 @@ OLD = {"where": "value.count < 3", "dry_run": False}
 
 
 class Rewriting:
-    """Stands where Spark does: makes a savepoint with a byte of its state changed, or what a test says."""
+    """Stands where Spark does: makes a savepoint with a byte of its state changed, or what a test says.
+
+    What it was asked to make is in `asked`; a look beforehand is not.
+    """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.asked: list[tuple[Mapping[str, Any], SparkExecutor]] = []
         self.fails: Exception | None = None
         self.finds_nothing = False
+        self.shows_nothing = False
         patch.setattr("streambank_spark.submit.state_change.submit_rewrite", self)
 
     def __call__(self, plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, Any]:
-        self.asked.append((plan, spark))
-        if self.fails is not None:
-            raise self.fails
         order, job = plan["order"], plan["job"]
+        shows = order.get("dry_run", False)
         made = None
         repository = Repository.open(open_store(plan["repository"]))
-        if not order.get("dry_run") and not self.finds_nothing:
-            made = derive(repository, job, plan["savepoint"])
-        keys = 0 if self.finds_nothing else 2
+        if not shows:
+            self.asked.append((plan, spark))
+            if self.fails is not None:
+                raise self.fails
+            if not self.finds_nothing:
+                made = derive(repository, job, plan["savepoint"])
+        keys = 0 if (self.shows_nothing if shows else self.finds_nothing) else 2
         gone = {"operator": 0, "name": "stateStoreSave", "keys": keys, "rows": keys, "rows_before": 9}
         return {
             "of": f"{job}/{plan['savepoint']}",
             "batch": repository.load(job, plan["savepoint"]).batch,
             "operation": order["operation"],
-            "dry_run": order.get("dry_run", False),
+            "dry_run": shows,
             "operators": [{**gone, "about_bytes": 10, "meaning": "They start from zero."}],
             "savepoint": made,
             "stores": [],
@@ -82,6 +100,12 @@ def dag(managed: Managed, verb: str = "compact", *, paused: bool = False) -> DAG
     return dags[f"flights.{verb}"]
 
 
+def exchange(managed: Managed, form: Mapping[str, Any], wanted: DAG | None = None) -> Any:
+    """Run one of the DAGs of a job that has a savepoint, and approve what it shows."""
+    savepoint_job(managed.job, by=BY)
+    return run_dag(wanted or dag(managed), run_conf=form, mark_success_pattern="approve")
+
+
 def generation(managed: Managed) -> tuple[int, int | None]:
     found = managed.control.generation()
     assert found is not None
@@ -94,11 +118,10 @@ def test_expired_keys_go_and_the_job_goes_on(
     managed.start()
     managed.wait_for_batch(2)
 
-    run = run_dag(dag(managed), run_conf={**OLD, "note": "too many"})
+    run = exchange(managed, {**OLD, "note": "too many"})
 
     states = task_states(run)
     assert {states.pop(task) for task in WAY_BACK} == {"skipped"}
-    assert states.pop("preview") == "skipped"
     assert set(states.values()) == {"success"}
     done = xcom(run, "rewrite")
     assert (done["operation"], done["generation"], done["keys"], done["rows_before"]) == ("compact", 1, 2, 9)
@@ -116,7 +139,7 @@ def test_partitions_are_what_the_form_says(
 ) -> None:
     managed.start()
     monkeypatch.setattr(foresee, "_check_rescale", lambda *_: None)  # its state is not RocksDB
-    run = run_dag(dag(managed, "rescale"), run_conf={"partitions": 7})
+    run = exchange(managed, {"partitions": 7}, dag(managed, "rescale"))
     assert task_states(run)["keep_running"] == "success"
     assert rewriting.asked[0][0]["order"]["partitions"] == 7
     assert generation(managed) == (2, None)
@@ -127,7 +150,7 @@ def test_where_nothing_goes_the_job_goes_on(
 ) -> None:
     managed.start()
     rewriting.finds_nothing = True
-    run = run_dag(dag(managed), run_conf=OLD)
+    run = exchange(managed, OLD)
     states = task_states(run)
     assert (states["restore"], states["start"], states["keep_running"]) == ("skipped", "success", "success")
     assert generation(managed) == (1, None)
@@ -144,7 +167,7 @@ def test_a_job_is_not_touched_where_it_could_not_be_handed_over(
 ) -> None:
     """A run of a paused DAG waits in the queue for ever, while the task that triggered it is green."""
     managed.start()
-    run = run_dag(dag(managed, paused=True), run_conf={**OLD, "start": start})
+    run = exchange(managed, {**OLD, "start": start}, dag(managed, paused=True))
 
     states, out = task_states(run), capfd.readouterr().out
     if start:
@@ -183,7 +206,7 @@ def test_it_is_red_where_nobody_takes_over(
     compact = dag(managed)
     compact.get_task("watched").timeout_s = 0.1  # type: ignore[union-attr]  # it is one of ours
 
-    run = run_dag(compact, run_conf=OLD)
+    run = exchange(managed, OLD, compact)
 
     states = task_states(run)
     assert (run.state, states["keep_running"], states["watched"]) == ("failed", "success", "failed")
@@ -210,7 +233,7 @@ def test_the_job_stays_as_it_was_where_it_cannot_be_done(
     managed.wait_for_batch(1)
     rewriting.fails = RefusedError("It holds too much.", code="hdfs-backed", hint="Move it.")
 
-    run = run_dag(dag(managed), run_conf=OLD)
+    run = exchange(managed, OLD)
 
     assert run.state == "failed"
     states = task_states(run)
@@ -237,7 +260,7 @@ def test_the_job_goes_back_where_it_does_not_start(
         return submit(self, job, control, spec)
 
     monkeypatch.setattr(LocalLauncher, "submit", breaking)
-    run = run_dag(dag(managed), run_conf=OLD)
+    run = exchange(managed, OLD)
 
     assert refused, "the fault fired"
     states = task_states(run)
@@ -265,7 +288,7 @@ def test_the_job_runs_on_where_going_back_could_repeat_rows(
         return submit(self, job, control, spec)
 
     monkeypatch.setattr(LocalLauncher, "submit", dying)
-    run = run_dag(dag(managed), run_conf=OLD)
+    run = exchange(managed, OLD)
 
     assert begun, "the fault fired"
     states = task_states(run)
@@ -364,3 +387,92 @@ def test_a_schedule_for_which_it_is_too_early_leaves_the_job_alone(
     assert not rewriting.asked
     assert xcom(run, "preview", NOTHING_KEY).startswith("No savepoint of flights is from ")
     assert "The job is left alone: No savepoint of flights is from " in capfd.readouterr().out
+
+
+APPROVES = "Remove 2 keys (2 of 9 rows) from the state of flights? It runs, and will be stopped."
+
+
+@contextmanager
+def answering(option: str, before: Callable[[], None] = lambda: None) -> Iterator[Future[Question]]:
+    """Answer the approval of the run in the block; what was shown is in the result."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(answer_question, "flights.compact", "approve", option, before=before)
+
+
+@pytest.mark.parametrize("option", ["Approve", "Reject"])
+def test_a_person_sees_what_goes_before_anything_is_stopped(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, option: str
+) -> None:
+    managed.declare('\n[jobs.flights.restore]\napprovers = ["ann"]\n')
+    managed.start()
+    savepoint_job(managed.job, by=BY)
+    lived: list[bool] = []
+
+    def look() -> None:
+        lived.append(managed.driver_lives() and not rewriting.asked)
+
+    with answering(option, before=look) as shown:
+        run = run_dag(dag(managed), run_conf=OLD)
+
+    question, states = shown.result(), task_states(run)
+    assert (question.subject, question.options) == (APPROVES, ["Approve", "Reject"])
+    assert question.assignees == [{"id": "ann", "name": "ann"}]
+    assert "| Remove keys where | value.count &lt; 3 |" in question.body
+    assert "| Operator 0, stateStoreSave | 2 keys with 2 of 9 rows, about 10 B. They start from zero. |" in (
+        question.body
+    )
+    assert lived == [True]
+    if option == "Approve":
+        assert (states["stop"], states["restore"], generation(managed)) == ("success", "success", (2, None))
+    else:
+        assert (run.state, states["preview"], states["approve"]) == ("success", "success", "success")
+        assert {states[task] for task in ("stop", "rewrite", "restore", "start", *WAY_BACK)} == {"skipped"}
+        assert managed.driver_lives() and not rewriting.asked
+
+
+def test_where_nothing_would_go_nobody_is_asked_and_nothing_is_stopped(
+    airflow_database: None, managed: Managed, rewriting: Rewriting
+) -> None:
+    managed.start()
+    savepoint_job(managed.job, by=BY)
+    rewriting.shows_nothing = True
+
+    run = run_dag(dag(managed), run_conf=OLD)
+
+    states = task_states(run)
+    assert (states.pop("preview"), states.pop("check_run")) == ("success", "success")
+    assert set(states.values()) == {"skipped"}
+    assert xcom(run, "preview", NOTHING_KEY).endswith(" nothing goes.")
+    assert managed.driver_lives() and not rewriting.asked
+
+
+def test_a_job_without_a_savepoint_is_not_stopped_for_what_nobody_has_seen(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.start()
+    run = run_dag(dag(managed), run_conf=OLD)
+    states = task_states(run)
+    assert (run.state, states["preview"], states["approve"]) == ("failed", "failed", "upstream_failed")
+    assert managed.driver_lives() and not rewriting.asked
+    assert "The first run of flights.savepoint creates it" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind", "asks"),
+    [
+        ("", "manual", True),
+        ("", "scheduled", False),
+        ("approve = true", "scheduled", True),
+        ("", "operator_triggered", True),
+    ],
+)
+def test_a_schedule_that_is_declared_is_the_consent_unless_it_says_otherwise(
+    managed: Managed, declared: str, kind: str, asks: bool
+) -> None:
+    managed.declare(f'\n[jobs.flights.compact]\nschedule = "@weekly"\nidle_for = "30d"\n{declared}\n')
+    preview = dag(managed).get_task("preview")
+    assert isinstance(preview, CompactStateOperator)
+    answers = {**{name: None for name in forms.COMPACT_FIELDS}, "dry_run": False, "note": None}
+    context: Any = {"params": answers, "dag_run": SimpleNamespace(run_type=kind)}
+    preview.render_template_fields(context, preview.get_template_env())
+    assert preview.only_if is asks

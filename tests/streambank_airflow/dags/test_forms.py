@@ -71,7 +71,7 @@ def test_the_forms_offer_what_the_engine_knows() -> None:
     assert tuple(forms.SOURCE_CHOICES) == SOURCE_CHOICES
     assert tuple(forms.LEVEL_CHOICES) == VERIFICATIONS
     assert tuple(forms.BREACH_CHOICES) == ON_BREACH
-    assert {*forms.MODE_CHOICES, "fork"} == set(RESTORE_MODES), "a fork is no generation of its job"
+    assert set(forms.MODE_CHOICES) == set(RESTORE_MODES)
 
 
 def test_a_restore_refuses_to_lose_rows_and_stops_nothing_unless_told() -> None:

@@ -80,7 +80,7 @@ def test_a_restore_that_a_person_approves(
     question.join()
 
     assert set(task_states(run).values()) == {"success"}
-    assert len(task_states(run)) == 9
+    assert len(task_states(run)) == 8
     done = xcom(run, "back.restore")
     assert (done["savepoint"], done["generation"]) == (taken, 2)
     assert managed.driver_lives()

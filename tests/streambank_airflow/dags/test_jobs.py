@@ -12,8 +12,8 @@ from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 
 from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.operators.approve import PLAN_KEY
 from streambank_airflow.operators.job import StopStreamingJobOperator
-from streambank_airflow.operators.restore import PLAN_KEY
 from tests.support.airflow_face.metadata_db import (
     answer_question,
     asset_events,
@@ -153,7 +153,9 @@ def test_a_disaster_is_restored_once_a_person_approves(
     run = run_dag(dags["flights.restore"], run_conf={"note": "checkpoint lost"})
     question.join()
 
-    assert set(task_states(run).values()) == {"success"}
+    states = task_states(run)
+    assert states.pop("restore_into") == "skipped"
+    assert set(states.values()) == {"success"}
     assert xcom(run, "watched")["watcher"] == f"run {taken_over[0]} of flights.run"
     plan, shown = xcom(run, "plan"), xcom(run, "plan", PLAN_KEY)
     assert plan["savepoint"] == took["savepoint"]
@@ -170,7 +172,7 @@ def test_a_disaster_is_restored_once_a_person_approves(
     done = xcom(run, "restore")
     assert (done["savepoint"], done["batch"], done["generation"]) == (took["savepoint"], took["batch"], 2)
     assert done["sink_effect"]
-    assert xcom(run, "first_batch")["batch"] > took["batch"]
+    assert xcom(run, "start")["batch"] > took["batch"]
     assert managed.driver_lives()
     desired = managed.control.desired()
     assert desired is not None
@@ -237,7 +239,7 @@ def test_a_job_that_lives_is_stopped_first_where_the_form_says_so(
 
     states = task_states(run)
     assert (states["stop"], states["restore"]) == ("success", "success")
-    assert {states[task] for task in ("start", "first_batch", "keep_running")} == {"skipped"}
+    assert {states[task] for task in ("start", "keep_running")} == {"skipped"}
     assert "It will be stopped first." in xcom(run, "plan", PLAN_KEY)
     assert xcom(run, "restore")["batch"] == took["batch"]
     assert not managed.driver_lives()

@@ -13,7 +13,7 @@ import pytest
 from airflow.serialization.serialized_objects import DagSerialization
 
 from streambank_airflow.dags.jobs import build_dags
-from streambank_airflow.operators.restore import PLAN_KEY
+from streambank_airflow.operators.approve import PLAN_KEY
 from tests.support.airflow_face.metadata_db import (
     answer_question,
     asset_events,
@@ -110,7 +110,7 @@ def test_both_are_restored_one_after_the_other_and_each_plan_says_what_stays(
     first = restore(managed, query="hourly", start=False)
 
     assert {task_states(first)[task] for task in ("plan", "approve", "stop", "restore")} == {"success"}
-    assert {task_states(first)[task] for task in ("start", "first_batch", "keep_running")} == {"skipped"}
+    assert {task_states(first)[task] for task in ("start", "keep_running")} == {"skipped"}
     shown = xcom(first, "plan", PLAN_KEY)
     assert "Only query hourly of job flights goes back" in shown
     assert "not mutually consistent" in shown
@@ -119,10 +119,12 @@ def test_both_are_restored_one_after_the_other_and_each_plan_says_what_stays(
 
     second = restore(managed, query="sessions")
 
-    assert set(task_states(second).values()) == {"success"}
+    states = task_states(second)
+    assert states.pop("restore_into") == "skipped"
+    assert set(states.values()) == {"success"}
     assert "Only query sessions of job flights goes back" in xcom(second, "plan", PLAN_KEY)
     assert generations(managed) == {query: (2, took[query]["savepoint"]) for query in QUERIES}
-    assert xcom(second, "first_batch")["batch"] > took["sessions"]["batch"]
+    assert xcom(second, "start")["batch"] > took["sessions"]["batch"]
     managed.wait_for_batch(took["hourly"]["batch"] + 1, "hourly")
     assert managed.driver_lives()
 

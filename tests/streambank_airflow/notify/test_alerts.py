@@ -253,17 +253,6 @@ def test_of_a_task_whose_templates_are_not_rendered_the_job_counts(managed: Mana
     assert [line.split(":")[0] for line in told(file)] == ["repository-lost"] * 2
 
 
-def test_a_first_batch_that_never_comes_is_an_alert_where_its_error_is_one(managed: Managed) -> None:
-    file = declare(managed, "checkpoint-lost")
-    task: Any = build_dags(managed.jobs_file)["flights.restore"].get_task("first_batch")
-    error = AirflowFailException("The job has failed: it is gone. [checkpoint-lost]")
-
-    for callback in task.on_failure_callback:
-        callback({"ti": SimpleNamespace(task=task), "exception": error})
-
-    assert told(file) == [f"checkpoint-lost: flights.restore.first_batch: {error}"]
-
-
 @pytest.mark.usefixtures("airflow_database")
 def test_a_replica_that_cannot_be_written_is_an_alert(managed: Managed) -> None:
     taken = managed.folder / "taken"

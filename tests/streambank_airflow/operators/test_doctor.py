@@ -74,6 +74,16 @@ def test_a_form_may_leave_it_out(jobs_file: Path, monkeypatch: pytest.MonkeyPatc
     assert task_states(run_dag(dag_of(jobs_file, only_if="{{ 1 == 2 }}"))) == {"doctor": "skipped"}
 
 
+def test_the_cure_is_in_airflows_words(jobs_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = Finding("checkpoint-lost", "error", "", "It is gone.", "It hurts.", "`streambank restore` it.")
+    found = (Diagnosis("flights", "main", "file:///ck", (lost,)),)
+    monkeypatch.setattr(diagnose, "diagnose_job", lambda job, query: found)
+    run = run_dag(dag_of(jobs_file))
+    (finding,) = xcom(run, "doctor")["findings"]
+    assert finding["hint"].startswith("Trigger flights.restore.")
+    assert "Hint: Trigger flights.restore." in xcom(run, "doctor")["worst"]
+
+
 def test_findings_are_in_the_log_with_their_cure(
     jobs_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

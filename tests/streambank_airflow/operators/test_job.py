@@ -59,9 +59,7 @@ def test_a_good_start_says_batch_time_and_log_and_copies_nothing(
 ) -> None:
     run = run_dag(dag_of(StartStreamingJobOperator, managed))
 
-    link = xcom(run, "task", DRIVER_LOG_KEY)
-    assert "/dags/one_task/runs/" in link
-    assert "/tasks/task" in link
+    assert xcom(run, "task", DRIVER_LOG_KEY) == "", "a button would lead to the page on which it stands"
     said = capfd.readouterr().out
     assert re.search(
         r"Job flights runs: first batch committed; batch \d+, after [\d.]+ m?s\. The driver's log: \S+\.log",

@@ -26,8 +26,9 @@ from streambank.job.savepoint import savepoint_job
 from streambank.job.status import job_status
 from streambank.storage import open_store
 from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.operators.approve import PLAN_KEY
 from streambank_airflow.operators.job import StopStreamingJobOperator
-from streambank_airflow.operators.restore import PLAN_KEY, RestoreSavepointOperator
+from streambank_airflow.operators.restore import RestoreSavepointOperator
 from tests.support.airflow_face.metadata_db import (
     Question,
     answer_question,
@@ -72,7 +73,7 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
     run = run_dag(
         build_dags(managed.jobs_file)["flights.restore"],
         run_conf={"new_sinks": [f"{out}={new}"]},
-        mark_success_pattern="check_run|approve|stop|start|first_batch|keep_running|watched",
+        mark_success_pattern="check_run|approve|stop|start|keep_running|watched",
     )
 
     states = task_states(run)
@@ -90,7 +91,7 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
 
 ROLLBACK = "Restore and set later output aside"
 ACCEPT = "Restore and leave later output"
-AFTERWARDS = "start|first_batch|keep_running"
+AFTERWARDS = "start|keep_running"
 
 
 @contextmanager
@@ -398,3 +399,54 @@ def test_the_guides_proof_of_a_savepoint_runs_beside_the_job(managed: Managed) -
     assert committed == restored["batch"]
     after = job_status(managed.job)
     assert (after.state, after.launch_id) == ("running", before.launch_id)
+
+
+AT_THE_JOB = ("stop", "restore", "start", "keep_running", "watched")
+
+
+@pytest.mark.parametrize("option", ["Approve", "Reject"])
+def test_a_fork_is_restored_from_the_form_while_the_job_runs(managed: Managed, option: str) -> None:
+    managed.start()
+    managed.wait_for_batch(2)
+    savepoint_job(managed.job, by=BY)
+    ran = managed.control.lease.view()
+    place = managed.folder / "trial"
+
+    def goes_on() -> None:
+        managed.wait_for_batch(managed.last_batch() + 1)
+
+    with answering(option, before=goes_on) as shown:
+        run = restore(managed, run_conf={"mode": "fork", "into": str(place)}, mark_success_pattern=None)
+
+    states = task_states(run)
+    assert shown.result().subject.endswith(f" old, into {place.as_uri()}?")
+    assert {states[task] for task in AT_THE_JOB} == {"skipped"}
+    assert (run.state, states["check_run"], states["plan"]) == ("success", "success", "success")
+    assert states["restore_into"] == ("success" if option == "Approve" else "skipped")
+    assert (place / "metadata").exists() == (option == "Approve")
+    runs = managed.control.lease.view()
+    assert ran is not None and runs is not None and (runs.epoch, runs.state) == (ran.epoch, "live")
+    if option == "Approve":
+        forked = xcom(run, "restore_into")
+        assert forked["query_id"] != managed.repository.load("flights", forked["savepoint"]).query_id
+
+
+@pytest.mark.parametrize(
+    ("form", "code", "hint"),
+    [
+        ({"into": "/scratch"}, "lease-held", "*What becomes of the savepoint* (`mode`) to fork"),
+        ({"mode": "fork"}, "fork-needs-directory", "*Directory to restore into*"),
+    ],
+)
+def test_a_directory_takes_a_fork_where_the_job_runs_and_a_fork_takes_a_directory(
+    managed: Managed, capfd: pytest.CaptureFixture[str], form: dict[str, str], code: str, hint: str
+) -> None:
+    managed.start()
+    savepoint_job(managed.job, by=BY)
+    run = restore(managed, run_conf=form, mark_success_pattern=None)
+    states, said = task_states(run), capfd.readouterr().out
+    assert (states["plan"], states["approve"], states["restore_into"]) == (
+        "failed", "upstream_failed", "upstream_failed",
+    )  # fmt: skip
+    assert f"[{code}]" in said and hint in said
+    assert managed.driver_lives()

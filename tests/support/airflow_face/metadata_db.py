@@ -164,7 +164,7 @@ def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
         ).first()
     value = None if row is None else row.value
     # Values of tasks are stored as JSON; what the runner itself stores for links is the bare text.
-    return json.loads(value) if isinstance(value, str) and value[:1] in '{["' else value
+    return json.loads(value) if isinstance(value, str) and value.startswith(("{", "[", '"')) else value
 
 
 def task_states(run: Any) -> dict[str, str]:

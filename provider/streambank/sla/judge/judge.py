@@ -23,7 +23,7 @@ from streambank.sla.objectives import HISTORY, Objective, objectives
 from streambank.sla.verdict import Level, Verdict
 
 _CLOCKS_APART = timedelta(minutes=1)
-_READ_AGAIN = "Repair what cannot be read: the reasons name it."
+_READ_AGAIN = "Look at the checkpoint and the job's records, and repair what cannot be read."
 
 
 @dataclass(frozen=True, slots=True)

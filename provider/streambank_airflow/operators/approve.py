@@ -1,0 +1,166 @@
+"""The operator that lets a person approve a plan, and how a plan is shown to people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
+
+from streambank.core.units import say_duration
+from streambank.recovery.approval import CHOICE_KEY, Choice, chosen_of
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.operators.base import FindsJobs, as_bool, as_data
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+PLAN_KEY = "plan_markdown"
+"""XCom key under which a plan leaves its plan as Markdown, for the body of an approval."""
+SUBJECT_KEY = "subject"
+"""XCom key under which it leaves the question of an approval."""
+CHOICES_KEY = "choices"
+"""XCom key under which it leaves what an approval offers."""
+
+
+class ApprovePlanOperator(FindsJobs, ApprovalOperator):
+    """Asks a person whether a plan is to be done, and how, where the form's answers do not settle it.
+
+    It offers what the plan found possible beside *Reject*, which is also what silence means. What was chosen
+    of several is in XCom `choice`, for `RestoreSavepointOperator`. Whom the job's `restore.ask` and `notify`
+    name is told that it waits.
+
+    Args:
+        job: The declared job's name, or `job/query`.
+        choices: What a plan left in its XCom `choices`; nothing: only *Approve*.
+        only_if: Skip unless this is true; for a form's answer.
+        jobs_file: The file that declares it; None for the one that the connection names.
+        streambank_conn_id: The connection.
+        kwargs: As for Airflow's `ApprovalOperator`.
+    """
+
+    template_fields: Sequence[str] = (
+        *ApprovalOperator.template_fields,
+        "job",
+        "choices",
+        "only_if",
+        "jobs_file",
+        "streambank_conn_id",
+    )
+    ui_color = "#d6e8ee"
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        choices: Sequence[Mapping[str, Any]] | str | None = None,
+        only_if: bool | str = True,
+        jobs_file: str | None = None,
+        streambank_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.job = job
+        self.choices = choices
+        self.only_if = only_if
+        self.jobs_file = jobs_file
+        self.streambank_conn_id = streambank_conn_id
+
+    def execute(self, context: Context) -> Any:
+        """Ask; see the class.
+
+        Raises:
+            AirflowFailException: This run has asked already, and Airflow would show that question.
+            AirflowSkipException: Nobody is to be asked.
+            TaskAwaitingInput: The task waits for a person.
+        """
+        with airflow_failures():
+            if not as_bool(self.only_if, "only_if"):
+                raise AirflowSkipException("This run asks nobody.")
+        self._take_choices()
+        self._check_shown(context)
+        try:
+            return super().execute(context)
+        except TaskAwaitingInput:
+            self._say_that_it_waits(context)
+            raise
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Go on with what was chosen; see the class."""
+        chosen = self._take_choices()
+        label = next(iter(event.get("chosen_options") or ()), None)
+        if "error" in event or label not in chosen:
+            return super().execute_complete(context, event)
+        result = HITLOperator.execute_complete(self, context, event)
+        self.hitl_summary_extra["approved"] = True
+        task_instance: Any = context["ti"]
+        task_instance.xcom_push(key=CHOICE_KEY, value=chosen[label].to_dict())
+        who = (event.get("responded_by_user") or {}).get("name") or "Somebody"
+        self.log.info("%s chose: %s", who, label)
+        return result
+
+    def _say_that_it_waits(self, context: Context) -> None:
+        from streambank_airflow.notify.alerts import ask_approvers
+
+        try:
+            link = self.generate_link_to_ui_from_context(context=context)
+        except ValueError:  # no base_url is configured
+            link = ""
+        where = f" Answer it at {link}." if link else " Answer it under Required Actions in Airflow."
+        until = (
+            f" Without an answer it is rejected after {say_duration(self.response_timeout.total_seconds())}."
+            if (self.response_timeout)
+            else ""
+        )
+        seen = {**context, "subject": self.subject, "body": self.body, "link": link}
+        ask_approvers(self.hook, self.job, f"{self.subject}{where}{until}", seen)
+
+    def _take_choices(self) -> dict[str, Choice]:
+        """What the plan offers, by label; from now on the options of this question."""
+        choices = as_data(self.choices)
+        given = choices if isinstance(choices, Sequence) else ()
+        offered = [chosen_of(one) for one in given if isinstance(one, Mapping)]
+        found = {one.label: one for one in offered if one is not None}
+        self.options = [*(found or [self.APPROVE]), self.REJECT]
+        return found
+
+    def _check_shown(self, context: Context) -> None:
+        """Make sure that Airflow shows this question: of a run it keeps the first one that it got.
+
+        Raises:
+            AirflowFailException: It would show another plan, from before the task was cleared.
+        """
+        from airflow.sdk.execution_time import task_runner
+        from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
+
+        task_instance: Any = context["ti"]
+        users = [dict(one) for one in self.assigned_users or ()]
+        stored: Any = task_runner.SUPERVISOR_COMMS.send(
+            msg=CreateHITLDetailPayload.model_validate(
+                {
+                    "ti_id": task_instance.id,
+                    "options": self.options,
+                    "subject": self.subject,
+                    "body": self.body,
+                    "defaults": self.defaults,
+                    "multiple": self.multiple,
+                    "params": self.serialized_params,
+                    "assigned_users": users,
+                }
+            )
+        )
+        if (stored.subject, stored.body, stored.options) != (self.subject, self.body, self.options):
+            raise AirflowFailException(
+                "This run asked for approval before it was cleared, and Airflow would show the old plan "
+                f"instead of the new one. Nothing was changed. Hint: trigger {task_instance.dag_id} again."
+            )
+
+
+def cell(text: str) -> str:
+    """Text that cannot break out of its cell of a Markdown table, or bring markup of its own."""
+    plain = escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([|\[\]`*_\\])", r"\\\1", plain)
