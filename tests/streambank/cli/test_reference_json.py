@@ -35,7 +35,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     live.plan()
     add_debris(live.store, 6)
     records = ROOT / "tests/data/progress/4.3.0/driver-killed"
-    given["inspect"] = succeed("inspect", tmp_path / "checkpoint", "--history", records, "--json").document
+    given["inspect"] = streambank("inspect", tmp_path / "checkpoint", "--history", records, "--json").document
     newest = given["take"]["savepoint"]
     given["verify"] = succeed("verify", newest, *repository, "--level", "full", "--json").document
     given["pin"] = succeed("pin", newest, *repository, "--json").document

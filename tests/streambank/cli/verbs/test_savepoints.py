@@ -32,20 +32,20 @@ def repository(tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_inspect_tells_what_a_checkpoint_holds(checkpoint: Path) -> None:
-    found = succeed("inspect", checkpoint, "--json").document
+    found = streambank("inspect", checkpoint, "--json").document
     assert found["query_id"] == QUERY_ID
     assert found["last_committed_batch"] == 6
     assert found["last_planned_batch"] == 7
     assert found["retained_batches"] == list(range(7))
     assert found["watermark"] == "1970-01-01T00:00:06.500Z"
     assert found["operators"][0]["name"] == "stateStoreSave"
-    text = succeed("inspect", checkpoint).out
+    text = streambank("inspect", checkpoint).out
     assert QUERY_ID in text and "0-6" in text and "stateStoreSave" in text
     assert "info: temporary-files" in text
 
 
 def test_inspect_of_another_batch(checkpoint: Path) -> None:
-    assert succeed("inspect", checkpoint, "--batch", 3, "--json").document["batch"] == 3
+    assert streambank("inspect", checkpoint, "--batch", 3, "--json").document["batch"] == 3
 
 
 @pytest.mark.usefixtures("repository")
@@ -86,7 +86,7 @@ def test_a_savepoint_from_take_to_restore(tmp_path: Path, checkpoint: Path) -> N
     assert not (tmp_path / "back").exists()
     restored = succeed("restore", "b000004", "--into", tmp_path / "back", "--json").document
     assert restored["batch"] == 4
-    assert succeed("inspect", tmp_path / "back", "--json").document["last_committed_batch"] == 4
+    assert streambank("inspect", tmp_path / "back", "--json").document["last_committed_batch"] == 4
     again = streambank("restore", "b000004", "--into", tmp_path / "back")
     assert again.code == 8 and "is not empty" in again.err
 
