@@ -1,4 +1,4 @@
-"""The driver of `spark_jobs/rewrite_state.py`: carries out an order on a savepoint's state, on a cluster too.
+"""The driver of `rewrite_state.py`: carries out an order on a savepoint's state, on a cluster too.
 
 The plan is a JSON file: `repository`, `job`, `savepoint`, `order` (rewrite/request.py), and where there is
 need `work` and `by`. The report is one, too: what the command prints with `--json`, or `error`.
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank_spark.failures import first_line, say_error
+from streambank_spark.failures import first_line, refuse_wrong_schema, say_error
 from streambank_spark.programs.execute_plan import end_group, end_with
 from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.state.staging import Staging
@@ -72,6 +72,7 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
         staging = Staging(spark.sparkContext.master or "", plan["work"], _note)
         done = carry_out(spark, repository, job, savepoint, order, staging, by=plan["by"], say=_note)
     except PySparkException as error:
+        refuse_wrong_schema(error)
         raise StorageError(
             f"Spark could not rewrite the state: {first_line(error)}",
             code="spark-failed",
