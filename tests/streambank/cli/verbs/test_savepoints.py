@@ -79,6 +79,7 @@ def test_a_savepoint_from_take_to_restore(tmp_path: Path, checkpoint: Path) -> N
 
     assert succeed("pin", "b000004", "--json").document["pinned"] is True
     assert succeed("unpin", "b000004").out == f"{first['savepoint']} is no longer pinned.\n"
+    assert succeed("unpin", "b000004").out == f"{first['savepoint']} was not pinned; nothing changed.\n"
 
     shutil.rmtree(checkpoint)
     plan = succeed("restore", "latest-good", "--into", tmp_path / "back", "--dry-run", "--json").document
@@ -131,6 +132,19 @@ def test_what_is_not_there_is_exit_code_3(tmp_path: Path, checkpoint: Path) -> N
     succeed("take", checkpoint, "-r", tmp_path / "repository", "--job", "orders")
     answer = streambank("show", "b999", "-r", tmp_path / "repository")
     assert answer.code == 3 and "hint: The newest that are there: b0" in answer.err
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_dry_run_that_would_be_refused_has_the_exit_code_of_the_restore(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    succeed("take", checkpoint, "--job", "orders")
+    (tmp_path / "back").mkdir()
+    (tmp_path / "back/mine").touch()
+    restore = ("restore", "latest-good", "--into", tmp_path / "back")
+    shown, planned = streambank(*restore, "--dry-run"), streambank(*restore, "--dry-run", "--json")
+    assert (shown.code, planned.code, streambank(*restore).code) == (8, 8, 8)
+    assert "refused: " in shown.out and planned.document["refusals"][0]["error"] == "target-not-empty"
 
 
 @pytest.mark.usefixtures("repository")
