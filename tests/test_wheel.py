@@ -182,6 +182,7 @@ print(found.entry, found.spark_submit, found.python_path, sep="\\n")
     entry, spark_submit, python_path = said
     assert Path(entry) == site_packages(whole) / "streambank_airflow" / "spark_jobs" / "run_query.py"
     assert Path(entry).is_file() and Path(spark_submit).is_file()
+    assert run([str(whole / "bin" / "streambank"), "programs", "run_query"], tmp_path).strip() == entry
     assert python_path == "()", "an installed package needs no help to be found"
 
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 import sys
 
-from streambank.core.errors import StreambankError
+from streambank.core.errors import FormatError, StreambankError
 
 _TRACEBACK = "Traceback (most recent call last):"
 _OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|MemoryError|exceeding memory limits|OOM\b|oom-kill")
+
+
+_ROWS = re.compile(r"STATE_STORE_(?:KEY|VALUE)_ROW_FORMAT_VALIDATION_FAILURE")
+WRONG_SCHEMA = (
+    "Spark's state reader cannot read this state: its rows do not fit the schema in the checkpoint. For "
+    "dropDuplicates, Spark before 3.3.1 wrote a wrong one."
+)
 
 
 def say_error(error: StreambankError) -> int:
@@ -46,6 +53,25 @@ def python_error(error: BaseException) -> str | None:
 
 def _lines(error: BaseException) -> list[str]:
     return [line for line in str(error).splitlines() if line.strip()]
+
+
+def has_wrong_schema(error: BaseException) -> bool:
+    """Whether Spark found rows of state that do not fit the schema beside them."""
+    return _ROWS.search(str(error)) is not None
+
+
+def refuse_wrong_schema(error: BaseException) -> None:
+    """Say so where a failure of Spark means only that its state reader cannot read this state.
+
+    Raises:
+        FormatError: It does (code `wrong-state-schema`).
+    """
+    if has_wrong_schema(error):
+        raise FormatError(
+            WRONG_SCHEMA,
+            code="wrong-state-schema",
+            hint="Savepoints and restores work, since the query needs no schema for its rows.",
+        ) from error
 
 
 def hint_of_failure(error: BaseException, log: str) -> str:

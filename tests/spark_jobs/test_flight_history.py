@@ -81,7 +81,7 @@ def test_a_hot_airport_is_seen_named_and_cured(spark: SparkSession, source: Path
 
     assert hot.skew.rows == salted.skew.rows == entries, "of RocksDB's snapshots each counts its rows"
     assert hot.skew.uneven and hot.skew.skew is not None and hot.skew.skew > 3
-    assert "spark_jobs/inspect_state.py names the keys" in hot.skew.advice
+    assert "The program inspect_state names the keys" in hot.skew.advice
 
     largest, second, *_ = hot.keys(spark, "key.airport")
     of_hot = len({row[1] for row in due if row[0] == flight_history.HOT})

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from streambank_spark.failures import first_line, hint_of_failure
+from streambank.core.errors import FormatError
+from streambank_spark.failures import first_line, hint_of_failure, refuse_wrong_schema
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -52,3 +53,12 @@ def test_more_memory_is_the_way_out_only_where_memory_was_missing() -> None:
         "Give it more memory: --spark-conf spark.driver.memory=4g. The full message is in /tmp/x.log."
     )
     assert hint_of_failure(RuntimeError(CALL), "/tmp/x.log") == "The full message is in /tmp/x.log."
+
+
+def test_state_that_only_sparks_reader_cannot_read_is_named_without_advice_on_memory() -> None:
+    said = "[STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE] The streaming query failed"
+    with pytest.raises(FormatError, match="wrote a wrong one") as refused:
+        refuse_wrong_schema(RuntimeError(said))
+    assert refused.value.code == "wrong-state-schema"
+    assert refused.value.hint.startswith("Savepoints and restores work")
+    refuse_wrong_schema(RuntimeError(CALL))

@@ -65,8 +65,8 @@ def plan_closure(
         InputError: `kind` is something else (code `bad-choice`).
         NotFoundError: `not-a-checkpoint`, `no-committed-batch`, `batch-not-committed`, `batch-not-retained`,
             `missing-log-entry` or `missing-state-file`; the message names the file.
-        FormatError: `async-progress`, `unknown-version`, `unknown-provider`, `unknown-source-log`,
-            `unreadable-lineage`, `unknown-operators` or `half-written`.
+        FormatError: `async-progress`, `no-commit-log`, `unknown-version`, `unknown-provider`,
+            `unknown-source-log`, `unreadable-lineage`, `unknown-operators` or `half-written`.
         ConflictError: `checkpoint-moved`: a listed file went away while planning; list and plan again.
     """
     return ClosurePlanner(CheckpointIndex.build(listing), read).plan(batch, kind)
@@ -99,10 +99,12 @@ class ClosurePlanner:
     def plan(self, batch: int | None = None, kind: ClosureKind = "safe") -> Closure:
         """The closure of a batch; see `plan_closure`."""
         check_choice(kind, "closure", CLOSURE_KINDS)
-        batch = choose_batch(self._index, batch)
-        check_logs(self._index, batch)
-        refuse_asynchronous(self._index, self._files, batch)
-        plan = _Plan(self._index, self._files, batch, kind)
+        chosen = choose_batch(self._index, batch)
+        check_logs(self._index, chosen)
+        refuse_asynchronous(self._index, self._files, chosen)
+        if batch is None:
+            refuse_lost_batches(self._index)
+        plan = _Plan(self._index, self._files, chosen, kind)
         return plan.closure()
 
 
@@ -367,6 +369,7 @@ def choose_batch(index: CheckpointIndex, batch: int | None) -> int:
 
     Raises:
         NotFoundError: `not-a-checkpoint` or `no-committed-batch`.
+        FormatError: `no-commit-log`.
     """
     if not index.metadata and not index.offsets and not index.commits:
         raise NotFoundError(
@@ -374,6 +377,7 @@ def choose_batch(index: CheckpointIndex, batch: int | None) -> int:
             code="not-a-checkpoint",
             hint="Give the directory that the query has as its checkpointLocation.",
         )
+    require_commit_log(index)
     if not index.commits and batch is None:
         raise NotFoundError(
             "The query has not committed any batch yet: there is nothing in commits/.",
@@ -381,6 +385,23 @@ def choose_batch(index: CheckpointIndex, batch: int | None) -> int:
             hint="Wait for its first batch.",
         )
     return max(index.commits) if batch is None else batch
+
+
+def require_commit_log(index: CheckpointIndex) -> None:
+    """Refuse batches without any commit: Spark 2.1 kept none, and a newer one plans only one batch ahead.
+
+    Raises:
+        FormatError: `no-commit-log`.
+    """
+    newest = max(index.offsets, default=0)
+    if newest > 0 and not index.commits:
+        raise FormatError(
+            f"commits/{newest} and all other commits are missing, though batch {newest} is planned: Spark "
+            "2.1 wrote this checkpoint, before Spark had a commit log, or the commit log is lost.",
+            code="no-commit-log",
+            hint=f"Run the query on it once with Spark 3.5 to 4.3: Spark repeats batch {newest} and commits "
+            "it, and that can be saved.",
+        )
 
 
 def check_logs(index: CheckpointIndex, batch: int) -> None:
@@ -413,13 +434,19 @@ def check_logs(index: CheckpointIndex, batch: int) -> None:
 def refuse_asynchronous(index: CheckpointIndex, files: CheckpointFiles, batch: int) -> None:
     """Refuse logs that are not written for every batch.
 
-    Both logs having the same gap is one sign. A file source's log that is two or more entries ahead of the
-    last planned batch is the other: Spark otherwise plans a batch right after it has logged the files for it.
+    Both logs having the same gap is one sign, unless it lies beyond batches that were committed one by one:
+    then entries were lost (`refuse_lost_batches`). A file source's log that is two or more entries ahead of
+    the last planned batch is the other: Spark otherwise plans a batch right after it has logged the files
+    for it.
 
     Raises:
         FormatError: `async-progress`.
     """
+    committed = max(index.commits)
+    one_by_one = committed - 1 in index.commits
     for first, second in zip(sorted(index.offsets), sorted(index.offsets)[1:], strict=False):
+        if first >= committed and one_by_one:
+            break
         if second != first + 1 and not any(gap in index.commits for gap in range(first + 1, second)):
             raise FormatError(
                 f"The logs have no batch between {first} and {second}: they are not written for every batch.",
@@ -443,6 +470,25 @@ def refuse_asynchronous(index: CheckpointIndex, files: CheckpointFiles, batch: i
                 f"ends at {last}.",
                 code="async-progress",
                 hint=_ASYNC_HINT,
+            )
+
+
+def refuse_lost_batches(index: CheckpointIndex) -> None:
+    """Refuse the newest committed batch where the offset log shows that later ones were committed, too.
+
+    Raises:
+        NotFoundError: `missing-log-entry`.
+    """
+    committed, planned = max(index.commits), max(index.offsets)
+    for lost in range(committed + 1, planned):
+        if lost not in index.offsets:
+            raise NotFoundError(
+                f"offsets/{lost} and commits/{lost} are missing, though batch {planned} is planned: the "
+                f"query has gone on after batch {committed}, the newest that is committed.",
+                code="missing-log-entry",
+                hint=f"Batch {committed} is good and can be saved by its number; the sinks may have got more "
+                "since. Spark does not go on from this checkpoint, unless asynchronous progress tracking "
+                "wrote it, which savepoints do not support.",
             )
 
 

@@ -83,11 +83,19 @@ def plan_sources(
     return tuple(_plan(name, offset, parts.get(name, ()), read) for name, offset in offsets.items())
 
 
-def file_log_offset(offset: str | None) -> int | None:
-    """The last entry of the file source's log that an offset names; None for any other source."""
+def file_log_offset(offset: str | None, *, bare: bool = False) -> int | None:
+    """The last entry of the file source's log that an offset names; None for any other source.
+
+    Args:
+        offset: The JSON text of the offset.
+        bare: Whether a number alone counts, which Spark 2.0 wrote: only a log of files beside it tells it
+            from the offset of another source.
+    """
     if offset is None:
         return None
     value = load_json(offset)
+    if bare and isinstance(value, int) and not isinstance(value, bool):
+        return value
     if isinstance(value, dict) and set(value) == {"logOffset"} and isinstance(value["logOffset"], int):
         return value["logOffset"]
     return None
@@ -98,6 +106,9 @@ def _plan(
 ) -> SourceState:
     folder = f"sources/{source}"
     last = file_log_offset(offset)
+    bare = file_log_offset(offset, bare=True)
+    if last is None and bare is not None and _is_file_log(parts, read):
+        last = bare
     if last is not None:
         names = [LogName(part.batch, part.compact) for part in parts if part.batch is not None]
         wanted = entries_up_to(names, last, folder) if last >= 0 else []

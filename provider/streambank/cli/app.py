@@ -14,6 +14,7 @@ from streambank.cli.verbs import (
     index,
     inspect,
     jobs,
+    programs,
     replicas,
     restore,
     retention,
@@ -72,6 +73,7 @@ for module in (
     skew,
     sla,
     compact,
+    programs,
 ):
     module.register(app)
 app.add_typer(jobs.app, name="job")

@@ -23,7 +23,7 @@ class Verbs(TyperGroup):
     """How the names of entry points begin that are verbs of this group."""
     panels: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("take", "list", "show", "verify", "pin", "unpin", "restore"), "Savepoints"),
-        **dict.fromkeys(("job", "sla", "doctor"), "Jobs"),
+        **dict.fromkeys(("job", "sla", "doctor", "programs"), "Jobs"),
         **dict.fromkeys(("inspect", "skew", "compact", "state", "rescale"), "Checkpoints and their state"),
     }
     """Under which heading of the help a verb stands."""
@@ -37,6 +37,20 @@ class Verbs(TyperGroup):
         if found is not None:
             found.rich_help_panel = self.panels.get(cmd_name, self.other)
         return found
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb that arguments begin with.
+
+        Raises:
+            InputError: It is `version`, which many commands have as a verb and this one as an option.
+        """
+        if args[:1] == ["version"] and not self.prefix:
+            raise InputError(
+                "No such command 'version'. Did you mean '--version'?",
+                code="usage",
+                hint="See `streambank --help`.",
+            )
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Every verb in the order of the help."""

@@ -61,7 +61,7 @@ def _run(arguments: Sequence[str]) -> int:
         code = int(app(args=list(arguments), prog_name="streambank", standalone_mode=False) or 0)
         return _interrupted(code) if code == INTERRUPTED else code
     except _UsageError as error:
-        return _fail(_usage_error(error))
+        return _fail(_usage_error(error, arguments))
     except StreambankError as error:
         return _fail(error)
     except (typer.Abort, KeyboardInterrupt):
@@ -128,13 +128,30 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _usage_error(error: Exception) -> InputError:
-    """A mistake in the arguments, in typer's words; none at all, after which typer has shown the help."""
+def _usage_error(error: Exception, arguments: Sequence[str]) -> InputError:
+    """A mistake in the arguments, in typer's words; none at all, after which typer has shown the help.
+
+    Args:
+        error: What typer raised.
+        arguments: Those of the command, since typer does not always say which command it is about.
+    """
     message = str(getattr(error, "format_message", error.__str__)()).strip() or "Missing command"
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "streambank"
+    command = context.command_path if context is not None else _command_in(arguments)
     ended = message if message.endswith((".", "?")) else f"{message}."
     return InputError(ended, code="usage", hint=f"See `{command} --help`.")
+
+
+def _command_in(arguments: Sequence[str]) -> str:
+    """The command that arguments begin with, with its verbs."""
+    words, group = ["streambank"], typer.main.get_command(app)
+    for word in arguments:
+        found = group.get_command(None, word) if hasattr(group, "get_command") else None
+        if found is None:
+            break
+        words.append(word)
+        group = found
+    return " ".join(words)
 
 
 def _bug(error: Exception) -> InternalError:

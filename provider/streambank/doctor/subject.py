@@ -11,13 +11,14 @@ from streambank.checkpoint.inspection import Inspection
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
 from streambank.control.progress import ProgressRecord, read_segment
-from streambank.core.errors import ConflictError, NotFoundError
+from streambank.core.errors import ConflictError
 from streambank.core.finding import Finding
-from streambank.core.names import MAIN
+from streambank.core.names import MAIN, QueryRef
 from streambank.declaration.declaration import Job
 from streambank.doctor.spark_conf import SparkConf
-from streambank.repository.catalog import glimpse, listed, newest_good
+from streambank.repository.catalog import glimpse, heads, listed, newest_good, none_of
 from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.sla.history.history import Records
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
@@ -125,6 +126,29 @@ def look_at_checkpoint(
     )
 
 
+def saved_checkpoint(repository: str, asked: QueryRef) -> str:
+    """Where a query works that only its savepoints are known of.
+
+    Its records beside the savepoints tell, where it is a managed job; else the savepoint that was taken last.
+
+    Args:
+        repository: Where its savepoints are.
+        asked: The job, or one of its queries.
+
+    Raises:
+        NotFoundError: There is no repository, or no savepoint of it (`no-repository`, `no-such-savepoint`).
+        StorageError: It cannot be read.
+    """
+    store = Repository.open(open_store(repository)).store
+    generation = JobControl.open(f"{store.uri}/jobs", asked.job).generation(asked.query)
+    if generation is not None:
+        return generation.location
+    taken = [head for head in heads(store, str(asked)) if head.job == str(asked)]
+    if not taken:
+        raise none_of(store, str(asked))
+    return max(taken, key=lambda head: head.taken_at).checkpoint
+
+
 def look_at_job(job: Job, query: str, now: datetime) -> Query | None:
     """A query of a declared job; None where its checkpoint has nothing yet.
 
@@ -181,13 +205,10 @@ def _inspect(store: Store) -> tuple[Inspection, ClosurePlanner]:
 
 
 def _measured(store: Store, planner: ClosurePlanner) -> tuple[Point, ...]:
-    """What the checkpoint's files tell of its batches; nothing before the first."""
-    try:
-        return tuple(measure_checkpoint(store, planner=planner).history.points)
-    except NotFoundError as error:
-        if error.code != "no-committed-batch":
-            raise
+    """What the checkpoint's files tell of its batches; nothing before the first commit."""
+    if not planner.index.commits:
         return ()
+    return tuple(measure_checkpoint(store, planner=planner).history.points)
 
 
 def _savepoints(repository: str, name: str) -> tuple[tuple[Manifest, ...], Manifest | None]:

@@ -147,6 +147,25 @@ def _python_path(python: str, origins: dict[str, str]) -> tuple[str, ...]:
     )
 
 
+PROGRAMS = {
+    "run_query": "runs an application as a job, in place of the application",
+    "inspect_state": "finds the largest keys of state",
+    "rewrite_state": "compacts, erases or migrates the state of a savepoint",
+    "execute_plan": "copies or checks the files of a savepoint on executors; Streambank submits it itself",
+    "flights": "the folder of the example applications, on the flights of 2013",
+}
+"""What spark-submit can be given, and what it is for."""
+
+
+def program_path(name: str) -> Path:
+    """Where one of `PROGRAMS` is.
+
+    Raises:
+        InputError: It is not installed (code `not-installed`).
+    """
+    return entry_path(name if name == "flights" else f"{name}.py")
+
+
 def entry_path(name: str = ENTRY) -> Path:
     """An entry for spark-submit: in the installed package, or in the checkout's `spark_jobs`.
 
@@ -159,7 +178,7 @@ def entry_path(name: str = ENTRY) -> Path:
     root = Path(streambank.__file__).resolve().parent.parent
     places = (root / "streambank_airflow" / "spark_jobs" / name, root.parent / "spark_jobs" / name)
     for place in places:
-        if place.is_file():
+        if place.exists():
             return place
     raise InputError(
         f"{name} is at neither {places[0]} nor {places[1]}.",

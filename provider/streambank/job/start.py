@@ -48,6 +48,12 @@ _CLUSTER_LOOK_S = 1.0
 _LAST_LINES = 30
 LEFTOVERS = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
 """Spark's name for a checkpoint without a planned batch that is not empty."""
+_OTHER_SOURCE = "Wrong basePath"
+"""Spark's words where a file source's log names files outside of the directory that it reads."""
+_OTHER_SOURCE_HINT = (
+    "A file source reads another directory than the one whose files are in the checkpoint's log: go back to "
+    "the old directory, or declare a new checkpoint, which reads the new one from its beginning."
+)
 
 StartState = Literal["started", "already-running", "finished", "not-desired"]
 
@@ -457,6 +463,8 @@ class _Start:
         known += [self._leftovers_hint()] if any(LEFTOVERS in line for line in lines) else []
         log = self.handle.log or self.handle.submission
         failure = failure_in(lines)
+        if failure is not None and _OTHER_SOURCE in failure.cause:
+            known.append(_OTHER_SOURCE_HINT)
         shows = failure.lines if failure else ()
         where = f"Its log is {log}." if not lines else f"Its log is {log} and ends:"
         if shows:

@@ -1,4 +1,4 @@
-"""Runs a plan's tasks on Spark executors: the driver of `spark_jobs/execute_plan.py`.
+"""Runs a plan's tasks on Spark executors: the driver of `execute_plan.py`.
 
 One Spark task is one portion of the plan (work/plan_lines.py). What comes back travels
 by an accumulator, whose updates Spark counts once for each portion however often it was tried, and is written

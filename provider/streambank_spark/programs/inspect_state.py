@@ -1,4 +1,4 @@
-"""Which keys the state of a query belongs to: the driver of `spark_jobs/inspect_state.py`.
+"""Which keys the state of a query belongs to: the driver of `inspect_state.py`.
 
 Of a checkpoint, or of a savepoint, which is laid out in a folder of its own first and removed afterwards;
 against an earlier savepoint, where one is named.
@@ -24,7 +24,7 @@ from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
-from streambank_spark.failures import first_line, say_error
+from streambank_spark.failures import first_line, refuse_wrong_schema, say_error
 from streambank_spark.state.hot_keys import by_key, changes, sizes
 from streambank_spark.state.staging import Staging, materialized_savepoint, require_schemas, require_shared
 from streambank_spark.state.state import QueryState
@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             report = inspect_state(spark, options)
         except PySparkException as error:
+            refuse_wrong_schema(error)
             raise StorageError(
                 f"Spark could not read the state: {first_line(error)}",
                 code="spark-failed",

@@ -1,4 +1,4 @@
-"""The driver of `spark_jobs/rewrite_state.py`: carries out an order on a savepoint's state, on a cluster too.
+"""The driver of `rewrite_state.py`: carries out an order on a savepoint's state, on a cluster too.
 
 The plan is a JSON file: `repository`, `job`, `savepoint`, `order` (rewrite/request.py, or `verify` for a deep
 verification), and where there is need `work`, `by` and, of an erasure, `search`: the `replicas`, the `live`
@@ -22,7 +22,7 @@ from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.doctor.left_directories import LeftDirectories
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank_spark.failures import first_line, say_error
+from streambank_spark.failures import first_line, refuse_wrong_schema, say_error
 from streambank_spark.programs.execute_plan import end_group, end_with
 from streambank_spark.rewrite.derive import Derived
 from streambank_spark.rewrite.expiry import Key
@@ -100,6 +100,7 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
             document |= _search(spark, repository, which[0], done, order, staging, plan["search"])
         return document
     except PySparkException as error:
+        refuse_wrong_schema(error)
         raise StorageError(
             f"Spark could not {'read' if operation in READING else 'rewrite'} the state: {first_line(error)}",
             code="spark-failed",

@@ -1,6 +1,6 @@
 """The runner: a PySpark streaming application, unchanged, under its job's lease.
 
-`run` is what the entry `spark_jobs/run_query.py` calls under spark-submit. The rooms of the house:
+`run` is what the entry `run_query.py` calls under spark-submit. The rooms of the house:
 
 * `application.py` runs the program; `patch.py` stands between it and PySpark; `refusals.py` says what cannot
   be run;

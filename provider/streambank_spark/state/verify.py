@@ -18,11 +18,13 @@ from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.finding import Finding
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank_spark.failures import first_line
+from streambank_spark.failures import WRONG_SCHEMA, first_line, has_wrong_schema
 from streambank_spark.state.staging import Staging, materialized_savepoint, require_shared
 from streambank_spark.state.state import Part, QueryState, parts_of, store_part
 
 _EFFECT = "A query restored from this savepoint would fail, or go on with wrong state."
+_WITH_WRONG_SCHEMA = (None, "dedupe")
+"""Operators of which Spark may have written one; Spark 3 does not say their names."""
 _HINT = "Restore another savepoint, and check which Spark version wrote this one."
 
 
@@ -55,15 +57,25 @@ def look_deep(
             finding
             for operator in state.operators()
             for part, counted in _readings(operator, counts)
-            for finding in _open(state, part, counted)
+            for finding in _open(state, part, counted, operator.name)
         ]
 
 
-def _open(state: QueryState, part: Part, counted: int | None) -> Iterator[Finding]:
+def _open(state: QueryState, part: Part, counted: int | None, name: str | None) -> Iterator[Finding]:
     where = f"state/{part.operator}, {part.name}"
     try:
         rows = state.frame(part).count()
     except (PySparkException, Py4JError) as error:
+        if name in _WITH_WRONG_SCHEMA and has_wrong_schema(error):
+            yield Finding(
+                "wrong-state-schema",
+                "warning",
+                where,
+                WRONG_SCHEMA,
+                "The bytes are those that were saved and the query can go on from them, but no row was read.",
+                "Nothing needs to be done: no query needs that schema.",
+            )
+            return
         cause = f"Spark cannot read it: {first_line(error)}"
         yield Finding("state-unreadable", "error", where, cause, _EFFECT, _HINT)
         return

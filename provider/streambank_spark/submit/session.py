@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.core.errors import StorageError, StreambankError
-from streambank_spark.failures import first_line, hint_of_failure
+from streambank_spark.failures import first_line, hint_of_failure, refuse_wrong_schema
 from streambank_spark.submit.bundle import VARIABLE, python_of_workers
 from streambank_spark.submit.submission import with_deep_stack
 
@@ -104,6 +104,7 @@ def _failures(log: Path | None) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
+        refuse_wrong_schema(error)
         raise StorageError(
             f"Spark failed: {first_line(error)}",
             code="spark-failed",

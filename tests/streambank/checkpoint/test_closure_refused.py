@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from io import BytesIO
@@ -72,6 +73,30 @@ def test_logs_with_gaps_are_not_written_for_every_batch() -> None:
         assert "real-time mode" in error.hint
 
 
+def test_a_gap_beyond_batches_that_were_committed_one_by_one_is_damage() -> None:
+    """As Spark's checkpoint-test-offsetId-commitId-inconsistent: offsets 0 to 2 and 4, commits 0 to 2."""
+    whole = checkpoint("4.3.0/stateless")
+    late = {f"{log}/{batch}" for log in ("offsets", "commits") for batch in range(3, 13)} - {"offsets/4"}
+    found = whole.but(*late, *(path for path in whole.files if re.match(r"sources/0/([5-9]|1\d)", path)))
+    error = refusal(found)
+    assert error.code == "missing-log-entry"
+    assert "offsets/3 and commits/3 are missing, though batch 4 is planned" in error.message
+    assert "Batch 2 is good and can be saved by its number" in error.hint
+    for batch in (0, 1, 2):
+        assert found.plan(batch).paths == whole.plan(batch).paths
+    assert refusal(found.but("commits/0", "commits/1")).code == "async-progress"
+
+
+def test_batches_without_any_commit_are_those_of_a_spark_without_a_commit_log() -> None:
+    found = checkpoint("4.3.0/hdfs-window")
+    commits = [path for path in found.files if path.startswith("commits/")]
+    for batch in (None, 0, 1):
+        error = refusal(found.but(*commits), batch)
+        assert (type(error), error.code) == (FormatError, "no-commit-log")
+        assert "commits/13 and all other commits are missing" in error.message
+        assert "Run the query on it once with Spark 3.5 to 4.3" in error.hint
+
+
 def test_one_lost_log_entry_is_damage_and_spares_other_batches() -> None:
     found = checkpoint("4.3.0/stateless").but("offsets/7")
     for batch in (7, 8):
@@ -133,6 +158,16 @@ def test_a_file_source_without_files_yet_needs_nothing() -> None:
     first = found.having({"offsets/0": replaced(b'{"logOffset":0}', b"-")})
     assert first.plan(0).sources[0].files == ()
     assert first.plan(0).sources[0].kind == "file"
+
+
+def test_a_bare_number_is_the_file_sources_offset_where_its_log_is() -> None:
+    whole = checkpoint("4.3.0/stateless")
+    old = whole.having({"offsets/5": replaced(b'{"logOffset":5}', b"5")})
+    assert old.plan(5).paths == whole.plan(5).paths
+    assert (old.plan(5).sources[0].kind, old.plan(5).sources[0].offset) == ("file", "5")
+    assert refusal(old.but("sources/0/4"), 5).code == "missing-log-entry"
+    rate = checkpoint("4.3.0/stateless-rate").plan().sources[0]
+    assert (rate.kind, (rate.offset or "").isdecimal()) == ("initial", True)
 
 
 def test_a_missing_partition_is_no_empty_partition() -> None:

@@ -25,6 +25,7 @@ from tests.support.paths import ROOT
 from tests.support.terminal import on_terminal, plain
 
 VERBS = ["inspect", "take", "list", "show", "verify", "restore", "pin", "unpin", "doctor", "skew", "job"]
+VERBS += ["programs"]
 
 
 def command(*arguments: str) -> list[str]:
@@ -101,6 +102,8 @@ def test_version() -> None:
         (["take", "c\udcff", "-r", "r", "--job", "j"], "The argument 'c\\udcff' is not UTF-8."),
         (["take", "c", "--job", "j"], "Missing option '--repository' / '-r' (env var"),
         (["inspect", "c", "--nonsense"], "No such option: --nonsense"),
+        (["version"], "No such command 'version'. Did you mean '--version'?\n"),
+        (["compact", "c", "--undo"], "Option '--undo' requires an argument."),
         (["nonsense"], "No such command 'nonsense'."),
         (["lst"], "No such command 'lst'. Did you mean 'list'?\n"),
         (["inspect", "c", "--batch", "-1"], "Invalid value for '--batch'"),
@@ -115,6 +118,11 @@ def test_a_mistake_in_the_arguments_is_one_sentence_and_a_hint(arguments: list[s
     sentence, hint = answer.err.splitlines()
     assert says in f"{sentence}\n"
     assert hint.startswith(("hint: See `streambank", "hint: Use names in UTF-8", "hint: Name the repository"))
+
+
+def test_the_hint_of_a_mistake_names_the_help_of_its_verb() -> None:
+    assert streambank("compact", "c", "--undo").err.endswith("See `streambank compact --help`.\n")
+    assert streambank("job", "stop", "--note").err.endswith("See `streambank job stop --help`.\n")
 
 
 @pytest.mark.parametrize(

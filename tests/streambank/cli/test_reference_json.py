@@ -35,13 +35,14 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     live.plan()
     add_debris(live.store, 6)
     records = ROOT / "tests/data/progress/4.3.0/driver-killed"
-    given["inspect"] = succeed("inspect", tmp_path / "checkpoint", "--history", records, "--json").document
+    given["inspect"] = streambank("inspect", tmp_path / "checkpoint", "--history", records, "--json").document
     newest = given["take"]["savepoint"]
     given["verify"] = succeed("verify", newest, *repository, "--level", "full", "--json").document
     given["pin"] = succeed("pin", newest, *repository, "--json").document
     given["list"] = succeed("list", *repository, "--json").document
     given["show"] = succeed("show", newest, *repository, "--json").document
     given["doctor"] = streambank("doctor", tmp_path / "checkpoint", "--json").document
+    given["programs"] = succeed("programs", "run_query", "--json").document
     recorded = unpack("4.3.0/rocksdb-window", tmp_path / "recorded") / "checkpoint"
     given["skew"] = succeed("skew", recorded, "--json").document
     into = ("--into", tmp_path / "checkpoint", "--json")
@@ -109,7 +110,7 @@ def compacted(folder: Path) -> dict[str, Any]:
     store = write_with_garbage(open_store(place)).store
     store.write("notes.txt", b"of somebody")
     stopped = (place, "--stopped", "--json")
-    planned = succeed("compact", *stopped, "--dry-run").document
+    planned = streambank("compact", *stopped, "--dry-run").document
     done = succeed("compact", *stopped, "--quiet", "0s", "--quarantine", folder / "q").document
     (folder / "q/files/offsets/0").unlink()
     store.write("state/0/0/6.delta", b"of another attempt")
@@ -191,6 +192,7 @@ def test_every_verb_with_json_has_an_example() -> None:
         "restore",
         "pin",
         "doctor",
+        "programs",
         "skew",
         "sla",
         "compact",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from streambank.control.control import JobControl
 from streambank.core.finding import Finding
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job, load_jobs
@@ -215,10 +216,37 @@ def test_the_command_looks_at_a_declared_job(tmp_path: Path) -> None:
     assert "flights" in load_jobs(file).jobs
 
 
+def test_the_command_finds_the_checkpoint_of_a_job_by_its_savepoints(tmp_path: Path) -> None:
+    place, repository = unpack(HDFS, tmp_path) / "checkpoint", tmp_path / "repository"
+    succeed("take", place, "-r", repository, "--job", "orders/left")
+    answer = streambank("doctor", "--job", "orders/left", "-r", repository, "--json").document
+    assert answer["checkpoint"] == place.as_uri()
+    assert "one-disk" in [one["code"] for one in answer["findings"]]
+    unknown = streambank("doctor", "--job", "orders", "-r", repository)
+    assert (unknown.code, "There are savepoints of orders/left." in unknown.err) == (3, True)
+    records = JobControl.open(f"{repository}/jobs", "orders")
+    records.generations("left").ensure_first(str(tmp_path / "moved"), by={"user": "test"})
+    moved = streambank("doctor", "--job", "orders/left", "-r", repository)
+    assert (moved.code, "moved" in moved.err) == (3, True)
+
+
+def test_a_repository_beside_a_declared_job_is_the_one_that_is_looked_at(tmp_path: Path) -> None:
+    job = job_with(tmp_path, HDFS)
+    file = tmp_path / "streaming_jobs.toml"
+    other = tmp_path / "other"
+    succeed("take", job.checkpoint, "-r", other, "--job", "flights")
+    answer = streambank("doctor", "--job", "flights", "--jobs", file, "-r", other, "--json").document
+    assert answer["checkpoint"] == job.checkpoint
+    assert [one["file"] for one in answer["findings"] if one["code"] == "one-disk"] in ([], [other.as_uri()])
+    assert "source-files-gone" not in [one["code"] for one in answer["findings"]]  # after its savepoint
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
         (["--job", "flights"], 2),
+        (["--job", "flights", "-r", "repository"], 3),
+        (["--job", "flights", "--jobs", "streaming_jobs.toml", "--file-sink", "out"], 2),
         (["-r", "repository"], 2),
         (["--file-sink", "out"], 2),
         (["checkpoint", "--job", "flights"], 2),

@@ -255,6 +255,14 @@ def test_a_first_batch_that_was_never_planned_is_named_with_the_way_out(folder: 
     assert caught.value.hint.count("  at Spark") == 30
 
 
+def test_another_directory_of_a_file_source_is_named_with_the_way_out(folder: Path) -> None:
+    words = "java.lang.IllegalArgumentException: Wrong basePath /in2 for the root path: file:/in/f0009.json"
+    job = declare(folder, "--die-before-lease", "1", "--last-words", words)
+    with pytest.raises(StorageError, match="Wrong basePath") as caught:
+        start(folder, job)
+    assert "go back to the old directory, or declare a new checkpoint" in caught.value.hint
+
+
 def test_a_driver_that_dies_with_the_lease_in_hand_fails_the_start(folder: Path) -> None:
     job = declare(folder, "--die-after-lease", "7")
     with pytest.raises(StorageError, match="exit code 7") as caught:

@@ -91,6 +91,23 @@ def test_state_that_spark_cannot_read_is_found_and_what_nobody_counted_said(
     }
 
 
+@pytest.mark.spark
+def test_state_that_only_sparks_reader_cannot_read_is_no_damage(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = unpack("3.5.9/hdfs-dedup", tmp_path) / "checkpoint"
+    schema = checkpoint / "state/0/0/_metadata/schema"
+    key, value = schema.read_bytes().split(b"\0\0\0\1")[1:]
+    assert b"__dummy__" in value
+    # Spark before 3.3.1 wrote the columns of the input in the place of the value.
+    wrong = key[2:].replace(b"]}", b',{"name":"v","type":"long","nullable":true,"metadata":{}}]}')
+    schema.write_bytes(b"\0\2v2\0\0\0\1" + key + b"\0\0\0\1" + len(wrong).to_bytes(2, "big") + wrong)
+    saved(checkpoint, tmp_path / "savepoints")
+    answer = verify(tmp_path / "savepoints", "deep")
+    assert (answer.code, answer.document["restorable"]) == (1, True)
+    assert [one["code"] for one in answer.document["findings"]] == ["wrong-state-schema"]
+    read = streambank("state", "read", "latest", "-r", tmp_path / "savepoints", "--limit", 1, "--json")
+    assert (read.code, read.document["error"]) == (4, "wrong-state-schema")
+
+
 def _version(path: Path) -> int:
     return int(path.stem)
 

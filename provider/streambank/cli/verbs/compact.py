@@ -113,6 +113,9 @@ def compact(
             "": _compact(checkpoint, stopped, keep_batches, older_than_s, quiet_s, quarantine, dry_run)
         }
     console.answer(_document(reports), lambda: _show_all(reports))
+    refused = [refusal for report in reports.values() for refusal in report.refusals]
+    if refused:  # of a dry run
+        raise typer.Exit(refused[0].exit_code)
 
 
 def _check_usage(

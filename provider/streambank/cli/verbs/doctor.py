@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,8 @@ EXAMPLES = """Examples:
   streambank doctor /data/checkpoints/orders --file-sink /data/out -r /data/savepoints
 
   streambank doctor --job orders --jobs dags/streaming_jobs.toml
+
+  streambank doctor --job orders -r /data/savepoints
 """
 
 
@@ -41,7 +44,8 @@ def doctor(
         typer.Option(
             "--job",
             metavar="NAME",
-            help="Check this declared job, or job/query. With a CHECKPOINT: the job name of its savepoints.",
+            help="Check this job, or job/query: as the jobs file declares it, else with the checkpoint that "
+            "its savepoints in -r come from. With a CHECKPOINT: the job name of its savepoints.",
         ),
     ] = None,
     jobs: Annotated[
@@ -57,7 +61,7 @@ def doctor(
             "--repository",
             "-r",
             metavar="LOCATION",
-            help="With a CHECKPOINT: the repository of its savepoints.",
+            help="The repository of the savepoints; that of a declared job is known.",
         ),
     ] = None,
     as_json: Json = False,
@@ -100,26 +104,35 @@ def _diagnoses(
         NotFoundError: There is no such job or checkpoint.
     """
     from streambank.doctor.diagnose import diagnose_checkpoint, diagnose_job
+    from streambank.storage import normalize_location, open_store
 
+    named = {location: open_store(location) for location in sinks}
     if checkpoint is not None:
-        from streambank.storage import open_store
-
         if job is not None and repository is None:
             raise _usage("--job beside a CHECKPOINT names its savepoints, so it needs -r, their repository.")
-        named = {location: open_store(location) for location in sinks}
         return (diagnose_checkpoint(checkpoint, sinks=named, repository=repository, name=job),)
-    if repository is not None or sinks:
-        option = "-r" if repository is not None else "--file-sink"
-        raise _usage(f"{option} needs a CHECKPOINT. For a declared job it comes from the jobs file.")
     if job is None:
+        if repository is not None or sinks:
+            raise _usage(f"{'--file-sink' if sinks else '-r'} needs a CHECKPOINT or --job.")
         return ()
-    if jobs is None:
-        raise _usage("--job needs --jobs, the file that declares the job.")
+    from streambank.cli.verbs.savepoints import declared_job
     from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
 
     asked = QueryRef.parse(job)
+    declared = declared_job(job, jobs)
+    if declared is None and repository is not None:
+        from streambank.doctor.subject import saved_checkpoint
+
+        place = saved_checkpoint(repository, asked)
+        return (diagnose_checkpoint(place, sinks=named, repository=repository, name=job),)
+    if sinks:
+        raise _usage("--file-sink is for a checkpoint: the outputs of a declared job are known.")
+    if jobs is None:
+        raise _usage("--job needs --jobs, the file that declares the job, or -r, where its savepoints are.")
     declared = load_jobs(jobs).job(asked.job)
+    if repository is not None:
+        declared = replace(declared, repository=normalize_location(repository))
     declared.queries_named(asked.query)
     return diagnose_job(declared, asked.query)
 

@@ -53,7 +53,7 @@ def inspect(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show what a checkpoint holds: query, batches, watermark, state, what is wrong. Only reads."""
+    """Show what a checkpoint holds, and what is wrong: exit code 1 for errors and warnings. Only reads."""
     from streambank.checkpoint.reader import CheckpointReader
     from streambank.storage import open_store
 
@@ -67,6 +67,8 @@ def inspect(
         show_measures(found)
 
     console.answer(found, show)
+    if any(finding["severity"] != "info" for finding in found["findings"]):
+        raise typer.Exit(1)
 
 
 def _show(found: dict[str, Any]) -> None:

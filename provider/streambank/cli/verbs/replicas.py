@@ -171,7 +171,7 @@ def repair(
 ) -> None:
     """Copy what is damaged or missing from a replica that has it undamaged, then verify what was repaired.
 
-    Exit code 1 if something stays damaged.
+    Exit code 1 if something stays damaged; with --dry-run, if anything is.
     """
     from streambank.cli.options import executor
     from streambank.control.processes import who
@@ -206,7 +206,7 @@ def repair(
             by=who("cli"),
         )
     console.answer(report.to_dict(), lambda: _show_repair(report))
-    if not report.ok:
+    if not report.ok or (dry_run and report.repaired):
         raise typer.Exit(1)
 
 

@@ -101,7 +101,12 @@ def restore(
         bool, typer.Option("--link", help="Share bytes with the repository by hard links, where possible.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be done, and what prevents it.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only show what would be done, and what prevents it, "
+            "with the exit code that the restore would have.",
+        ),
     ] = False,
     jobs: Annotated[
         str | None,
@@ -162,12 +167,15 @@ def restore(
     )
     with console.progress() as progress:
         if dry_run:
-            plan = plan_restore(request, pace=Pace(executor=machines, progress=progress)).to_dict()
+            planned = plan_restore(request, pace=Pace(executor=machines, progress=progress))
+            plan = planned.to_dict()
         else:
             pace = Pace(max_bytes_per_s=rate, executor=machines, progress=progress)
             done = restore_savepoint(request, pace=pace).to_dict()
     if dry_run:
         console.answer(plan, lambda: _show_plan(plan))
+        if planned.refusals:
+            raise typer.Exit(planned.refusals[0].exit_code)
     else:
         console.answer(done, lambda: _show_done(done))
 
@@ -249,7 +257,7 @@ def _show_common(found: dict[str, Any]) -> None:
     console.fields(
         [
             ("taken at", found["taken_at"]),
-            ("age", f"{found['age_s']:.0f} s"),
+            ("age", console.age(found["age_s"])),
             ("files", f"{console.count(found['files'], 'file')}, {console.size(found['bytes'])}"),
             ("rows of state", found["rows"]),
             ("query id", found["query_id"]),

@@ -20,7 +20,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.cli.verbs import verify
-from streambank.core.errors import InputError
+from streambank.core.errors import InputError, IntegrityError
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -265,12 +265,24 @@ def _set_pin(repository: str, savepoint: str, job: str | None, note: str, *, pin
 
     opened = open_repository(repository)
     which = opened.find(savepoint, job)
-    change = opened.pin if pinned else opened.unpin
-    change(*which, by=who("cli"), note=note)
+    was_pinned = _is_pinned(opened, *which)
+    if pinned:
+        opened.pin(*which, by=who("cli"), note=note)
+    elif was_pinned:
+        opened.unpin(*which, by=who("cli"), note=note)
     document = {"savepoint": which[1], "job": which[0], "pinned": pinned}
-    console.answer(
-        document, lambda: console.line(f"{which[1]} is {'pinned' if pinned else 'no longer pinned'}.")
-    )
+    now = "is pinned"
+    if not pinned:
+        now = "is no longer pinned" if was_pinned else "was not pinned; nothing changed"
+    console.answer(document, lambda: console.line(f"{which[1]} {now}."))
+
+
+def _is_pinned(opened: Repository, job: str, savepoint: str) -> bool:
+    """Whether a savepoint is, or may be, pinned: a damaged mark does not say."""
+    try:
+        return opened.pinned(job, savepoint)
+    except IntegrityError:
+        return True
 
 
 TIMEOUT_S = 3.0

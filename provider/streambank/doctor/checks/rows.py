@@ -90,7 +90,7 @@ def check_hot_keys(keys: Sequence[Fact] | None) -> Iterator[CheckResult]:
         yield SkippedCheck(
             "hot keys",
             "Only Spark can count rows by key, and no such count was made.",
-            "Run spark_jobs/inspect_state.py with --record.",
+            "Run the program inspect_state with --record: docs/howto/skew.md.",
         )
         return
     limit = PROMISES["hot_key"].warn or 0.0
@@ -117,6 +117,6 @@ def check_skew(closure: Closure, location: str) -> Iterator[Finding]:
                 f"state/{store.operator}" + ("" if store.store == "default" else f", {store.store}"),
                 f"{store.advice.partition('. ')[0].rstrip('.')}.",
                 "One task has most of the work, and a batch takes as long as it does.",
-                "`streambank skew` shows each partition; spark_jobs/inspect_state.py names the keys: "
+                "`streambank skew` shows each partition, and the program inspect_state names the keys: "
                 "docs/howto/skew.md.",
             )

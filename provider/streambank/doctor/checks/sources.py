@@ -227,7 +227,8 @@ def _begin(planner: ClosurePlanner, oldest: Manifest | None) -> tuple[Mapping[st
 
 
 def _log_offset(offset: object) -> int | None:
-    return file_log_offset(offset) if isinstance(offset, str) else None
+    # Asked of file sources only, so that a bare number is the log's.
+    return file_log_offset(offset, bare=True) if isinstance(offset, str) else None
 
 
 def _check_files(

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from streambank.checkpoint.closure import Closure, ClosurePlanner
+from streambank.checkpoint.closure import Closure, ClosurePlanner, require_commit_log
 from streambank.checkpoint.grammar import Kind
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
@@ -127,10 +127,12 @@ def measure_checkpoint(
 
     Raises:
         NotFoundError: It has no committed batch (code `no-committed-batch`).
+        FormatError: It has batches and no commit log (code `no-commit-log`).
         StorageError: It cannot be read. What cannot be read of some batches alone is a note.
     """
     planner = planner or ClosurePlanner(CheckpointIndex.build(list_checkpoint(store)), store.read)
     index = planner.index
+    require_commit_log(index)
     if not index.commits:
         raise NotFoundError(
             f"The query at {store.uri} has not committed any batch: there is nothing in commits/ to measure.",

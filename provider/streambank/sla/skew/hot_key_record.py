@@ -1,6 +1,6 @@
 """The largest key of a query's state, kept among the job's records: `sla/hot-keys/<query>/`.
 
-Only Spark's state reader can tell it (`spark_jobs/inspect_state.py --record`), and judging must not need
+Only Spark's state reader can tell it (`inspect_state.py --record`), and judging must not need
 Spark. The key itself is not kept: it may be somebody's name, and verdicts go to mail and chats.
 """
 
@@ -73,7 +73,7 @@ def _facts(data: Mapping[str, Any]) -> Iterable[Fact]:
                 float(one["times_mean"]),
                 f"operator {one['operator']}",
                 f"It has {one['rows']:,} rows, in partition {partitions}, and is one of {one['keys']:,} keys "
-                f"of {data['of']} (batch {data['batch']}): spark_jobs/inspect_state.py names it.",
+                f"of {data['of']} (batch {data['batch']}): the program inspect_state names it.",
             )
 
 

@@ -152,7 +152,7 @@ class StoreSkew:
         if self.uneven:
             return (
                 f"Partition {self.largest} has {self.skew:.1f} times the mean by {self.by}.{empty} "
-                "spark_jobs/inspect_state.py names the keys that cause this: spread a hot key by a salt; if "
+                "The program inspect_state names the keys that cause this: spread a hot key by a salt; if "
                 f"there are few keys, use fewer partitions or a finer key ({HOWTO})."
             )
         if self.skew <= self.limit:

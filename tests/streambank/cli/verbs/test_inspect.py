@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
@@ -50,17 +51,31 @@ def test_so_much_of_the_history_as_is_wanted(rocksdb: Path) -> None:
 
 def test_many_partitions_are_left_to_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     LiveCheckpoint(open_store(tmp_path)).run(6)
-    assert "snapshot" in succeed("inspect", tmp_path).out
+    assert "snapshot" in streambank("inspect", tmp_path).out
     monkeypatch.setattr("streambank.cli.verbs.inspect._MOST_PARTITIONS", 1)
-    assert "2 stores in partitions: --json lists them" in succeed("inspect", tmp_path).out
-    assert len(succeed("inspect", tmp_path, "--json").document["measured"]["partitions"]) == 2
+    assert "2 stores in partitions: --json lists them" in streambank("inspect", tmp_path).out
+    assert len(streambank("inspect", tmp_path, "--json").document["measured"]["partitions"]) == 2
+
+
+def test_errors_and_warnings_make_the_exit_code_1_and_what_is_only_worth_knowing_does_not(
+    rocksdb: Path,
+) -> None:
+    (rocksdb / f".9.zip.{uuid.UUID(int=1)}.TID1.tmp").touch()
+    assert "info: temporary-files" in succeed("inspect", rocksdb).out
+    (rocksdb / "notes.txt").write_text("mine")
+    for document in ((), ("--json",)):
+        assert streambank("inspect", rocksdb, *document).code == 1
+    (rocksdb / "notes.txt").unlink()
+    (rocksdb / "metadata").unlink()
+    answer = streambank("inspect", rocksdb)
+    assert (answer.code, "error: missing-log-entry" in answer.out) == (1, True)
 
 
 def test_before_the_first_commit_nothing_is_measured(tmp_path: Path) -> None:
     LiveCheckpoint(open_store(tmp_path)).plan()
-    answer = succeed("inspect", tmp_path, "--json").document
+    answer = streambank("inspect", tmp_path, "--json").document
     assert answer["measured"] is None and answer["history"] is None
-    assert "measured" not in succeed("inspect", tmp_path).out
+    assert "measured" not in streambank("inspect", tmp_path).out
 
 
 def test_what_cannot_be_read_for_measuring_is_a_finding(
@@ -70,12 +85,12 @@ def test_what_cannot_be_read_for_measuring_is_a_finding(
         raise StorageError("state/0/0/3.zip cannot be read.", code="io-error", hint="Look at the disk.")
 
     monkeypatch.setattr("streambank.sla.history.unmanaged.measure_checkpoint", fail)
-    answer = succeed("inspect", rocksdb, "--json").document
+    answer = streambank("inspect", rocksdb, "--json").document
     assert answer["measured"] is None
     assert [(one["code"], one["effect"]) for one in answer["findings"]] == [
         ("io-error", "The checkpoint is not measured.")
     ]
-    assert "The checkpoint is not measured." in succeed("inspect", rocksdb).out
+    assert "The checkpoint is not measured." in streambank("inspect", rocksdb).out
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,12 @@ def test_a_replica_that_fails_is_named_and_the_next_one_is_filled(tmp_path: Path
 
 def test_repair(tmp_path: Path, repository: Path) -> None:
     succeed("replicate", "--to", tmp_path / "replica")
-    assert succeed("repair", "--from", tmp_path / "replica").out == "Nothing is damaged.\n"
+    for dry_run in ((), ("--dry-run",)):
+        assert succeed("repair", "--from", tmp_path / "replica", *dry_run).out == "Nothing is damaged.\n"
     pack, manifest = damage(repository, "packs"), damage(repository, "savepoints")
     assert streambank("verify", "--all", "--level", "full").code == 1
-    plan = succeed("repair", "--from", tmp_path / "replica", "--dry-run")
+    plan = streambank("repair", "--from", tmp_path / "replica", "--dry-run")
+    assert plan.code == 1
     assert f"would be repaired: {pack}" in plan.out and f"would be repaired: {manifest}" in plan.out
     assert streambank("verify", "--all", "--level", "full").code == 1
     done = succeed("repair", "--from", tmp_path / "replica", "--json").document

@@ -32,20 +32,20 @@ def repository(tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_inspect_tells_what_a_checkpoint_holds(checkpoint: Path) -> None:
-    found = succeed("inspect", checkpoint, "--json").document
+    found = streambank("inspect", checkpoint, "--json").document
     assert found["query_id"] == QUERY_ID
     assert found["last_committed_batch"] == 6
     assert found["last_planned_batch"] == 7
     assert found["retained_batches"] == list(range(7))
     assert found["watermark"] == "1970-01-01T00:00:06.500Z"
     assert found["operators"][0]["name"] == "stateStoreSave"
-    text = succeed("inspect", checkpoint).out
+    text = streambank("inspect", checkpoint).out
     assert QUERY_ID in text and "0-6" in text and "stateStoreSave" in text
     assert "info: temporary-files" in text
 
 
 def test_inspect_of_another_batch(checkpoint: Path) -> None:
-    assert succeed("inspect", checkpoint, "--batch", 3, "--json").document["batch"] == 3
+    assert streambank("inspect", checkpoint, "--batch", 3, "--json").document["batch"] == 3
 
 
 @pytest.mark.usefixtures("repository")
@@ -79,6 +79,7 @@ def test_a_savepoint_from_take_to_restore(tmp_path: Path, checkpoint: Path) -> N
 
     assert succeed("pin", "b000004", "--json").document["pinned"] is True
     assert succeed("unpin", "b000004").out == f"{first['savepoint']} is no longer pinned.\n"
+    assert succeed("unpin", "b000004").out == f"{first['savepoint']} was not pinned; nothing changed.\n"
 
     shutil.rmtree(checkpoint)
     plan = succeed("restore", "latest-good", "--into", tmp_path / "back", "--dry-run", "--json").document
@@ -86,7 +87,7 @@ def test_a_savepoint_from_take_to_restore(tmp_path: Path, checkpoint: Path) -> N
     assert not (tmp_path / "back").exists()
     restored = succeed("restore", "b000004", "--into", tmp_path / "back", "--json").document
     assert restored["batch"] == 4
-    assert succeed("inspect", tmp_path / "back", "--json").document["last_committed_batch"] == 4
+    assert streambank("inspect", tmp_path / "back", "--json").document["last_committed_batch"] == 4
     again = streambank("restore", "b000004", "--into", tmp_path / "back")
     assert again.code == 8 and "is not empty" in again.err
 
@@ -131,6 +132,19 @@ def test_what_is_not_there_is_exit_code_3(tmp_path: Path, checkpoint: Path) -> N
     succeed("take", checkpoint, "-r", tmp_path / "repository", "--job", "orders")
     answer = streambank("show", "b999", "-r", tmp_path / "repository")
     assert answer.code == 3 and "hint: The newest that are there: b0" in answer.err
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_dry_run_that_would_be_refused_has_the_exit_code_of_the_restore(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    succeed("take", checkpoint, "--job", "orders")
+    (tmp_path / "back").mkdir()
+    (tmp_path / "back/mine").touch()
+    restore = ("restore", "latest-good", "--into", tmp_path / "back")
+    shown, planned = streambank(*restore, "--dry-run"), streambank(*restore, "--dry-run", "--json")
+    assert (shown.code, planned.code, streambank(*restore).code) == (8, 8, 8)
+    assert "refused: " in shown.out and planned.document["refusals"][0]["error"] == "target-not-empty"
 
 
 @pytest.mark.usefixtures("repository")

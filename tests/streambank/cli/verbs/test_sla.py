@@ -78,6 +78,15 @@ def test_a_checkpoint_alone_has_verdicts_too(tmp_path: Path) -> None:
     assert said.startswith("shop: warn") and "There is no savepoint of it." in said
 
 
+def test_a_checkpoint_without_a_commit_log_is_no_query_that_has_only_begun(tmp_path: Path) -> None:
+    live = LiveCheckpoint(open_store(tmp_path / "ck")).run(3)
+    for batch in range(3):
+        live.store.delete(f"commits/{batch}")
+    answer = streambank("sla", tmp_path / "ck")
+    assert answer.code == 1
+    assert "breach: history: The history cannot be read: commits/2 and all other commits" in answer.out
+
+
 def test_records_may_be_elsewhere(tmp_path: Path, jobs: Path) -> None:
     job = leaking(tmp_path)
     records = tmp_path / "repository/jobs/flights/progress/main"

@@ -76,6 +76,7 @@ def test_files_that_were_read_after_the_oldest_savepoint_are_looked_for() -> Non
         in finding.cause
     )
     assert not [*check_replay(closure, planner, saved(f'{{"logOffset":{last}}}'), exists)]
+    assert not [*check_replay(closure, planner, saved(str(last)), exists)], "as Spark 2.0 wrote it"
     assert not [*check_replay(closure, planner, None, lambda uri: True)]
     finding = found(check_replay(closure, planner, None, lambda uri: False))["source-files-gone"]
     assert "after batch 0, the oldest that is retained," in finding.cause
