@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -35,12 +36,23 @@ class Raised:
     hint: str
 
 
-def raised() -> Iterator[Raised]:
-    for path in sorted(PROVIDER.rglob("*.py")):
-        name = str(path.relative_to(PROVIDER))
+@cache
+def sources() -> dict[str, ast.Module]:
+    return {
+        str(path.relative_to(PROVIDER)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(PROVIDER.rglob("*.py"))
+    }
+
+
+@cache
+def raised() -> tuple[Raised, ...]:
+    return tuple(_raised())
+
+
+def _raised() -> Iterator[Raised]:
+    for name, tree in sources().items():
         if name.startswith(ONLY_COMMAND_LINE):
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         constants = {
             target.id: node.value.value
             for node in tree.body
@@ -54,53 +66,57 @@ def raised() -> Iterator[Raised]:
                 code = given.get("code")
                 known = constants.get(code.id) if isinstance(code, ast.Name) else None
                 known = code.value if isinstance(code, ast.Constant) else known
-                yield Raised(f"{name}:{node.lineno}", str(known), text(node.args[0]), text(given["hint"]))
+                yield Raised(
+                    f"{name}:{node.lineno}",
+                    str(known),
+                    *(text(one, hint_functions()) for one in (node.args[0], given["hint"])),
+                )
 
 
+@cache
 def hint_functions() -> dict[str, str]:
     """What functions return that find out a hint, by their names."""
     return {
         function.name: " ".join(
-            text(node.value)
+            text(node.value, {})
             for node in ast.walk(function)
             if isinstance(node, ast.Return) and node.value is not None
         )
-        for path in sorted(PROVIDER.rglob("*.py"))
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for tree in sources().values()
+        for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef) and function.name.startswith("hint_of_")
     }
 
 
-def text(node: ast.expr) -> str:
+def text(node: ast.expr, functions: Mapping[str, str]) -> str:
     """The literal parts of an expression, with `{}` for each value in it."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        found = HINT_FUNCTIONS.get(node.func.id)
+        found = functions.get(node.func.id)
         if found is not None:
             return found
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
-        return "".join(text(part) if isinstance(part, ast.Constant) else "{}" for part in node.values)
-    return " ".join(text(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
-
-
-HINT_FUNCTIONS: dict[str, str] = {}
-HINT_FUNCTIONS.update(hint_functions())
-RAISED = list(raised())
+        return "".join(
+            text(part, functions) if isinstance(part, ast.Constant) else "{}" for part in node.values
+        )
+    return " ".join(
+        text(child, functions) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
+    )
 
 
 def test_errors_are_found() -> None:
-    assert len(RAISED) > 250
-    assert {"sink-would-lose-rows", "lease-held", "checkpoint-lost"} <= {one.code for one in RAISED}
+    assert len(raised()) > 250
+    assert {"sink-would-lose-rows", "lease-held", "checkpoint-lost"} <= {one.code for one in raised()}
 
 
 def test_what_an_operator_can_raise_has_a_hint_in_airflows_words() -> None:
-    missing = [one for one in RAISED if speaks_cli(one.hint) and one.code not in HINTS]
+    missing = [one for one in raised() if speaks_cli(one.hint) and one.code not in HINTS]
     assert not missing, "\n".join(f"{one.place} {one.code}: {one.hint}" for one in missing)
 
 
 def test_no_message_names_an_option_of_the_command_line() -> None:
-    found = [one for one in RAISED if speaks_cli(one.message)]
+    found = [one for one in raised() if speaks_cli(one.message)]
     assert not found, "\n".join(f"{one.place} {one.code}: {one.message}" for one in found)
 
 
@@ -109,7 +125,7 @@ def test_no_hint_of_airflow_speaks_of_the_command_line() -> None:
 
 
 def test_every_hint_is_needed() -> None:
-    needed = {one.code for one in RAISED if speaks_cli(one.hint)}
+    needed = {one.code for one in raised() if speaks_cli(one.hint)}
     assert HINTS.keys() - needed == set()
 
 
