@@ -115,6 +115,7 @@ def test_who_goes_on_says_how_far_the_topic_was_fed_and_the_closing_record_is_th
     assert replay.main([*where, "--limit", "10", "--data", "nowhere"]) == 2
 
 
+@pytest.mark.storm
 def test_a_broker_that_is_killed_while_it_is_fed_has_each_departure_once(
     kafka: Kafka, flights: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

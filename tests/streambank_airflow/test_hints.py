@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -37,18 +38,23 @@ class Raised:
     hint: str
 
 
+@cache
+def sources() -> dict[str, ast.Module]:
+    return {
+        str(path.relative_to(PROVIDER)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(PROVIDER.rglob("*.py"))
+    }
+
+
 def modules() -> Iterator[tuple[str, ast.Module]]:
     """What an operator may run."""
-    for path in sorted(PROVIDER.rglob("*.py")):
-        name = str(path.relative_to(PROVIDER))
-        if not name.startswith(ONLY_COMMAND_LINE):
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+    return ((name, tree) for name, tree in sources().items() if not name.startswith(ONLY_COMMAND_LINE))
 
 
 def constants_of(tree: ast.Module) -> dict[str, str]:
     """Names of a module that stand for a text."""
     return {
-        target.id: text(node.value)
+        target.id: text(node.value, {})
         for node in tree.body
         if isinstance(node, ast.Assign)
         for target in node.targets
@@ -56,7 +62,12 @@ def constants_of(tree: ast.Module) -> dict[str, str]:
     }
 
 
-def raised() -> Iterator[Raised]:
+@cache
+def raised() -> tuple[Raised, ...]:
+    return tuple(_raised())
+
+
+def _raised() -> Iterator[Raised]:
     for name, tree in modules():
         constants = constants_of(tree)
         for node in ast.walk(tree):
@@ -65,55 +76,60 @@ def raised() -> Iterator[Raised]:
                 code = given.get("code")
                 known = constants.get(code.id) if isinstance(code, ast.Name) else None
                 known = str(code.value) if isinstance(code, ast.Constant) else known
-                yield Raised(f"{name}:{node.lineno}", str(known), text(node.args[0]), text(given["hint"]))
+                yield Raised(
+                    f"{name}:{node.lineno}",
+                    str(known),
+                    *(text(one, hint_functions()) for one in (node.args[0], given["hint"])),
+                )
 
 
-def found_by_doctor() -> Iterator[Raised]:
+@cache
+def found_by_doctor() -> tuple[Raised, ...]:
     """Findings of doctor, which the log of a task shows whole; `message` is cause and effect."""
+    return tuple(_found_by_doctor())
+
+
+def _found_by_doctor() -> Iterator[Raised]:
     for name, tree in modules():
         if not name.startswith("streambank/doctor/"):
             continue
         constants = constants_of(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
-                code, _, _, cause, effect, hint = node.args
-                said = text(hint) + " ".join(
-                    constants.get(one.id, "") for one in ast.walk(hint) if isinstance(one, ast.Name)
-                )
-                yield Raised(f"{name}:{node.lineno}", text(code), text(cause) + text(effect), said)
+                code, _, _, *said, hint = (text(one, constants) for one in node.args)
+                yield Raised(f"{name}:{node.lineno}", code, " ".join(said), hint)
 
 
+@cache
 def hint_functions() -> dict[str, str]:
     """What functions return that find out a hint, by their names."""
     return {
         function.name: " ".join(
-            text(node.value)
+            text(node.value, {})
             for node in ast.walk(function)
             if isinstance(node, ast.Return) and node.value is not None
         )
-        for path in sorted(PROVIDER.rglob("*.py"))
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for tree in sources().values()
+        for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef) and function.name.startswith("hint_of_")
     }
 
 
-def text(node: ast.expr) -> str:
-    """The literal parts of an expression, with `{}` for each value in it."""
+def text(node: ast.expr, known: Mapping[str, str]) -> str:
+    """The literal parts of an expression, with `{}` for each value in it, and what its names stand for."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        found = HINT_FUNCTIONS.get(node.func.id)
+        found = known.get(node.func.id)
         if found is not None:
             return found
+    if isinstance(node, ast.Name):
+        return known.get(node.id, "")
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
-        return "".join(text(part) if isinstance(part, ast.Constant) else "{}" for part in node.values)
-    return " ".join(text(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+        return "".join(text(part, known) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return " ".join(text(child, known) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
 
-HINT_FUNCTIONS: dict[str, str] = {}
-HINT_FUNCTIONS.update(hint_functions())
-RAISED = list(raised())
-FOUND = list(found_by_doctor())
 BOTH = {
     "mixed-pyspark": "pip's own options",
     "not-running": "it names the DAG first",
@@ -122,19 +138,20 @@ BOTH = {
 
 
 def test_errors_are_found() -> None:
-    assert len(RAISED) > 250
-    assert {"sink-would-lose-rows", "lease-held", "checkpoint-lost"} <= {one.code for one in RAISED}
+    assert len(raised()) > 250
+    assert {"sink-would-lose-rows", "lease-held", "checkpoint-lost"} <= {one.code for one in raised()}
 
 
 def test_what_an_operator_can_raise_has_a_hint_in_airflows_words() -> None:
-    missing = [one for one in RAISED if speaks_cli(one.hint) and one.code not in HINTS]
+    missing = [one for one in raised() if speaks_cli(one.hint) and one.code not in HINTS]
     assert not missing, "\n".join(f"{one.place} {one.code}: {one.hint}" for one in missing)
 
 
 def test_what_doctor_finds_has_a_hint_in_airflows_words() -> None:
-    assert len(FOUND) > 30
-    assert {"hdfs-state-exceeds-heap", "sink-ahead"} <= {one.code for one in FOUND if speaks_cli(one.hint)}
-    missing = [one for one in FOUND if speaks_cli(one.hint) and one.code not in (*HINTS, *BOTH)]
+    found = found_by_doctor()
+    assert len(found) > 30
+    assert {"hdfs-state-exceeds-heap", "sink-ahead"} <= {one.code for one in found if speaks_cli(one.hint)}
+    missing = [one for one in found if speaks_cli(one.hint) and one.code not in (*HINTS, *BOTH)]
     assert not missing, "\n".join(f"{one.place} {one.code}: {one.hint}" for one in missing)
 
 
@@ -144,7 +161,7 @@ def test_the_advice_of_a_verdict_is_for_both() -> None:
 
 
 def test_no_message_names_an_option_of_the_command_line() -> None:
-    found = [one for one in (*RAISED, *FOUND) if speaks_cli(one.message)]
+    found = [one for one in (*raised(), *found_by_doctor()) if speaks_cli(one.message)]
     assert not found, "\n".join(f"{one.place} {one.code}: {one.message}" for one in found)
 
 
@@ -153,7 +170,7 @@ def test_no_hint_of_airflow_speaks_of_the_command_line() -> None:
 
 
 def test_every_hint_is_needed() -> None:
-    needed = {one.code for one in (*RAISED, *FOUND) if speaks_cli(one.hint)}
+    needed = {one.code for one in (*raised(), *found_by_doctor()) if speaks_cli(one.hint)}
     assert HINTS.keys() - needed == set()
 
 
