@@ -78,6 +78,10 @@ def engine_error(error: object) -> StreambankError | None:
     return seen
 
 
+END_GROUP = "::endgroup::"
+"""Ends a group of lines in Airflow's view of a log; without one it means nothing."""
+
+
 def close_log(context: Mapping[str, Any]) -> None:
     """An `on_failure_callback` and `on_retry_callback`: the log ends with what, why, and what to do.
 
@@ -97,6 +101,7 @@ def close_log(context: Mapping[str, Any]) -> None:
     attempt, attempts = getattr(task_instance, "try_number", 1), getattr(task, "retries", 0) + 1
     again = attempt < attempts and not isinstance(raised, AirflowFailException)
     then = f"attempt {attempt} of {attempts}, Airflow tries again" if again else "Airflow does not try again"
+    log.info(END_GROUP)  # Airflow runs callbacks in the group Post Execute, which its page shows folded
     log.error("What: task %s.%s failed; %s.", task.dag_id, task.task_id, then)
     log.error("Why: %s", why)
     if hint:

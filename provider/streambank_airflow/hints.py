@@ -165,11 +165,11 @@ HINTS = {
         "savepoint* set to rollback, and move the record away."
     ),
     "source-cannot-repeat": (
-        "Set *Input that Kafka no longer has* to accept to restore anyway. A query that must go on "
+        "Set *Input that cannot be read again* to accept to restore anyway. A query that must go on "
         "reads from a source that keeps its records, such as files or Kafka."
     ),
     "source-would-lose-records": (
-        "Restore a newer savepoint; or set *Input that Kafka no longer has* to accept, to go on without"
+        "Restore a newer savepoint; or set *Input that cannot be read again* to accept, to go on without"
         " those records. Spark itself then also needs failOnDataLoss=false."
     ),
     "spark-failed": (

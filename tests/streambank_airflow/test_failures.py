@@ -8,7 +8,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streambank.core import errors
-from streambank_airflow.failures import airflow_failures, close_log, engine_error
+from streambank_airflow.failures import END_GROUP, airflow_failures, close_log, engine_error
 from streambank_airflow.operators.job import StartStreamingJobOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator
 from tests.support.airflow_face.metadata_db import run_dag
@@ -67,6 +67,7 @@ def test_the_log_of_a_failed_task_ends_with_what_why_and_what_to_do(
     assert why.startswith("Why: ") and why.endswith("[never-started]")
     assert do == "What to do: Trigger flights.run first."
     assert "DAG TEST" in caplog.records[-1].getMessage() and caplog.records[-2].getMessage() == do
+    assert caplog.records[-5].getMessage() == END_GROUP, "Airflow's page shows the group of callbacks folded"
 
 
 @pytest.mark.airflow

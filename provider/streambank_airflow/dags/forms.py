@@ -347,7 +347,7 @@ def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> d
         "source": _choice(
             source,
             SOURCE_CHOICES,
-            title="Input that Kafka no longer has",
+            title="Input that cannot be read again",
             description_md="The plan says which records, if any.",
             section="More",
         ),
