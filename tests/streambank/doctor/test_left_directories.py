@@ -71,7 +71,8 @@ def go_on(job: Job) -> None:
 
 def found(job: Job, kind: str) -> list[LeftDirectory]:
     left = left_directories(job)
-    assert LeftDirectories.from_dict(json.loads(json.dumps(left.to_dict()))) == left
+    sent = json.loads(json.dumps(left.to_dict()))
+    assert LeftDirectories.from_dict(sent).to_dict() == sent
     assert not left.unread
     return [one for one in left.directories if one.kind == kind]
 

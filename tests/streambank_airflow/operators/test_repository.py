@@ -276,7 +276,7 @@ def test_a_sample_that_finds_damage_fails_unless_told_otherwise(
 
 
 def test_an_unknown_level_verifies_nothing(repository: Repository, capfd: pytest.CaptureFixture[str]) -> None:
-    assert "[bad-choice]" in failure_of(VerifySavepointOperator, capfd, level="{{ 'deep' }}")
+    assert "[bad-choice]" in failure_of(VerifySavepointOperator, capfd, level="{{ 'deepest' }}")
     assert [each.verified_ok for each in repository.manifests("flights")] == [None] * 4
 
 
