@@ -36,9 +36,13 @@ def found(job: Job, **more: Any) -> Unhealthy:
     """What somebody who looks at the driver finds."""
     records = job.records()
 
+    said = -1 if "--first" in job.args else 0
+
     def beating() -> int | None:
         view = records.lease.view()
-        return view.beat.get("beat") if view is not None and "still_s" in view.status else None
+        if view is None or "still_s" not in view.status or view.status["queries"]["main"]["batch"] != said:
+            return None
+        return view.beat.get("beat")
 
     beat = poll(beating)
     view = records.lease.view()

@@ -173,7 +173,11 @@ class CommitsOnce(Work):
             return status
         still_s = 0.0 if options.recovers is not None and options.recovers.exists() else options.still_s
         about = {
-            name: {"batch": -1 if options.first else 0, "still_s": still_s, "trigger_s": 0.0}
+            name: {
+                "batch": -1 if options.first or not self.queries else 0,
+                "still_s": still_s,
+                "trigger_s": 0.0,
+            }
             for name in self.spec.queries
         }
         return {**status, "still_s": still_s, "queries": about}
