@@ -12,7 +12,7 @@ from tests.support.drivers.real_driver import Job
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.storm]
 
 FLIGHTS = ROOT / "spark_jobs/flights"
 
@@ -46,7 +46,6 @@ def flights() -> list[dict[str, object]]:
 
 
 # In the storms: `make demo` runs this application whole, through a disaster.
-@pytest.mark.storm
 def test_hourly_delays(tmp_path: Path, flights: list[dict[str, object]]) -> None:
     replay.replay(flights, tmp_path / "in", rows_per_file=300, gap_ms=0)
     drained(tmp_path, "hourly_delays", "--trigger", "200 milliseconds")
@@ -57,7 +56,6 @@ def test_aircraft_sessions(tmp_path: Path, flights: list[dict[str, object]]) -> 
     drained(tmp_path, "aircraft_sessions", "--trigger", "200 milliseconds")
 
 
-@pytest.mark.storm
 @pytest.mark.parametrize("salts", ["1", "8"])
 def test_flight_history(tmp_path: Path, flights: list[dict[str, object]], salts: str) -> None:
     replay.replay(flights[:60], tmp_path / "in", rows_per_file=30, gap_ms=0)

@@ -21,7 +21,7 @@ from tests.support.kafka.real_broker import Kafka, running
 from tests.support.paths import ROOT
 from tests.support.waiting import poll, wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,6 @@ def test_who_goes_on_says_how_far_the_topic_was_fed_and_the_closing_record_is_th
     assert replay.main([*where, "--limit", "10", "--data", "nowhere"]) == 2
 
 
-@pytest.mark.storm
 def test_a_broker_that_is_killed_while_it_is_fed_has_each_departure_once(
     kafka: Kafka, flights: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +184,6 @@ def test_what_is_due_is_computed_from_the_topic(
 
 
 # In the storms: `make test-stack` runs this application whole on a topic, through a disaster.
-@pytest.mark.storm
 def test_hourly_delays_reads_a_topic(kafka: Kafka, flights: list[dict[str, Any]], tmp_path: Path) -> None:
     topic, output = made(kafka, "streamed"), tmp_path / "out"
     replay.feed(flights, kafka.bootstrap, topic, rows_at_once=500)
