@@ -13,6 +13,7 @@ BIN := .venv/bin
 UV := .boot/bin/uv
 # What uv fetches stays inside the folder, too.
 export UV_CACHE_DIR := $(CURDIR)/.boot/cache
+UV_TMP := $(CURDIR)/.boot/tmp
 # What the targets below need; `make lock` resolves exactly this.
 LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group stack --group test --group lint --group build \
 	--python-version 3.11 --custom-compile-command "make lock" --quiet
@@ -45,14 +46,16 @@ java:
 
 # uv installs what the lock names and refuses everything else; it is the only thing fetched without the lock.
 $(UV): | python
-	@rm -rf .boot
+	@rm -rf .boot && mkdir -p $(UV_TMP)
 	@"$(PYTHON)" -m venv .boot >/dev/null || { echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)" >&2; rm -rf .boot; exit 1; }
 	@.boot/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check uv
 
+.venv/.ready: export TMPDIR := $(UV_TMP)
 .venv/.ready: requirements.lock pyproject.toml | python java $(UV)
+	@mkdir -p $(UV_TMP)
 	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PYTHON)" .venv
 	@echo "Filling .venv from requirements.lock: 3 GB the first time, a minute or more"
-	@(while sleep 10; do echo "  $$(du -sm $(UV_CACHE_DIR) 2>/dev/null | cut -f1) MB fetched"; done) & ticker=$$!; \
+	@(while sleep 10 >/dev/null 2>&1; do echo "  $$(du -sm $(UV_CACHE_DIR) 2>/dev/null | cut -f1) MB fetched"; done) & ticker=$$!; \
 		$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock; \
 		code=$$?; kill $$ticker; exit $$code
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .

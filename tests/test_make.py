@@ -38,6 +38,7 @@ FROM_AN_OUTER_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHON", "JAVA"}
 # Writes down how it was called, and makes the one file that set-up looks for.
 FAKE_UV = """#!/bin/sh
 echo "$@" >> calls
+touch "$(mktemp)"
 [ "$1" = venv ] || exit 0
 mkdir -p .venv/bin
 echo '#!/bin/sh' > .venv/bin/python
@@ -89,6 +90,7 @@ def test_setup_installs_from_the_lock_by_hash_and_the_project_without_dependenci
         and "requirements.lock" in calls[1]
     )
     assert "--no-deps" in calls[2] and "--editable ." in calls[2]
+    assert len(list((checkout / ".boot" / "tmp").iterdir())) == 3, "temporary files stay in the folder"
 
 
 def test_a_second_setup_does_nothing_until_the_lock_changes(checkout: Path) -> None:
