@@ -11,7 +11,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|MemoryError|exceeding memory limits|OOM\b|oom-kill")
 
 
-_ROWS = re.compile(r"STATE_STORE_(?:KEY|VALUE)_ROW_FORMAT_VALIDATION_FAILURE")
+_ROWS = re.compile(r"STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE")
 WRONG_SCHEMA = (
     "Spark's state reader cannot read this state: its rows do not fit the schema in the checkpoint. For "
     "dropDuplicates, Spark before 3.3.1 wrote a wrong one."
@@ -70,7 +70,8 @@ def refuse_wrong_schema(error: BaseException) -> None:
         raise FormatError(
             WRONG_SCHEMA,
             code="wrong-state-schema",
-            hint="Savepoints and restores work, since the query needs no schema for its rows.",
+            hint="If it is that of dropDuplicates, savepoints and restores work: the query needs no schema. "
+            "If not, the state or its schema is damaged: restore an earlier savepoint.",
         ) from error
 
 

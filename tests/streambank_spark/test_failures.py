@@ -60,5 +60,6 @@ def test_state_that_only_sparks_reader_cannot_read_is_named_without_advice_on_me
     with pytest.raises(FormatError, match="wrote a wrong one") as refused:
         refuse_wrong_schema(RuntimeError(said))
     assert refused.value.code == "wrong-state-schema"
-    assert refused.value.hint.startswith("Savepoints and restores work")
+    assert refused.value.hint.startswith("If it is that of dropDuplicates, savepoints and restores work")
+    refuse_wrong_schema(RuntimeError(said.replace("VALUE", "KEY")))  # of keys it is damage
     refuse_wrong_schema(RuntimeError(CALL))

@@ -15,6 +15,7 @@ Nothing here writes or deletes.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import tempfile
@@ -30,11 +31,12 @@ from streambank.checkpoint.position import batches_of
 from streambank.compaction.quarantine import Quarantine
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
-from streambank.control.marker import read_marker
+from streambank.control.marker import read_marker, service_name
 from streambank.control.records import RecordStream
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.driver.preflight import declared_query, records_lost
 from streambank.recovery.report import REPORT_SUFFIX
 from streambank.repository.catalog import heads, listed
 from streambank.sinks.file.capture import FileSinkCapture
@@ -156,6 +158,17 @@ def left_directories(
     return LeftDirectories(tuple(reversed(once.values())), tuple(dict.fromkeys(unread)))
 
 
+def _place(location: str) -> str:
+    """The same text for one place, by whatever link or scheme it is named."""
+    local = local_path(location)
+    return os.path.realpath(local) if local is not None else str(service_name(location))
+
+
+def _holds(location: str, other: str) -> bool:
+    """Whether a directory is another one, or holds it."""
+    return f"{_place(other)}/".startswith(f"{_place(location)}/")
+
+
 class _Search:
     """Of one query."""
 
@@ -185,8 +198,7 @@ class _Search:
         """Look for each kind; one that fails leaves the others."""
         if not self._guarded(f"the records of job {self.job.name}", self._read_records):
             return
-        self._guarded(self.declared, self._earlier_generations)
-        self._guarded(self.declared, self._siblings)
+        self._guarded(self.declared, self._directories)
         self._guarded("the events of the job", self._quarantines_elsewhere)
         self._guarded("the outputs of the query", self._outputs)
         self._staging()
@@ -211,7 +223,7 @@ class _Search:
     def _add(
         self, kind: Kind, location: str, since: datetime | None, needed_by: str, removal: str = ""
     ) -> None:
-        if location == self.current or location in {one.location for one in self.found}:
+        if _holds(location, self.current) or location in {one.location for one in self.found}:
             return
         most = AT_A_GLANCE if self.glance else None
         files = bytes_ = newest_ns = 0
@@ -242,6 +254,17 @@ class _Search:
 
     # Directories in which the query has worked.
 
+    def _directories(self) -> None:
+        """Nothing is said of them where it is not certain which one counts."""
+        lost = records_lost(declared_query(self.job, self.query, self.records))
+        if lost is not None:
+            raise lost
+        if self.generations and _place(self.generations[0].base) != _place(self.declared):
+            self.unread.append((self.declared, f"The query began in {self.generations[0].base}, not there."))
+            return
+        self._earlier_generations()
+        self._siblings()
+
     def _earlier_generations(self) -> None:
         left: dict[str, datetime] = {}
         for one, following in zip(self.generations, self.generations[1:], strict=False):
@@ -261,8 +284,9 @@ class _Search:
     def _way_back(self, is_the_last: bool, location: str) -> str:
         if not any(owner == self.called for owner, _ in listed(open_store(self.job.repository), self.called)):
             return "the job, which has no savepoint: it would be the only way back"
-        if is_the_last and batches_of(location).committed == batches_of(self.current).committed:
-            return f"the way back from {self.current}, which has committed no batch since"
+        here, now = batches_of(location).committed, batches_of(self.current).committed
+        if is_the_last and here is not None and (now is None or now <= here):
+            return f"the way back from {self.current}, which has not committed a later batch yet"
         return self.busy
 
     def _siblings(self) -> None:
@@ -284,7 +308,9 @@ class _Search:
         if location in {one.location for one in self.generations}:
             return
         half = read_note(open_store(location)) is not None
-        self._add("unfinished-restore" if half else "generation", location, None, self.busy)
+        marker = read_marker(location)
+        need = self.busy if marker is None else f"job {marker.called}, whose checkpoint it is"
+        self._add("unfinished-restore" if half else "generation", location, None, need)
 
     def _restored(self, store: Store, name: str) -> None:
         try:

@@ -119,7 +119,7 @@ def restore_tasks(
         **how,
         **args,
     }
-    restore = RestoreSavepointOperator(task_id="restore", **planned)
+    restore = RestoreSavepointOperator(task_id="restore", only_if=f"{{{{ {in_place} }}}}", **planned)
     stopped = StopStreamingJobOperator(
         task_id="stop",
         if_running=f"{{{{ 'stop' if {stop} else 'refuse' }}}}",

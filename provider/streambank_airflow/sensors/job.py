@@ -13,7 +13,7 @@ from streambank.core.errors import InputError
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_integer
-from streambank_airflow.watch.job import STATES
+from streambank_airflow.watch.job import LOST, STATES
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -224,4 +224,5 @@ def check_states(states: Sequence[str]) -> list[str]:
                 code="bad-state",
                 hint=f"It is one of: {', '.join(STATES)}.",
             )
-    return list(states)
+    # A job that has lost what it needs has failed, whatever became of its driver.
+    return [*states, *(one for one in LOST if states and one not in states)]

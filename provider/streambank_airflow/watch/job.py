@@ -29,7 +29,10 @@ _log = logging.getLogger(__name__)
 STATES: tuple[str, ...] = get_args(JobState)
 """What a job can be, as `streambank job status` says it."""
 
-DOWN = frozenset({"never-started", "repository-lost", "checkpoint-lost", "stopped", "failed"})
+LOST = ("repository-lost", "checkpoint-lost")
+"""States of a job that has lost what a start needs."""
+
+DOWN = frozenset({"never-started", *LOST, "stopped", "failed"})
 """States in which there is no driver."""
 
 DRIVEN = frozenset({"running", "stopping", "unknown"})
@@ -197,7 +200,7 @@ class JobWatcher:
             batch=status.batch if self.query is None else status.queries[self.query].batch,
             triggered=triggered,
             starts=starts,
-            finished=status.state == "stopped" and self._finished(view),
+            finished=status.state in ("stopped", *LOST) and self._finished(view),
             exit_code=None if view is None else view.end.get("exit_code"),
             health=None if health is None else health.state,
             health_why=None if health is None else health.why,
@@ -231,7 +234,8 @@ class JobWatcher:
             return False, None
         names = self.job.queries if self.query is None else (self.query,)
         starts = query_starts(names, None, said.status)
-        return are_done(starts) and has_settled(said), say_starts(starts)
+        settled = self.query is not None or has_settled(said)
+        return are_done(starts) and settled, say_starts(starts)
 
     def _finished(self, view: ClaimView | None) -> bool:
         """Whether the application ended by itself, not because it was asked to stop or sent TERM."""

@@ -72,8 +72,9 @@ def _open(state: QueryState, part: Part, counted: int | None, name: str | None) 
                 "warning",
                 where,
                 WRONG_SCHEMA,
-                "The bytes are those that were saved and the query can go on from them, but no row was read.",
-                "Nothing needs to be done: no query needs that schema.",
+                "The bytes are those that were saved, but no row was read. The query can go on from them if "
+                "it is dropDuplicates.",
+                "If it is dropDuplicates, nothing needs to be done. If not, restore another savepoint.",
             )
             return
         cause = f"Spark cannot read it: {first_line(error)}"

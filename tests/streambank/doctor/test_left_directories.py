@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -262,3 +263,14 @@ def test_on_s3(tmp_path: Path, moto_server: S3Server, monkeypatch: pytest.Monkey
         at: size(at) for at in (job.checkpoint, f"{job.checkpoint}.g0003")
     }
     assert left.directories[0].removal == f"aws s3 rm --recursive {job.checkpoint}/"
+
+
+def test_nothing_that_counts_is_ever_called_left(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    job.records().generations().ensure_first(job.checkpoint, by=BY)
+    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    live = Path(job.checkpoint.removeprefix("file://"))
+    (tmp_path / "link").symlink_to(live.parent)
+    for other in (live.parent.as_uri(), (tmp_path / "link" / live.name).as_uri()):
+        moved = replace(job, checkpoint=other, queries={"main": other})
+        assert left_directories(moved).directories == ()
