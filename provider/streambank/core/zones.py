@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from streambank.core.errors import InputError
 
 UTC_NAME = "UTC"
-"""The zone where nobody declares one; it needs no time zone data."""
+"""The default zone; it needs no time zone data."""
 
 
 def time_zone(name: str) -> tzinfo:

@@ -159,7 +159,7 @@ class Job:
         return query or MAIN
 
     def work_location(self, query: str | None) -> str:
-        """Under which location a query's state is laid out for Spark: beside its checkpoint by default."""
+        """Location in which a query's state is staged for Spark: beside its checkpoint by default."""
         return self.state.work or f"{self.queries.get(query or MAIN, self.checkpoint)}.work"
 
     def records(self) -> JobControl:

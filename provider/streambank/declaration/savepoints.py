@@ -79,7 +79,7 @@ class RestorePolicy:
         deadline_s: How long `<job>.restore` may take, from the moment at which it is queued, before somebody
             is told; None for as long as it takes.
         notify: Who is told.
-        ask: Who is told that one of them waits for an approval.
+        ask: Who is alerted that one of them waits for an approval.
         approvers: Ids of the users who may approve it; none for everybody whom Airflow lets.
     """
 

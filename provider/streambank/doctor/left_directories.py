@@ -107,7 +107,7 @@ class LeftDirectories:
 
     Attributes:
         directories: Those that were found.
-        unread: What could not be looked at: a location, and why.
+        unread: What could not be read: a location, and why.
     """
 
     directories: tuple[LeftDirectory, ...]
@@ -362,8 +362,8 @@ class _Search:
             self._guarded(location, partial(self._aside, location))
 
     def _output_locations(self) -> Iterator[str]:
-        told = (self.records.query_facts(self.query) or {}).get("sink")
-        sink = sink_from_description(told) if isinstance(told, str) else None
+        described = (self.records.query_facts(self.query) or {}).get("sink")
+        sink = sink_from_description(described) if isinstance(described, str) else None
         if isinstance(sink, FileSinkCapture):
             yield sink.path
         for one in self.generations:
