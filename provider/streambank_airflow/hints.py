@@ -63,9 +63,13 @@ HINTS = {
     ),
     "large-heap-state": _TO_ROCKSDB,
     "lease-held": (
-        "Trigger <job>.stop first, which asks the cluster, or set *Stop the job if it runs*. To restore "
-        "beside the running job, set *Directory to restore into* (`into`), and *What becomes of the "
-        "savepoint* (`mode`) to fork."
+        "Trigger <job>.stop first, which asks the cluster, or set *Stop the job if it runs*. A restore "
+        "beside the running job takes both: *What becomes of the savepoint* (`mode`) is fork, and *Directory "
+        "to restore into* (`into`) names where."
+    ),
+    "left-directory": (
+        "Run PurgeQuarantineOperator for it once the query has committed another batch; until then "
+        "UndoCompactionOperator brings its files back."
     ),
     "never-started": "Trigger <job>.run first.",
     "no-committed-batch": "Wait for its first batch: <job>.run shows how it is doing.",

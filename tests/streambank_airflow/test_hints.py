@@ -11,11 +11,14 @@ from functools import cache
 import pytest
 
 from streambank.core.errors import InputError, RefusedError, StorageError
+from streambank.core.finding import Finding
 from streambank.declaration.objectives import PROMISES
 from streambank.declaration.state import CompactPolicy
+from streambank.doctor.checks.left import check_left
+from streambank.doctor.left_directories import LeftDirectories, LeftDirectory
 from streambank.sla.judge.judge import Unreadable
 from streambank_airflow.dags import forms
-from streambank_airflow.hints import HINTS, hint_of, speaks_cli
+from streambank_airflow.hints import HINTS, hint_for, hint_of, speaks_cli
 from tests.support.paths import ROOT
 
 PROVIDER = ROOT / "provider"
@@ -171,7 +174,17 @@ def test_no_hint_of_airflow_speaks_of_the_command_line() -> None:
 
 def test_every_hint_is_needed() -> None:
     needed = {one.code for one in (*raised(), *found_by_doctor()) if speaks_cli(one.hint)}
-    assert HINTS.keys() - needed == set()
+    assert HINTS.keys() - needed == {"left-directory"}
+
+
+@pytest.mark.parametrize("needed_by", ["", "an undo: the query has committed no batch since"])
+def test_a_quarantine_that_is_left_goes_by_an_operator(needed_by: str) -> None:
+    """Its hint is made of what removes it, so that no text of the code shows it."""
+    purge = "streambank compact --job flights --purge /data/checkpoint.quarantine-x"
+    left = LeftDirectory("quarantine", "main", "/data/x", None, 1, 1, True, needed_by, purge)
+    (finding,) = check_left(LeftDirectories((left,), ()))
+    assert isinstance(finding, Finding) and speaks_cli(finding.hint)
+    assert "PurgeQuarantineOperator" in hint_for(finding.code, finding.hint)
 
 
 def test_the_job_is_named() -> None:

@@ -6,7 +6,7 @@
 | `unfinished-restore` | a `<checkpoint>.g000n` that was never finished | an operation that works on the job |
 | `restored` | beside the checkpoint, with a restore's report beside it | whoever uses the copy |
 | `quarantine` | files that `compact` moved | an undo, until the query has committed another batch |
-| `output-aside` | `_streambank_aside` in the output of a file sink | savepoints of later batches |
+| `output-aside` | `_streambank_aside` in the output of a file sink | savepoints of later batches, anywhere |
 | `staging` | below the work location, in the temporary folder here | a command that may still read it |
 
 Nothing here writes or deletes.
@@ -20,6 +20,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -39,8 +40,11 @@ from streambank.declaration.declaration import Job
 from streambank.driver.preflight import declared_query, records_lost
 from streambank.recovery.report import REPORT_SUFFIX
 from streambank.repository.catalog import heads, listed
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.retention.expired import UNUSABLE, expired_savepoints, read_copy
 from streambank.sinks.file.capture import FileSinkCapture
-from streambank.sinks.file.rollback import set_aside
+from streambank.sinks.file.rollback import SetAside, set_aside
 from streambank.sinks.unguarded import sink_from_description
 from streambank.storage import local_path, open_store
 from streambank.storage.store import Store
@@ -381,15 +385,39 @@ class _Search:
         for one in set_aside(store):
             need = "a rollback that did not finish: the next restore finishes it"
             if one.finished:
-                begun_at = one.begun_at + timedelta(seconds=1)  # noted in whole seconds
-                later = [
-                    head.savepoint
-                    for head in heads(open_store(self.job.repository), self.called)
-                    if head.job == self.called and head.batch > one.batch and head.taken_at < begun_at
-                ]
-                others = f" (as do those of {len(later) - 1} more)" if later[1:] else ""
-                need = f"a restore of {later[0]}, which brings its files back{others}" if later else ""
+                need = self._restore_that_needs(one)
             self._add("output-aside", f"{store.uri}/{one.folder}", one.begun_at, need)
+
+    def _restore_that_needs(self, aside: SetAside) -> str:
+        """Which savepoint's restore brings the files back; empty where none does, here or in a replica.
+
+        A replica that cannot be looked into may hold one.
+        """
+        begun_at = aside.begun_at + timedelta(seconds=1)  # noted in whole seconds
+        later: dict[str, None] = {}
+        unknown = ""
+        for uri in (self.job.repository, *self.job.replicate.to):
+            try:
+                store = Repository.open(open_store(uri)).store
+                later |= {
+                    head.savepoint: None
+                    for head in self._restorable(store)
+                    if head.job == self.called and head.batch > aside.batch and head.taken_at < begun_at
+                }
+            except StreambankError as error:
+                unknown = f"savepoints that {uri} may hold: {error.message}"
+        if not later:
+            return unknown
+        others = f" (as do those of {len(later) - 1} more)" if len(later) > 1 else ""
+        return f"a restore of {next(iter(later))}, which brings its files back{others}"
+
+    def _restorable(self, store: Store) -> Iterator[Manifest]:
+        """Manifests, without their files, of savepoints that are listed or can be brought back."""
+        yield from heads(store, self.called)
+        for copy in expired_savepoints(store):
+            if copy.job == self.called:
+                with suppress(NotFoundError, *UNUSABLE):
+                    yield read_copy(store, copy)
 
     # What was laid out for Spark, and not removed.
 

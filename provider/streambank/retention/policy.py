@@ -72,7 +72,12 @@ class Policy:
     @property
     def has_keep_rule(self) -> bool:
         """Whether a rule says what is kept; `max_age_s` alone keeps all that is young enough."""
-        return bool(self.keep_last or self.keep_within_s or any(n for _, n, _ in _calendars(self)))
+        return bool(self.keep_last or self.keep_within_s or self.goes_by_calendar)
+
+    @property
+    def goes_by_calendar(self) -> bool:
+        """Whether a rule goes by hours, days, weeks, months or years, which begin by a time zone."""
+        return any(n for _, n, _ in _calendars(self))
 
     def check(self) -> Policy:
         """The same policy, if it keeps something.

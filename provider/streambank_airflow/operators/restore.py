@@ -22,6 +22,7 @@ from streambank.recovery.approval import (
 )
 from streambank_airflow.choices import IF_RUNNING, new_sink_choices
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import hint_of
 from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_KEY, cell
 from streambank_airflow.operators.base import (
     SparkWork,
@@ -38,6 +39,7 @@ from streambank_airflow.operators.base import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from streambank.job.stop import StopResult
     from streambank.recovery.plan import RestorePlan
 
 
@@ -290,20 +292,22 @@ class ReinstateGenerationOperator(StreambankOperator):
     """Goes back to the generation before, where the one after it has not gone on.
 
     It is the way back of a compaction or a rescale that fails. A driver that lives in the later one is
-    stopped first. Refused where that one has committed a batch, or may have given one to a sink that cannot
-    be asked; then the driver is left alone, or another one is started there.
+    stopped first. Where that one has committed a batch, or may have given one to a sink that cannot be
+    asked, the job stays in it: going back would lose or repeat rows. Then its driver is left alone, or
+    another one is started there.
 
     Args:
         generation: The number of the generation that is to count; None where it was never left.
         savepoint: A savepoint that was taken in it at its last batch.
-        start: Where that is refused, start the job in the generation that it has, though none of its drivers
-            lived.
+        start: The job is started after this, wherever it is; without it a driver that was stopped for this is
+            started again here where the job stays.
         only_after_stop: Skip, with what follows, unless a task of this DAG run has stopped the job.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
-        `job`, `state` (`reinstated`; `not-left` where that generation counts), `generation` (that counts
-            now), `location`, `batch`.
+        `job`, `state` (`reinstated`; `not-left` where that generation counts; `stays` where going back
+            would lose or repeat rows), `generation` (that counts now), `location`, `batch`; where it stays
+            only `code` and `why` besides.
     """
 
     template_fields: Sequence[str] = (
@@ -341,19 +345,20 @@ class ReinstateGenerationOperator(StreambankOperator):
             if number is None or not self.hook.recovery.has_moved(self.job, number):
                 self.log.info("The job has not moved to another generation: there is nothing to do.")
                 return {"job": self.job, "state": "not-left", "generation": number}
-            # A driver that gets on after all is not stopped for this.
-            self.hook.recovery.check_not_gone_on(self.job, str(self.savepoint))
             options: dict[str, Any] = {"note": self.why, "by": by}
-            stopped = self.hook.jobs.stop(
-                self.job, savepoint=False, drain=False, force_after_s=None, **options
-            )
+            stopped: StopResult | None = None
             try:
+                # A driver that gets on after all is not stopped for this.
+                self.hook.recovery.check_not_gone_on(self.job, str(self.savepoint))
+                stopped = self.hook.jobs.stop(
+                    self.job, savepoint=False, drain=False, force_after_s=None, **options
+                )
                 done = self.hook.recovery.reinstate(self.job, str(self.savepoint), number, **options)
-            except RefusedError:
-                if stopped.state == "stopped" or as_bool(self.start, "start"):
+            except RefusedError as refusal:
+                if stopped is not None and stopped.state == "stopped" and not as_bool(self.start, "start"):
                     # It is not to stand still for this: what it has is whole, too.
                     self.hook.jobs.start(self.job, obey_desired=False, wait=False, **options)
-                raise
+                return self._stay(number, refusal)
         self.log.info(
             "Generation %d is the current one again, in %s, after batch %d.",
             number,
@@ -368,4 +373,19 @@ class ReinstateGenerationOperator(StreambankOperator):
                 for name, value in done.to_dict().items()
                 if name in ("generation", "location", "batch")
             },
+        }
+
+    def _stay(self, number: int, refusal: RefusedError) -> dict[str, Any]:
+        self.log.error(
+            "The job stays where it is, and does not go back to generation %d: %s What it has there is whole."
+            " %s",
+            number,
+            refusal.message,
+            hint_of(refusal, self.job.partition("/")[0]),
+        )
+        return {
+            "job": self.job,
+            "state": "stays",
+            "code": refusal.code,
+            "why": refusal.message,
         }

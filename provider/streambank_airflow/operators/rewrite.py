@@ -19,6 +19,7 @@ from streambank.core.units import (
     say_duration,
     utc_now,
 )
+from streambank.repository.catalog import LATEST
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, cell
@@ -65,10 +66,11 @@ class StateOperator(StreambankOperator):
         savepoint: Its id, the beginning of one, or `latest`.
         unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch.
         plan_only: Write nothing; only say what would go.
-        before_stop: The job will be stopped for this: refuse what could not be carried out then. A scheduled
-            run for which it is too early is skipped, and leaves why in the XCom `nothing_to_do`; so does a
-            plan by which nothing goes. A plan leaves itself in XCom `plan_markdown`, and its question in
-            `subject`, for `ApprovePlanOperator`.
+        before_stop: The job will be stopped for this: refuse what could not be carried out then. What would
+            go is counted in how things are now: `latest` stands for a savepoint that is taken for this. A
+            scheduled run for which it is too early is skipped, and leaves why in the XCom `nothing_to_do`; so
+            does a plan by which nothing goes. A plan leaves itself in XCom `plan_markdown`, and its question
+            in `subject`, for `ApprovePlanOperator`.
         only_if: Skip unless this is true, when what is asked has been checked.
         spark_conn_id: A connection of the Spark provider.
         spark_conf: Spark properties, beside those that are declared.
@@ -125,9 +127,10 @@ class StateOperator(StreambankOperator):
                 self._foresee(context, request)
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException("This run does not include this step.")
+            savepoint = str(self.savepoint)
             report = self.hook.state.rewrite(
                 self.job,
-                str(self.savepoint),
+                self._take(context) if self.before_stop and savepoint == LATEST else savepoint,
                 request,
                 spark=SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties),
                 unmoved=as_bool(self.unmoved, "unmoved"),
@@ -175,6 +178,21 @@ class StateOperator(StreambankOperator):
             task_instance: Any = context["ti"]
             task_instance.xcom_push(key=NOTHING_KEY, value=error.message)
             raise AirflowSkipException(f"The job is left alone: {error.message} {error.hint}") from error
+
+    def _take(self, context: Context) -> str:
+        """Take a savepoint: by an old one nobody can tell what would go now."""
+        taken = self.hook.savepoints.take(
+            self.job,
+            checkpoint=None,
+            file_sinks=(),
+            batch=None,
+            closure=None,
+            pin=False,
+            new_query=False,
+            note=self.why or "taken to count what would go",
+            by=asked_by(context),
+        )
+        return str(taken["savepoint"])
 
     def question(self, report: Mapping[str, Any]) -> str | None:
         """What a person is asked before the job is stopped; None where it is not stopped for anything."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class JobReadyTrigger(JobTrigger):
     """Waits until the driver of a job that is being started is ready: its queries have had a first trigger.
 
-    Ends with `ready`; `gone` where the driver is no more; `late` where it took too long.
+    Ends with `ready`; `gone` where the driver is no more; `late` where it took too long. At the end of its
+    time queries that are under way are enough, as for a start that waits itself.
 
     Args:
         give_up_at: ISO-8601 time at which it is too late.
@@ -37,11 +38,12 @@ class JobReadyTrigger(JobTrigger):
 
     def judge(self, view: JobView) -> Event | None:
         """See the class."""
-        if view.triggered:
+        over = utc_now() >= from_json_time(self.give_up_at)
+        if view.triggered or (over and view.under_way):
             return {"status": "ready", **view.to_dict()}
         if view.down:
             return {"status": "gone", **view.to_dict()}
-        if utc_now() >= from_json_time(self.give_up_at):
+        if over:
             return {"status": "late", **view.to_dict()}
         return None
 

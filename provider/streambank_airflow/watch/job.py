@@ -57,6 +57,7 @@ class JobView:
         batch: The newest committed batch of the query that is looked at; of several, the oldest such.
         triggered: Whether the driver that lives is ready: each query looked at had its first trigger, and the
             application has started what it starts.
+        under_way: The same, whatever the application still starts.
         starts: What those queries have done under it, as half a sentence; None without a driver.
         finished: Whether the last driver's application ran to its end by itself, and well.
         exit_code: The exit code with which the last driver gave its lease back; None for one that died.
@@ -82,6 +83,7 @@ class JobView:
     launch_id: str | None = None
     batch: int | None = None
     triggered: bool = False
+    under_way: bool = False
     starts: str | None = None
     finished: bool = False
     exit_code: int | None = None
@@ -185,7 +187,7 @@ class JobWatcher:
         status = job_status(self.job, control=self.control, follow=False)
         view = self.control.lease.view()
         health, unhealthy = self._health(status, said)
-        triggered, starts = self._readiness(status, said)
+        under_way, settled, starts = self._readiness(status, said)
         return JobView(
             job=status.job,
             state=status.state,
@@ -198,7 +200,8 @@ class JobWatcher:
             epoch=status.epoch,
             launch_id=status.launch_id,
             batch=status.batch if self.query is None else status.queries[self.query].batch,
-            triggered=triggered,
+            triggered=under_way and settled,
+            under_way=under_way,
             starts=starts,
             finished=status.state in ("stopped", *LOST) and self._finished(view),
             exit_code=None if view is None else view.end.get("exit_code"),
@@ -228,14 +231,14 @@ class JobWatcher:
             return None
         return str(view.holder.details.get("operation")) if view.holder else "operation"
 
-    def _readiness(self, status: JobStatus, said: ClaimView | None) -> tuple[bool, str | None]:
-        """Whether a driver that lives is ready, and what its queries have done, by its heartbeat."""
+    def _readiness(self, status: JobStatus, said: ClaimView | None) -> tuple[bool, bool, str | None]:
+        """Whether its queries are under way, whether its application has settled; the first in words."""
         if said is None or status.state not in ("running", "stopping"):
-            return False, None
+            return False, False, None
         names = self.job.queries if self.query is None else (self.query,)
         starts = query_starts(names, None, said.status)
         settled = self.query is not None or has_settled(said)
-        return are_done(starts) and settled, say_starts(starts)
+        return are_done(starts), settled, say_starts(starts)
 
     def _finished(self, view: ClaimView | None) -> bool:
         """Whether the application ended by itself, not because it was asked to stop or sent TERM."""

@@ -19,7 +19,10 @@ from streambank.doctor.left_directories import LeftDirectories, LeftDirectory, l
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.reinstate import reinstate
 from streambank.recovery.restore import restore
+from streambank.replicas.replicate import open_replica, replicate
 from streambank.repository.repository import Repository
+from streambank.retention.expired import expired_savepoints
+from streambank.retention.expired import set_aside as expire_aside
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import local_path, open_store
@@ -171,8 +174,21 @@ def test_output_set_aside_is_needed_by_savepoints_of_later_batches(tmp_path: Pat
     (aside,) = found(job, "output-aside")
     assert aside.location == f"{output.uri}/_streambank_aside/{early}-1"
     assert aside.needed_by.startswith(f"a restore of {late}")
+
+    # Expired it can be brought back; and a replica may hold it when this repository no longer does.
+    replica = open_replica(repository_of(job), open_store(tmp_path / "replica"))
+    list(replicate(repository_of(job), replica, [(job.name, late)], by=BY))
+    expire_aside(repository_of(job), job.name, late)
     repository_of(job).store.delete(f"savepoints/{job.name}/{late}.json")
+    (aside,) = found(job, "output-aside")
+    assert aside.needed_by.startswith(f"a restore of {late}")
+    for copy in expired_savepoints(repository_of(job).store):
+        repository_of(job).store.delete(copy.key)
     assert [one.needed_by for one in found(job, "output-aside")] == [""]
+    for place, need in (("replica", f"a restore of {late}"), ("away", "savepoints that file:")):
+        there = str(open_store(tmp_path / place).uri)
+        (aside,) = found(replace(job, replicate=replace(job.replicate, to=(there,))), "output-aside")
+        assert aside.needed_by.startswith(need)
     output.delete(f"_streambank_aside/{early}-1/_done.json")
     (aside,) = found(job, "output-aside")
     assert "did not finish" in aside.needed_by

@@ -17,6 +17,7 @@ from streambank.core.errors import RefusedError, StorageError
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.job.savepoint import savepoint_job
 from streambank.recovery import foresee
+from streambank.repository.catalog import heads
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.dags import forms
@@ -292,9 +293,45 @@ def test_the_job_runs_on_where_going_back_could_repeat_rows(
 
     assert begun, "the fault fired"
     states = task_states(run)
-    assert (run.state, states["start"], states["go_back"]) == ("failed", "failed", "failed")
+    assert (run.state, states["start"]) == ("failed", "failed")
+    assert {states[task] for task in WAY_BACK} == {"success"}, "whoever stays is watched, too"
+    assert (xcom(run, "go_back")["state"], xcom(run, "go_back")["code"]) == ("stays", "batch-begun")
     assert generation(managed) == (2, None)
     managed.wait_for_batch(begun[0])
+
+
+def test_a_job_whose_start_failed_after_a_batch_stays_and_is_watched(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Its new state works, but the start cannot tell: going back would repeat what is committed."""
+    managed.start()
+    managed.wait_for_batch(1)
+    submit = LocalLauncher.submit
+    failed: list[int] = []
+
+    def losing_sight(self: LocalLauncher, job: Any, control: Any, spec: Any) -> Any:
+        handle = submit(self, job, control, spec)
+        if spec.queries["main"].generation == 2 and not failed:
+            failed.append(managed.last_batch() + 1)
+            managed.wait_for_batch(failed[0])
+            raise StorageError("Nobody knows where it is.", code="driver-died")
+        return handle
+
+    monkeypatch.setattr(LocalLauncher, "submit", losing_sight)
+    run = exchange(managed, OLD)
+
+    assert failed, "the fault fired"
+    states = task_states(run)
+    assert (run.state, states["restore"], states["start"]) == ("failed", "success", "failed")
+    assert {states[task] for task in WAY_BACK} == {"success"}
+    assert (xcom(run, "go_back")["state"], xcom(run, "go_back")["code"]) == ("stays", "query-went-on")
+    assert generation(managed) == (2, None) and managed.driver_lives()
+    assert xcom(run, "start_again")["state"] == "already-running"
+    assert "The job stays where it is, and does not go back to generation 1" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -446,15 +483,21 @@ def test_where_nothing_would_go_nobody_is_asked_and_nothing_is_stopped(
     assert managed.driver_lives() and not rewriting.asked
 
 
-def test_a_job_without_a_savepoint_is_not_stopped_for_what_nobody_has_seen(
-    airflow_database: None, managed: Managed, rewriting: Rewriting, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("saved", [False, True])
+def test_what_would_go_is_counted_in_how_things_are_now(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, saved: bool
 ) -> None:
+    """The newest savepoint may be of last week, when there was nothing to remove; or there is none yet."""
     managed.start()
-    run = run_dag(dag(managed), run_conf=OLD)
-    states = task_states(run)
-    assert (run.state, states["preview"], states["approve"]) == ("failed", "failed", "upstream_failed")
+    before = savepoint_job(managed.job, by=BY).savepoints["main"].batch if saved else -1
+    managed.wait_for_batch(before + 2)
+
+    run = run_dag(dag(managed), run_conf={**OLD, "dry_run": True, "note": "too many"})
+
+    counted = xcom(run, "preview")
+    assert (run.state, counted["batch"] >= before + 2) == ("success", True)
+    assert counted["of"] == f"flights/{next(heads(managed.repository.store, 'flights')).savepoint}"
     assert managed.driver_lives() and not rewriting.asked
-    assert "The first run of flights.savepoint creates it" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

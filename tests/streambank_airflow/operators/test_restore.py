@@ -434,7 +434,7 @@ def test_a_fork_is_restored_from_the_form_while_the_job_runs(managed: Managed, o
 @pytest.mark.parametrize(
     ("form", "code", "hint"),
     [
-        ({"into": "/scratch"}, "lease-held", "*What becomes of the savepoint* (`mode`) to fork"),
+        ({"into": "/scratch"}, "lease-held", "*What becomes of the savepoint* (`mode`) is fork"),
         ({"mode": "fork"}, "fork-needs-directory", "*Directory to restore into*"),
     ],
 )

@@ -110,6 +110,13 @@ def test_ready_gives_up() -> None:
     assert judged(JobReadyTrigger(job="flights", give_up_at=EARLIER), view()) == "late"
 
 
+def test_at_the_end_of_its_time_queries_that_are_under_way_are_ready() -> None:
+    """A plain start is content then with an application that still starts something."""
+    seen = view(under_way=True)
+    assert judged(JobReadyTrigger(job="flights", give_up_at=LATER), seen) is None
+    assert judged(JobReadyTrigger(job="flights", give_up_at=EARLIER), seen) == "ready"
+
+
 @pytest.mark.parametrize(
     ("seen", "status"),
     [

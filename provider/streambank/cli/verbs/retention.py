@@ -126,7 +126,7 @@ def expire(
         policy = _declared(jobs, job, min_verified, time_zone, of_replicas=replica_of is not None)
     else:
         given.check()
-        if jobs is not None and time_zone is None:
+        if jobs is not None and time_zone is None and given.goes_by_calendar:
             policy = _by_declared_clocks(jobs, given)
     opened = open_repository(repository)
     with console.progress() as progress:
