@@ -105,6 +105,7 @@ def test_verbs_of_the_spark_face_load_without_spark() -> None:
     assert not loaded & HEAVY, loaded & HEAVY
 
 
+@pytest.mark.storm
 def test_every_engine_module_can_be_the_first_one_imported() -> None:
     code = """
 import importlib, sys

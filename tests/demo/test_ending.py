@@ -36,7 +36,7 @@ def services(places: Places) -> dict[str, int]:
     [
         (signal.SIGINT, 130),
         pytest.param(signal.SIGTERM, 143, marks=pytest.mark.storm),
-        (signal.SIGKILL, -9),
+        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.storm),
     ],
     ids=lambda value: getattr(value, "name", None),
 )

@@ -73,6 +73,7 @@ def fails(managed: Managed, verb: str, code: str, capfd: pytest.CaptureFixture[s
     assert code in said, (verb, said[-3000:])
 
 
+@pytest.mark.storm
 def test_d1_a_repository_that_is_gone_is_red_wherever_one_looks_and_nothing_starts(
     managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,7 @@ def arrive(folder: Path, name: str, line: str) -> None:
     (folder / name).rename(folder / "in" / name)
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_declared_job_with_a_real_driver(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.support.kafka.broker_login import PASSWORDS, READER, Login
 from tests.support.kafka.fake_broker import write_checkpoint
 from tests.support.kafka.real_broker import Kafka, running
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(600)]
 
 MINE, OTHER = "mine", "other"
 

@@ -37,7 +37,12 @@ def differing(store: Store, other: Store) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "fixture", ["seaweedfs", "moto_server", pytest.param("versitygw", marks=pytest.mark.storm)]
+    "fixture",
+    [
+        "seaweedfs",
+        pytest.param("moto_server", marks=pytest.mark.storm),
+        pytest.param("versitygw", marks=pytest.mark.storm),
+    ],
 )
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_savepoint_on_s3_comes_back_local_and_on_s3(

@@ -66,7 +66,7 @@ class FileQuery:
         return [(file, row) for file in range(first_file, self.files) for row in range(10)]
 
 
-@pytest.mark.parametrize("choice", ["rollback", "accept"])
+@pytest.mark.parametrize("choice", ["rollback", pytest.param("accept", marks=pytest.mark.storm)])
 def test_file_sink_rows_are_there_exactly_once_after_a_rollback(
     spark: SparkSession, tmp_path: Path, choice: SinkChoice
 ) -> None:
@@ -95,7 +95,14 @@ def test_file_sink_rows_are_there_exactly_once_after_a_rollback(
     assert query.rows() == query.all_rows()
 
 
-@pytest.mark.parametrize(("batches", "case"), [(2, "fork"), (7, "fork"), (7, "emptied")])
+@pytest.mark.parametrize(
+    ("batches", "case"),
+    [
+        pytest.param(2, "fork", marks=pytest.mark.storm),
+        pytest.param(7, "fork", marks=pytest.mark.storm),
+        (7, "emptied"),
+    ],
+)
 def test_a_new_output_is_written_and_read_over_compactions(
     spark: SparkSession, tmp_path: Path, batches: int, case: str
 ) -> None:

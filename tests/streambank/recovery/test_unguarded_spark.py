@@ -73,6 +73,7 @@ class LedgerQuery:
             return Counter(file for (file,) in sink.execute(f"SELECT file FROM {table}"))
 
 
+@pytest.mark.storm
 def test_what_is_named_is_what_happens(spark: SparkSession, tmp_path: Path) -> None:
     query = LedgerQuery(spark, tmp_path)
     query.add(3)

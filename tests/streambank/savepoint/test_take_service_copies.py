@@ -196,7 +196,7 @@ def test_a_file_that_is_replaced_between_hash_and_copy_is_never_stored_under_the
     assert uploads(seaweedfs) == []
 
 
-@pytest.mark.parametrize("code", ["NotImplemented", "AccessDenied"])
+@pytest.mark.parametrize("code", [pytest.param("NotImplemented", marks=pytest.mark.storm), "AccessDenied"])
 def test_where_the_service_refuses_the_bytes_are_sent(
     seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:

@@ -164,6 +164,7 @@ def test_no_time_limit_ends_the_watch_over_a_job(managed: Managed) -> None:
     assert dags["flights.savepoint"].get_task("take").execution_timeout == hour
 
 
+@pytest.mark.storm
 def test_callbacks_of_the_dag_file_and_of_the_job_are_called_both(
     airflow_database: None, managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:

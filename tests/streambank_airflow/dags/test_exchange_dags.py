@@ -135,6 +135,7 @@ def test_expired_keys_go_and_the_job_goes_on(
     assert plan["by"]["task_id"] == "rewrite"
 
 
+@pytest.mark.storm
 def test_partitions_are_what_the_form_says(
     airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +159,7 @@ def test_where_nothing_goes_the_job_goes_on(
     assert managed.driver_lives()
 
 
-@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize("start", [pytest.param(True, marks=pytest.mark.storm), False])
 def test_a_job_is_not_touched_where_it_could_not_be_handed_over(
     airflow_database: None,
     managed: Managed,
@@ -198,6 +199,7 @@ def test_a_scheduled_run_asks_nothing_of_a_job_that_is_left_stopped(
     assert check.execute(context)["paused"] is None
 
 
+@pytest.mark.storm
 def test_it_is_red_where_nobody_takes_over(
     airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +229,7 @@ def test_a_look_stops_nothing(airflow_database: None, managed: Managed, rewritin
     assert epoch is not None and now is not None and now.epoch == epoch.epoch
 
 
+@pytest.mark.storm
 def test_the_job_stays_as_it_was_where_it_cannot_be_done(
     airflow_database: None, managed: Managed, rewriting: Rewriting, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -382,8 +385,10 @@ def test_a_schedule_leaves_alone_what_somebody_has_stopped(managed: Managed) -> 
     ("verb", "form", "code"),
     [
         ("rescale", {"partitions": 7}, "hdfs-backed"),
-        ("compact", {"idle_for": "30d", "dry_run": False}, "no-such-savepoint"),
-        ("compact", {**OLD, "operator": 5}, "which-operator"),
+        pytest.param(
+            "compact", {"idle_for": "30d", "dry_run": False}, "no-such-savepoint", marks=pytest.mark.storm
+        ),
+        pytest.param("compact", {**OLD, "operator": 5}, "which-operator", marks=pytest.mark.storm),
     ],
 )
 def test_what_cannot_be_done_stops_no_job_that_runs(
@@ -483,7 +488,7 @@ def test_where_nothing_would_go_nobody_is_asked_and_nothing_is_stopped(
     assert managed.driver_lives() and not rewriting.asked
 
 
-@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("saved", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_what_would_go_is_counted_in_how_things_are_now(
     airflow_database: None, managed: Managed, rewriting: Rewriting, saved: bool
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_restore_that_a_person_approves(
     assert managed.driver_lives()
 
 
+@pytest.mark.storm
 def test_what_a_person_chose_counts_though_templates_render_to_text(
     airflow_database: None, managed: Managed
 ) -> None:

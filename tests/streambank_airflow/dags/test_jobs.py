@@ -223,6 +223,7 @@ def test_a_job_that_lives_is_not_touched_unless_the_form_or_a_person_says_so(
     assert managed.driver_lives()
 
 
+@pytest.mark.storm
 def test_a_job_that_lives_is_stopped_first_where_the_form_says_so(
     airflow_database: None, managed: Managed
 ) -> None:

@@ -93,6 +93,7 @@ def test_an_older_batch_is_named_for_each_query_apart(airflow_database: None, ma
     assert xcom(run, "take_sessions")["batch"] == managed.last_batch("sessions")
 
 
+@pytest.mark.storm
 def test_both_are_restored_one_after_the_other_and_each_plan_says_what_stays(
     airflow_database: None, managed: Managed
 ) -> None:

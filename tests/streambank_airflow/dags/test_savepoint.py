@@ -207,6 +207,7 @@ def test_a_scheduled_run_in_a_blackout_skips_everything_and_says_why(
     assert "was never started" not in said
 
 
+@pytest.mark.storm
 def test_several_queries_are_replicated_and_expired_together(
     airflow_database: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,7 +108,9 @@ def restore(managed: Managed, **how: Any) -> Any:
     return run_dag(dag, **{"mark_success_pattern": f"stop|{AFTERWARDS}", **how})
 
 
-@pytest.mark.parametrize(("option", "stays"), [(ROLLBACK, False), (ACCEPT, True)])
+@pytest.mark.parametrize(
+    ("option", "stays"), [(ROLLBACK, False), pytest.param(ACCEPT, True, marks=pytest.mark.storm)]
+)
 def test_where_the_sink_is_ahead_one_run_asks_what_becomes_of_later_output(
     managed: Managed, out: Path, option: str, stays: bool
 ) -> None:
@@ -140,6 +142,7 @@ def test_who_rejects_a_choice_changes_nothing(managed: Managed, out: Path) -> No
     assert contents(open_store(out)) == before
 
 
+@pytest.mark.storm
 def test_a_form_that_has_decided_asks_for_yes_or_no(managed: Managed, out: Path) -> None:
     with answering("Approve") as shown:
         run = restore(managed, run_conf={"sink": "rollback"})
@@ -198,7 +201,7 @@ def test_a_choice_holds_only_for_what_was_shown(
     assert generation.number == 1
 
 
-@pytest.mark.parametrize("option", ["rollback", "accept"])
+@pytest.mark.parametrize("option", [pytest.param("rollback", marks=pytest.mark.storm), "accept"])
 def test_no_more_output_is_given_up_than_was_shown(
     managed: Managed, out: Path, capfd: pytest.CaptureFixture[str], option: str
 ) -> None:

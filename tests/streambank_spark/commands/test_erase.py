@@ -141,6 +141,7 @@ def leave_directories(job: Job, site: Site, savepoint: str, recorded: Path) -> s
     return job.checkpoint
 
 
+@pytest.mark.storm
 def test_what_cannot_be_read_is_unknown_and_never_without_it(
     spark: SparkSession, site: Site, recorded: Path
 ) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_every_example_of_state_is_what_the_command_answers(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

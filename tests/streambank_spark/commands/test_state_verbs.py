@@ -224,6 +224,7 @@ def _by_key(place: list[str | Path]) -> dict[str, Any]:
     return {json.dumps(row["key"], sort_keys=True): row["value"] for row in rows}
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_diff_tells_keys_apart_as_their_rows_do(spark: SparkSession, saved: Path, work: Path) -> None:
     earlier, later = of(saved, "rocksdb-window", 3), of(saved, "rocksdb-window", 7)
@@ -246,6 +247,7 @@ def test_diff_tells_keys_apart_as_their_rows_do(spark: SparkSession, saved: Path
     assert streambank("state", "diff", "b999", *later).code == 3
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_diff_of_a_join_and_of_a_query_without_that_part(spark: SparkSession, saved: Path) -> None:
     join = of(saved, "hdfs-join")
@@ -257,6 +259,7 @@ def test_diff_of_a_join_and_of_a_query_without_that_part(spark: SparkSession, sa
     }
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_validate_lists_the_rows_that_break_a_rule(spark: SparkSession, saved: Path) -> None:
     place = of(saved, "rocksdb-window", 7)

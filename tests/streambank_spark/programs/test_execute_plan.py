@@ -88,6 +88,7 @@ def executor(cluster: Cluster, python: Path, **more: object) -> SparkExecutor:
     return SparkExecutor(cluster.master, conf, **more)  # type: ignore[arg-type]  # those of the class
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 @pytest.mark.slow
 def test_an_executor_killed_in_the_middle_changes_nothing(

@@ -182,6 +182,7 @@ def test_a_missing_partition_is_an_error_and_not_fewer_keys(spark: SparkSession,
     assert missing.value.code == "missing-state-file"
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 @pytest.mark.parametrize("job", ["hdfs-join", "ids-changelog-join3"])
 def test_both_sides_of_a_join_come_together(spark: SparkSession, saved: Path, job: str) -> None:
@@ -211,6 +212,7 @@ def test_all_variables_of_a_transform_with_state_make_a_key(spark: SparkSession,
     assert {key["rows"] for key in found["top"]} == {2}
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_changes_between_two_savepoints(spark: SparkSession, saved: Path, tmp_path: Path) -> None:
     newest = _ref(saved, "rocksdb-window", 7)

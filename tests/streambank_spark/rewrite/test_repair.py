@@ -114,6 +114,7 @@ def test_broken_rows_get_what_the_expression_says_and_all_others_stay(
     assert (new.derived_from, new.taken_by["reason"], new.note) == (bench.savepoint, "repair", "turned")
 
 
+@pytest.mark.storm
 def test_the_command_shows_rows_before_and_after_and_a_dry_run_writes_nothing(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +208,7 @@ def test_an_assignment_says_of_what_it_is() -> None:
     )
 
 
+@pytest.mark.storm
 def test_state_in_another_encoding_is_never_changed_by_guess(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +238,7 @@ def _otherwise(*given: Any, honest: Callable[..., DataFrame] = repair._changes) 
     return changes.selectExpr("partition", "key_was", "value_was || X'00' AS value_was", "value_new")
 
 
+@pytest.mark.storm
 def test_a_repair_that_touches_another_row_makes_no_savepoint(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

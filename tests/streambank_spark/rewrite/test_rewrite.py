@@ -82,7 +82,9 @@ def by_text(rows: Iterable[Any]) -> list[str]:
     return sorted(map(str, rows))
 
 
-@pytest.mark.parametrize("name", ["hdfs-dedup", "ids-changelog-window"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("hdfs-dedup", marks=pytest.mark.storm), "ids-changelog-window"]
+)
 def test_expired_keys_are_gone_and_all_others_as_they_were(
     spark: SparkSession, name: str, tmp_path: Path
 ) -> None:
@@ -106,6 +108,7 @@ def test_expired_keys_are_gone_and_all_others_as_they_were(
     assert not list((tmp_path / "work").iterdir()), "what was laid out is gone"
 
 
+@pytest.mark.storm
 def test_latest_good_is_the_savepoint_and_not_what_was_made_from_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -187,6 +190,7 @@ def test_what_cannot_be_done_is_refused_by_name(
     assert len(list(bench.repository.manifests("job"))) == 1
 
 
+@pytest.mark.storm
 def test_a_rewrite_that_loses_misplaces_or_changes_a_row_makes_no_checkpoint(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

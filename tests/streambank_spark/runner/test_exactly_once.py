@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
+    # `make test` has test_exactly_once_after_kill.py.
+    pytest.mark.storm,
     # Spark 4.3 warns of every pandas from 3.0 on, whatever is used of it.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]

@@ -14,6 +14,7 @@ from streambank_spark.runner import refusals
 from tests.support.drivers.real_driver import Job, printed
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_what_an_application_may_not_ask_for(tmp_path: Path) -> None:
     job, old = Job(tmp_path), tmp_path / "old"

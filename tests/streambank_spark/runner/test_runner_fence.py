@@ -44,6 +44,7 @@ def test_a_second_driver_is_refused_and_a_killed_one_replaced_at_once(tmp_path: 
     assert "exists any more" in job.control.lease.claims.records.read(third.epoch)["replaces"]["why"]
 
 
+@pytest.mark.storm
 def test_a_stopped_driver_that_was_replaced_ends_before_its_next_commit(tmp_path: Path) -> None:
     job = Job(tmp_path)
     application = ("steady.py", str(tmp_path), "--batch-s", "30", "--slow-from", "2")

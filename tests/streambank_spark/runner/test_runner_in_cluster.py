@@ -30,6 +30,7 @@ def importing(folder: Path) -> str:
     return str(file)
 
 
+@pytest.mark.storm
 def test_a_driver_runs_on_a_worker_and_stops_at_a_batch_boundary(tmp_path: Path) -> None:
     (tmp_path / "cluster").mkdir()
     (tmp_path / "job").mkdir()

@@ -69,6 +69,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
             end_drivers(declared.records())
 
 
+@pytest.mark.storm
 def test_sources_by_position_and_sinks_by_class(job: Job, tmp_path: Path) -> None:
     start_job(job, by=BY, timeout_s=PATIENCE_S)
     poll(

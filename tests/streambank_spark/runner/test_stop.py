@@ -36,15 +36,8 @@ def to_group(driver: Driver) -> None:
     os.killpg(driver.jvm, signal.SIGTERM)
 
 
-# TERM to the JVM alone is in test_two_queries_by_name too, so every run has each target once.
-@pytest.mark.parametrize(
-    "term",
-    [
-        pytest.param(to_python, marks=pytest.mark.storm),
-        to_group,
-        pytest.param(to_jvm, marks=pytest.mark.storm),
-    ],
-)
+@pytest.mark.storm
+@pytest.mark.parametrize("term", [to_python, to_group, to_jvm])
 def test_term_in_the_middle_of_a_batch_lets_it_commit(tmp_path: Path, term: Callable[[Driver], None]) -> None:
     with Job(tmp_path).driver("steady.py", str(tmp_path), "--batch-s", "3") as driver:
         driver.wait_committed(0)
@@ -109,6 +102,7 @@ def test_idle_stop_on_request_is_quick_and_everything_is_left_behind(tmp_path: P
     assert facts["query_id"] in (driver.checkpoint() / "metadata").read_text()
 
 
+@pytest.mark.storm
 def test_two_queries_by_name_both_end_at_a_boundary(tmp_path: Path) -> None:
     with pair(tmp_path).driver("pair.py", str(tmp_path)) as driver:
         driver.wait_committed(0, "slow")
@@ -120,6 +114,7 @@ def test_two_queries_by_name_both_end_at_a_boundary(tmp_path: Path) -> None:
             assert [record.batch for record in driver.progress(query)] == driver.batches("commits", query)
 
 
+@pytest.mark.storm
 def test_a_failed_query_is_seen_in_the_exit_code_and_the_other_one_ends_at_a_boundary(tmp_path: Path) -> None:
     job = pair(tmp_path)
     with job.driver("pair.py", str(tmp_path), "--fail-at", "2") as driver:
@@ -134,6 +129,7 @@ def test_a_failed_query_is_seen_in_the_exit_code_and_the_other_one_ends_at_a_bou
         assert failures["quick"] == "ValueError: a row that cannot be understood"
 
 
+@pytest.mark.storm
 def test_a_batch_that_takes_too_long_is_abandoned_and_that_is_said(tmp_path: Path) -> None:
     with Job(tmp_path).driver("steady.py", str(tmp_path), "--batch-s", "90") as driver:
         driver.wait_in_batch()

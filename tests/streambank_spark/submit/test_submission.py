@@ -49,6 +49,7 @@ def test_what_is_submitted_here_is_told_so(tmp_path: Path, monkeypatch: pytest.M
     assert VARIABLE not in replace(here, master="spark://master:7077").environment
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_state_is_compacted_from_an_environment_that_is_not_active(tmp_path: Path) -> None:
     """The first `python3` of the path is another one: it would not have what the rewriting takes."""

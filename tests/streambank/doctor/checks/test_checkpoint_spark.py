@@ -31,7 +31,7 @@ def count(spark: SparkSession, folder: Path) -> dict[int, int]:
     return answer
 
 
-@pytest.mark.parametrize("left", ["state", "offsets"])
+@pytest.mark.parametrize("left", [pytest.param("state", marks=pytest.mark.storm), "offsets"])
 def test_a_first_batch_that_was_never_planned(spark: SparkSession, tmp_path: Path, left: str) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.json").write_text("\n".join(json.dumps({"k": number % 3}) for number in range(9)))
