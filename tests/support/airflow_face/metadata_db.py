@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.configuration import conf
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it comes without types
 from sqlalchemy import event
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def airflow_database() -> Iterator[None]:
     Path(conf.get_mandatory_value("core", "dags_folder")).mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         _check_each_schema_once(patch)
+        assert settings.engine is not None and settings.async_engine is not None, "made when Airflow is imported"
         for engine in (settings.engine, settings.async_engine.sync_engine):
             event.listen(engine, "connect", _write_without_waiting)
         initdb()
