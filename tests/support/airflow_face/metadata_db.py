@@ -32,7 +32,7 @@ def airflow_database() -> Iterator[None]:
     Path(conf.get_mandatory_value("core", "dags_folder")).mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         _check_each_schema_once(patch)
-        assert settings.engine is not None and settings.async_engine is not None, "made when Airflow is imported"
+        assert settings.engine is not None and settings.async_engine is not None
         for engine in (settings.engine, settings.async_engine.sync_engine):
             event.listen(engine, "connect", _write_without_waiting)
         initdb()
