@@ -215,7 +215,7 @@ def test_restore_failing_at_any_call_of_the_repository_leaves_nothing(tmp_path: 
                 assert contents(target) == contents(shop.open("whole"))
 
 
-@pytest.mark.parametrize("kind", ["crash-before", "crash-after"])
+@pytest.mark.parametrize("kind", ["crash-before", pytest.param("crash-after", marks=pytest.mark.storm)])
 def test_generation_restore_killed_at_any_call(tmp_path: Path, kind: Kind) -> None:
     """The job's records, the target and the sink die together, as they do when the process is killed."""
 
