@@ -25,7 +25,7 @@ from tests.support.kafka.fake_broker import write_checkpoint
 from tests.support.kafka.real_broker import Kafka, running
 from tests.support.waiting import poll
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(1200)]
 
 
 RIGHTS = {
