@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from streambank.core.environment import fill_in
 from streambank.core.errors import StorageError, StreambankError
+from streambank.kafka.secrets import is_secret
 
 if TYPE_CHECKING:
     from streambank.kafka.broker import Broker, Patience
@@ -37,6 +38,15 @@ class KafkaConnection:
     def at(self, bootstrap: str | None) -> KafkaConnection:
         """The same with the servers that a person names; none named change nothing."""
         return self if bootstrap is None else replace(self, bootstrap=bootstrap, servers={})
+
+    def may_ask(self, servers: str) -> bool:
+        """Whether these servers may get what `config` holds.
+
+        A secret goes to servers that the job declares or a person names, and to no others: what a savepoint or
+        a record names is the word of whoever can write there.
+        """
+        declared = {self.bootstrap, *self.servers.values()}
+        return servers in declared or not any(is_secret(name) for name in self.config)
 
     def properties(self, variables: Mapping[str, str]) -> dict[str, str]:
         """The client properties with their variables filled in.
@@ -107,8 +117,8 @@ class Brokers:
             recorded: The servers that the query used, where they are known.
 
         Raises:
-            StorageError: Nobody says where it is, or it cannot be asked (codes `kafka-not-reachable`,
-                `missing-package`).
+            StorageError: Nobody says where it is, it cannot be asked, or the job's login is not for it (codes
+                `kafka-not-reachable`, `missing-package`, `kafka-not-declared`).
             InputError: A client property cannot be (code `bad-kafka-config`).
         """
         servers = self.bootstrap(recorded)
@@ -118,6 +128,13 @@ class Brokers:
                 code="kafka-not-reachable",
                 hint="Name its servers: --kafka HOST:PORT, `kafka` of an Airflow operator, or `bootstrap` in "
                 "the job's [kafka] table.",
+            )
+        if not self._connection.may_ask(servers):
+            raise StorageError(
+                f"The job's login for Kafka is not sent to {servers}: the job does not name these servers.",
+                code="kafka-not-declared",
+                hint="If they are yours, declare them in the job's [kafka] table: `bootstrap`, or `servers` for "
+                "several clusters. Or name them once: --kafka HOST:PORT, `kafka` of an Airflow operator.",
             )
         if servers not in self._known:
             try:
