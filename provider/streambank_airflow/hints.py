@@ -59,8 +59,8 @@ HINTS = {
     "index-incomplete": "Rebuild the index of the repository from its packs, and clear this task.",
     "inside-checkpoint": "Name a location outside of the checkpoint: nothing is written into a live one.",
     "kafka-not-declared": (
-        "If they are yours, declare them in the job's [kafka] table: `bootstrap`, or `servers` for several clusters. "
-        "Or name them once: `kafka` of the operator."
+        "If they are yours, declare them in the job's [kafka] table: `bootstrap`, or `servers` for several "
+        "clusters. Or name them once: `kafka` of the operator."
     ),
     "kafka-not-reachable": (
         "Name its servers: `kafka` of the operator, or `bootstrap` in the job's [kafka] table."

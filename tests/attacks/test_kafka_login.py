@@ -1,4 +1,4 @@
-"""Who can write savepoints or records names Kafka servers of their own there, and waits for the job's login."""
+"""Who can write savepoints or records names Kafka servers there, and waits for the job's login."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def brokers(sent: dict[str, Mapping[str, str]], **declared: Any) -> Brokers:
     return Brokers(KafkaConnection(**declared), connect=connect)
 
 
-@pytest.mark.parametrize(
-    "declared", [{}, {"servers": {SERVERS: SERVERS}}], ids=["nothing", "another-cluster"]
-)
+@pytest.mark.parametrize("declared", [{}, {"servers": {SERVERS: SERVERS}}], ids=["nothing", "another"])
 def test_a_savepoint_never_says_where_the_login_goes(
     sent: dict[str, Mapping[str, str]], declared: dict[str, Any]
 ) -> None:

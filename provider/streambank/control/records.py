@@ -27,6 +27,8 @@ _MARK = re.compile(r"(\d{10})\.pruned\.json")
 _PRUNED = ".pruned"
 _ANY = re.compile(r"(\d{10})(?:\.[a-z]+)?\.json")
 _TRIES = 1000
+_LAST = 9_999_999_999
+"""The highest number that fits into a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,13 @@ class RecordStream:
                 continue
 
     def create(self, number: int, data: Mapping[str, Any], *, suffix: str = "") -> bool:
-        """Create exactly this number; False where somebody has it already, or had it before it was pruned."""
+        """Create exactly this number; False where somebody has it already, or had it before it was pruned.
+
+        Raises:
+            FormatError: The record before has the last number that there can be (code `damaged-record`).
+        """
+        if number > _LAST:
+            raise _damaged(self.describe(_LAST), "no record can come after that number")
         try:
             self.store.write(self.key(number, suffix), encode_json(data), exclusive=True)
         except ConflictError as error:

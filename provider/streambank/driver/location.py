@@ -25,10 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.processes import ProcessId
+from streambank.control.processes import ProcessId, arguments_of
 from streambank.control.records import Record, decode_json, encode_json
 from streambank.control.requests import NO_EPOCH, STOP
 from streambank.core.errors import FormatError, NotFoundError, StorageError
@@ -234,9 +235,32 @@ def launched_handle(
         found = decode_json(control.store.read(_located_key(launch_id)), "a driver's location")
     except NotFoundError:
         return Handle(launch_id, processes, log)
+    submission = found.get("submission")
     return Handle(
-        launch_id, processes, found.get("log") or log, found.get("submission"), found.get("tracking")
+        launch_id,
+        processes,
+        _page(found.get("log")) or log,
+        submission if isinstance(submission, str) else None,
+        _page(found.get("tracking")),
     )
+
+
+def _page(found: object) -> str | None:
+    """A page of a cluster, as a record names it: whoever can write there could name anything."""
+    return found if isinstance(found, str) and found.startswith(("http://", "https://")) else None
+
+
+def is_driver_of(control: JobControl, launch_id: str, process: ProcessId) -> bool:
+    """Whether a process of this host was started as a driver of the job, by its own arguments.
+
+    Args:
+        control: The job's records.
+        launch_id: Its launch.
+        process: One that a record names.
+    """
+    said = arguments_of(process)
+    by_launch = any(one.endswith(f"/{control.name}/launches/{launch_id}.json") for one in said)
+    return by_launch or ("--job", control.name) in pairwise(said)
 
 
 def record_location(control: JobControl, handle: Handle) -> None:

@@ -30,7 +30,7 @@ from streambank.control.limits import (
 )
 from streambank.control.records import JsonDict, decode_json, encode_json
 from streambank.control.rollbacks import check_not_rolled_back
-from streambank.core.errors import ConflictError, FormatError, NotFoundError
+from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
 
 FORMAT = 1
 
@@ -161,6 +161,15 @@ class LaunchSpec:
         """Where it lies below the job's control records."""
         return launch_key(self.launch_id)
 
+    def encoded(self) -> bytes:
+        """What its file holds."""
+        return encode_json(self.to_dict())
+
+    @property
+    def digest(self) -> str:
+        """Of its file, as the driver's arguments carry it."""
+        return _digest(self.encoded())
+
     def control_of_job(self) -> JobControl:
         """The job's records."""
         return JobControl.open(self.control, self.job)
@@ -178,7 +187,7 @@ def launch_key(launch_id: str) -> str:
 
 def write_launch(control: JobControl, spec: LaunchSpec) -> None:
     """Keep a launch spec among the job's records."""
-    control.store.write(spec.key, encode_json(spec.to_dict()), exclusive=True)
+    control.store.write(spec.key, spec.encoded(), exclusive=True)
 
 
 def read_launch(control: JobControl, launch_id: str) -> LaunchSpec:
@@ -191,12 +200,24 @@ def read_launch(control: JobControl, launch_id: str) -> LaunchSpec:
     return decode_launch(control.store.read(launch_key(launch_id)), launch_id)
 
 
-def decode_launch(data: bytes, what: str = "launch spec") -> LaunchSpec:
+def decode_launch(data: bytes, what: str = "launch spec", digest: str | None = None) -> LaunchSpec:
     """A launch spec from the bytes of its file.
+
+    Args:
+        data: The bytes.
+        what: What messages call it.
+        digest: What its launcher wrote, by the driver's arguments; None where nobody says.
 
     Raises:
         FormatError: It is damaged or of an unknown format.
+        IntegrityError: It is not what the launcher wrote (code `changed-launch`).
     """
+    if digest is not None and digest != _digest(data):
+        raise IntegrityError(
+            f"The {what} was changed after the driver was launched with it.",
+            code="changed-launch",
+            hint="Find out who can write among the job's records, then start the job again.",
+        )
     return LaunchSpec.from_dict(decode_json(data, what), what)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.claims import ClaimView, Holder
 from streambank.control.control import JobControl
 from streambank.control.operation import Operation, Waits
-from streambank.control.processes import person, send_signal
+from streambank.control.processes import ProcessId, person, send_signal
 from streambank.control.pruning import prune_and_tell
 from streambank.control.requests import STOP
 from streambank.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
@@ -35,6 +35,7 @@ from streambank.driver.location import (
     drivers_left,
     end_drivers,
     find_driver,
+    is_driver_of,
     is_of,
     launched_handle,
 )
@@ -357,10 +358,25 @@ class _Stop:
                     self.launcher.kill(driver)
                     # Elsewhere it is seen to be gone when its beat has stood still for its TTL.
                     deadline += CLUSTER_MARGIN_S + (0.0 if here else 1.5 * holder.ttl_s)
-                for one in () if not here else sorted(holder.processes, key=lambda one: one.role != "jvm"):
-                    send_signal(one, signal.SIGKILL)
+                if here:
+                    self._kill(launch_id, holder.processes)
             self.waits(self._waiting(killed))
             self.clock.sleep(_LOOK_S)
+
+    def _kill(self, launch_id: str, processes: Iterable[ProcessId]) -> None:
+        """Kill the driver's processes on this host, the JVM first, and nothing else."""
+        living = [one for one in processes if one.is_living()]
+        for one in living:
+            if not is_driver_of(self.control, launch_id, one):
+                raise StorageError(
+                    f"The lease of job {self.job.name} names process {one.pid}, which was not started as a "
+                    "driver of this job: it is not killed.",
+                    code="not-its-driver",
+                    hint="Look at the process, and at who can write among the job's records. If it is the "
+                    "driver, end it by hand.",
+                )
+        for one in sorted(living, key=lambda one: one.role != "jvm"):
+            send_signal(one, signal.SIGKILL)
 
     def _waiting(self, killed: bool) -> str:
         if killed:

@@ -42,8 +42,8 @@ class KafkaConnection:
     def may_ask(self, servers: str) -> bool:
         """Whether these servers may get what `config` holds.
 
-        A secret goes to servers that the job declares or a person names, and to no others: what a savepoint or
-        a record names is the word of whoever can write there.
+        A secret goes to servers that the job declares or a person names, and to no others: what a savepoint
+        or a record names is the word of whoever can write there.
         """
         declared = {self.bootstrap, *self.servers.values()}
         return servers in declared or not any(is_secret(name) for name in self.config)
@@ -133,8 +133,8 @@ class Brokers:
             raise StorageError(
                 f"The job's login for Kafka is not sent to {servers}: the job does not name these servers.",
                 code="kafka-not-declared",
-                hint="If they are yours, declare them in the job's [kafka] table: `bootstrap`, or `servers` for "
-                "several clusters. Or name them once: --kafka HOST:PORT, `kafka` of an Airflow operator.",
+                hint="If they are yours, declare them in the job's [kafka] table: `bootstrap`, or `servers` "
+                "for several clusters. Or name them once: --kafka HOST:PORT, `kafka` of an Airflow operator.",
             )
         if servers not in self._known:
             try:

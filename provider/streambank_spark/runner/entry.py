@@ -2,7 +2,7 @@
 
 The command line of `run_query.py`, and the launch spec that it stands for.
 
-spark-submit run_query.py --launch CONTROL/JOB/launches/ID.json       as the launcher writes it
+spark-submit run_query.py --digest SHA256 --launch CONTROL/JOB/launches/ID.json    as the launcher writes it
 spark-submit run_query.py --job NAME [--jobs FILE] -- app.py ARGS     by hand, or from another scheduler
 """
 
@@ -68,11 +68,13 @@ def parse(argv: Sequence[str]) -> LaunchSpec:
     Raises:
         InputError: The arguments are wrong (code `bad-arguments`).
         NotFoundError: There is no such launch spec or job.
+        IntegrityError: The launch spec is not the one that was launched (code `changed-launch`).
     """
     parser = _Parser(prog="run_query.py", description="Run a streaming application as a declared job.")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--launch", help="the launch spec, a path or a URI")
     which.add_argument("--job", help="name of a declared job")
+    parser.add_argument("--digest", help="the digest of the launch spec, as its launcher wrote it")
     parser.add_argument("--jobs", help="the file that declares it (default: STREAMBANK_JOBS)")
     parser.add_argument("application", nargs="?", help="the application (default: the declared one)")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments (default: the declared ones)")
@@ -87,7 +89,7 @@ def parse(argv: Sequence[str]) -> LaunchSpec:
                 code="bad-arguments",
                 hint="Leave out the application and its arguments.",
             )
-        return _read(entry.launch)
+        return _read(entry.launch, entry.digest)
     jobs = entry.jobs or os.environ.get("STREAMBANK_JOBS")
     if not jobs:
         raise InputError(
@@ -105,9 +107,9 @@ class _Parser(argparse.ArgumentParser):
         )
 
 
-def _read(location: str) -> LaunchSpec:
+def _read(location: str, digest: str | None) -> LaunchSpec:
     folder, _, name = location.rpartition("/")
-    return decode_launch(open_store(folder or ".").read(name), location)
+    return decode_launch(open_store(folder or ".").read(name), location, digest)
 
 
 def _launch(job: Job, command: Sequence[str]) -> LaunchSpec:

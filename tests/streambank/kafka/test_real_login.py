@@ -48,9 +48,9 @@ def connection(login: Login, **other: str) -> KafkaConnection:
     return KafkaConnection(config={**login.client(READER), "sasl.password": "${KAFKA_PASSWORD}", **other})
 
 
-def asking(declared: KafkaConnection) -> Brokers:
-    """Who does not wait long for a server that does not let it in."""
-    return Brokers(declared, timeout_s=3.0)
+def asking(declared: KafkaConnection, kafka: Kafka) -> Brokers:
+    """Who does not wait long for a server that does not let it in, and may send it the login."""
+    return Brokers(declared.at(kafka.bootstrap), timeout_s=3.0)
 
 
 class Saved:
@@ -62,7 +62,8 @@ class Saved:
         offsets = json.dumps({topic: {"0": 50}})
         checkpoint = open_store(str(write_checkpoint(folder / "checkpoint", offsets)))
         self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
-        sources = kafka_sources(facts, asking(declared))
+        self.kafka = kafka
+        sources = kafka_sources(facts, asking(declared, kafka))
         self.id = take(TakeRequest(checkpoint, self.repository, "job", sources=sources)).savepoint
 
     @property
@@ -72,7 +73,8 @@ class Saved:
 
     def plan(self, declared: KafkaConnection) -> RestorePlan:
         into = open_store(str(self.folder / "into"))
-        return plan_restore(RestoreRequest(self.repository, self.id, into=into, kafka=asking(declared)))
+        brokers = asking(declared, self.kafka)
+        return plan_restore(RestoreRequest(self.repository, self.id, into=into, kafka=brokers))
 
     def written(self) -> str:
         """Everything in the repository, as text."""
@@ -114,7 +116,7 @@ def test_a_certificate_that_is_not_trusted_is_named(
     stranger = Login.make(tmp_path / "stranger")
     declared = connection(login, **{"ssl.ca.location": str(stranger.certificate)})
     with pytest.raises(StorageError) as raised:
-        asking(declared).at(kafka.bootstrap).topics([MINE])
+        asking(declared, kafka).at(kafka.bootstrap).topics([MINE])
     assert raised.value.code == "kafka-not-reachable"
     assert "certificate" in raised.value.message, raised.value.message
 
@@ -128,7 +130,7 @@ def test_a_topic_one_may_not_see_says_what_is_missing_and_hides_no_other(
     plan = saved.plan(connection(login))
     assert [refusal.code for refusal in plan.refusals] == ["source-not-known"]
     assert "DESCRIBE" in plan.refusals[0].message
-    brokers = asking(connection(login))
+    brokers = asking(connection(login), kafka)
     with pytest.raises(StorageError, match=OTHER):
         brokers.at(kafka.bootstrap).topics([OTHER])
     assert brokers.at(kafka.bootstrap).topics([MINE])[MINE] is not None

@@ -16,7 +16,7 @@ from streambank.checkpoint.position import batches_of
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job, load_jobs
-from streambank.driver.launchers.local import LocalLauncher, launch_argument
+from streambank.driver.launchers.local import LocalLauncher, launch_arguments
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import write_launch
 from streambank.job.savepoint import savepoint_job
@@ -107,7 +107,7 @@ class Flights:
         spec = prepare_launch(self.job, control, by=BY)
         write_launch(control, spec)
         command = submit(
-            ROOT / "spark_jobs/run_query.py", "--launch", launch_argument(control, spec), conf=self.job.spark
+            ROOT / "spark_jobs/run_query.py", *launch_arguments(control, spec), conf=self.job.spark
         )
         return subprocess.run(
             command,

@@ -85,7 +85,7 @@ class LocalLauncher:
         command += client_options(job, spec.launch_id)
         for name, value in own_settings(job).items():
             command += ["--conf", f"{name}={value}"]
-        command += [str(found.entry), "--launch", launch_argument(control, spec)]
+        command += [str(found.entry), *launch_arguments(control, spec)]
         parent = os.environ if self._environment is None else self._environment
         locations = [spec.control, *(query.checkpoint for query in spec.queries.values())]
         environment = driver_environment(parent, locations=locations, extra=job.env, settings=settings)
@@ -135,7 +135,14 @@ class LocalLauncher:
         """See `Launcher.log_lines`."""
         if handle.log is None:
             return []
-        return DriverLog(Path(handle.log), max_bytes=1, files=1).last_lines(count)
+        log = Path(handle.log)
+        if (log.name, log.parent.name) != (f"{handle.launch_id}.log", "logs") or log.is_symlink():
+            raise StorageError(
+                f"The records name {log} as the driver's log, which is not where a launcher writes one.",
+                code="log-not-read",
+                hint="Look at who can write among the job's records.",
+            )
+        return DriverLog(log, max_bytes=1, files=1).last_lines(count)
 
     def kill(self, handle: Handle) -> None:
         """See `Launcher.kill`. The JVM first: it is the one that writes."""
@@ -149,9 +156,12 @@ def launch_prefix(control: JobControl) -> str:
     return f"{root}/launches/" if root is not None else f"{control.store.uri}/launches/"
 
 
-def launch_argument(control: JobControl, spec: LaunchSpec) -> str:
-    """What the runner's entry is told: the path of the launch spec, or its URI where that is remote."""
-    return f"{launch_prefix(control)}{spec.launch_id}.json"
+def launch_arguments(control: JobControl, spec: LaunchSpec) -> list[str]:
+    """What the runner's entry is told: the path of the launch spec, or its URI where that is remote.
+
+    And its digest, since others may write there before the driver reads it.
+    """
+    return ["--digest", spec.digest, "--launch", f"{launch_prefix(control)}{spec.launch_id}.json"]
 
 
 def _spawn(command: list[str], folder: str, environment: Mapping[str, str], log: Path) -> int:

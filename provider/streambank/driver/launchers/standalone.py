@@ -28,7 +28,7 @@ from streambank.driver.application import check_is_pyspark
 from streambank.driver.environment import is_airflows
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.launchers.http import UNANSWERED, get_json, misshapen, send_json
-from streambank.driver.launchers.local import launch_argument, launch_prefix
+from streambank.driver.launchers.local import launch_arguments, launch_prefix
 from streambank.driver.launchers.standalone_pages import NOT_ALIVE, ClusterDriver, MasterPage, nobody_leads
 from streambank.driver.launchers.submit import NAME, ship
 from streambank.driver.location import launched_handle
@@ -293,7 +293,7 @@ def submission(
     return {
         "action": "CreateSubmissionRequest",
         "appResource": program,
-        "appArgs": [NAME, imported, "--launch", launch_argument(control, spec)],
+        "appArgs": [NAME, imported, *launch_arguments(control, spec)],
         "clientSparkVersion": _spark_version(),
         "environmentVariables": {"SPARK_ENV_LOADED": "1", "PYTHONUNBUFFERED": "1", **passed},
         "mainClass": PYTHON_RUNNER,

@@ -39,7 +39,7 @@ from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.environment import driver_environment, is_airflows
 from streambank.driver.failure import shown
 from streambank.driver.installed import Installation, entry_path, find_installation
-from streambank.driver.launchers.local import launch_argument, own_settings
+from streambank.driver.launchers.local import launch_arguments, own_settings
 from streambank.driver.spec import LaunchSpec, property_lines
 from streambank.storage import local_path
 from streambank.storage.settings import CREDENTIALS, variables_for
@@ -179,7 +179,7 @@ class ClusterSubmit:
             command += ["--py-files", str(bundle), str(entry_path())]
         else:
             command += [self.entry]
-        return [*command, "--launch", launch_argument(control, spec)]
+        return [*command, *launch_arguments(control, spec)]
 
 
 def _installation(job: Job) -> Installation:
@@ -362,11 +362,17 @@ def ship(control: JobControl) -> str:
         StorageError: It could not be written.
     """
     data = program()
-    key = f"bundles/{hashlib.sha256(data).hexdigest()[:16]}/{NAME}"
-    if not control.store.exists(key):
+    key = f"bundles/{hashlib.sha256(data).hexdigest()}/{NAME}"
+    if not _holds(control, key, data):
         control.store.write(key, data)
     root = local_path(control.store.uri)
     if root is not None:
         return (root / key).as_uri()
     uri = f"{control.store.uri}/{key}"
     return f"s3a://{uri.removeprefix('s3://')}" if uri.startswith("s3://") else uri
+
+
+def _holds(control: JobControl, key: str, data: bytes) -> bool:
+    """Whether the program lies there, and not something that another has put there under its name."""
+    info = control.store.stat(key) if control.store.exists(key) else None
+    return info is not None and info.size_bytes == len(data) and control.store.read(key) == data

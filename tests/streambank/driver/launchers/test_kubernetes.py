@@ -54,7 +54,7 @@ while [ "$1" != --properties-file ]; do shift; done; cp "$2" {folder}/properties
         "spark.kubernetes.container.image=spark:4.3",
         "spark.kubernetes.context=blue",
     } <= set(said)
-    assert said[-3:-1] == ["local:///opt/run_query.py", "--launch"]
+    assert said[-5:-1] == ["local:///opt/run_query.py", "--digest", spec.digest, "--launch"]
     properties = (folder / "properties").read_text().splitlines()
     assert f"spark.kubernetes.driver.pod.name=streambank-{spec.launch_id}" in properties
     assert f"spark.kubernetes.driver.label.streambank-launch={spec.launch_id}" in properties
@@ -72,7 +72,7 @@ def test_our_code_is_uploaded_where_the_image_does_not_have_it(folder: Path) -> 
     KubernetesLauncher(job.launch, {}, submit_with(folder, script)).submit(job, control, spec)
     said = (folder / "seen").read_text().splitlines()
     assert said[said.index("--py-files") + 1].endswith("/streambank.zip")
-    assert said[-3].endswith("/run_query.py")
+    assert said[-5].endswith("/run_query.py")
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,8 @@ def test_settings_reach_spark_submit(folder: Path) -> None:
         "--conf",
         "spark.a=b c",
         "/entry.py",
+        "--digest",
+        spec.digest,
         "--launch",
         f"{folder}/repository/jobs/flights/launches/{spec.launch_id}.json",
     ]

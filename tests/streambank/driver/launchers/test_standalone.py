@@ -65,9 +65,9 @@ def test_every_property_and_only_declared_variables_are_sent(folder: Path, maste
     )
     assert body["mainClass"] == "org.apache.spark.deploy.PythonRunner"
     assert body["appResource"] == "file:/p/streambank.zip"
-    prefix = f"{folder}/repository/jobs/flights/launches"
+    launch = f"{folder}/repository/jobs/flights/launches/{spec.launch_id}.json"
     zipped = "streambank.zip"
-    assert body["appArgs"] == [zipped, zipped, "--launch", f"{prefix}/{spec.launch_id}.json"]
+    assert body["appArgs"] == [zipped, zipped, "--digest", spec.digest, "--launch", launch]
     assert body["environmentVariables"] == {
         "SPARK_ENV_LOADED": "1",
         "PYTHONUNBUFFERED": "1",

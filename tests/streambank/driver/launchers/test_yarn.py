@@ -159,7 +159,8 @@ echo "INFO Client: Submitted application {APPLICATION}" >&2"""
     assert f"spark.yarn.tags=mine,streambank-flights,{spec.launch_id}" in said
     assert said[said.index("--files") + 1] == str(folder / "app.py")
     assert said[said.index("--py-files") + 1].endswith("/streambank.zip")
-    assert said[-3].endswith("run_query.py") and said[-2] == "--launch"
+    assert said[-5].endswith("run_query.py")
+    assert said[-4:-1] == ["--digest", spec.digest, "--launch"]
     assert "of the job" not in seen.read_text(), "values are no arguments"
     properties = dict(line.split("=", 1) for line in (folder / "properties").read_text().splitlines())
     assert properties == {
