@@ -12,6 +12,7 @@ from tests.support.paths import ROOT
 FOLDER = ROOT / "docs" / "howto" / "policies"
 PLACES = {
     "airflow": {"SAVEPOINTS", "CONTROL", "CHECKPOINTS"},
+    "append-only": {"SAVEPOINTS", "CHECKPOINTS"},
     "driver": {"CONTROL", "CHECKPOINTS"},
     "reader": {"SAVEPOINTS"},
 }
@@ -49,6 +50,13 @@ def test_a_policy_reaches_its_places_and_nothing_beside_them(who: str) -> None:
 def test_a_reader_only_reads() -> None:
     actions = {action for one in statements("reader") for action in one["Action"]}
     assert actions == {"s3:GetObject", "s3:ListBucket"}
+
+
+def test_who_only_adds_deletes_nothing_and_writes_no_checkpoint() -> None:
+    for one in statements("append-only"):
+        assert not [action for action in one["Action"] if "Delete" in action]
+        if any("CHECKPOINTS" in resource for resource in one["Resource"]):
+            assert one["Action"] == ["s3:GetObject"]
 
 
 def test_no_policy_has_a_wildcard_for_its_actions() -> None:

@@ -84,7 +84,7 @@ def test_each_policy_allows_what_the_page_says(as_user: Any, tmp_path: Path) -> 
 
     as_user("driver")
     JobControl.open(place("control/prod"), "orders").set_desired("running", by={"user": "driver"})
-    assert LiveCheckpoint(open_store(place("shop/orders"))).next_batch == 1
+    assert open_store(place("shop/orders")).exists("metadata")
     with pytest.raises(StorageError):
         open_store(place("savepoints/prod")).write("forged", b"1")
     with pytest.raises(StorageError):
@@ -101,3 +101,24 @@ def test_each_policy_allows_what_the_page_says(as_user: Any, tmp_path: Path) -> 
             open_store(place(key)).write("a", b"1")
     with pytest.raises(StorageError):
         JobControl.open(place("control/prod"), "orders").desired()
+
+
+def test_savepoints_are_added_and_none_goes_without_the_right_to_delete(as_user: Any) -> None:
+    as_user("airflow")
+    repository, first = saved()
+    live = LiveCheckpoint(open_store(place("shop/sales")))
+    live.plan()
+    live.commit()
+
+    as_user("append-only")
+    repository = Repository.open(open_store(place("savepoints/prod")))
+    second = take(TakeRequest(open_store(place("shop/sales")), repository, "sales"))
+    assert second.new_files > 0
+    for job, savepoint in (("orders", first), ("sales", second.savepoint)):
+        assert verify(repository, job, savepoint, "full").ok
+    for info in list(repository.store.list()):
+        with pytest.raises(StorageError):
+            repository.store.delete(info.path)
+    with pytest.raises(StorageError):
+        open_store(place("shop/orders")).write("x", b"1")
+    assert verify(repository, "orders", first, "full").ok
