@@ -14,6 +14,7 @@ from pathlib import Path
 
 import streambank
 from streambank.core.errors import FormatError, InputError, StorageError
+from streambank.driver.environment import driver_environment
 
 ENTRY = "run_query.py"
 KNOWN_SPARK = ("4.3",)
@@ -117,10 +118,15 @@ def _origins_here() -> dict[str, str]:
 
 
 def _origins_of(python: str) -> dict[str, str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     try:
         done = subprocess.run(
-            [python, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=True, env=environment
+            [os.path.abspath(python), "-c", _PROBE],  # noqa: PTH100 - Path.resolve would follow links
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            cwd="/",  # modules beside whoever asks are not the interpreter's
+            env=driver_environment(os.environ),
         )
         found: dict[str, str] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
