@@ -180,6 +180,19 @@ def _has_arguments(pid: int) -> bool:
     return fields[0] not in "ZX" and not int(fields[6]) & _PF_KTHREAD
 
 
+def is_own(pid: int) -> bool:
+    """Whether a process runs as this user and as nobody else; False where it is gone.
+
+    The owner of /proc/PID does not say: that of a process that may not be traced is root.
+    """
+    try:
+        status = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    ids = next((line.split()[1:] for line in status.splitlines() if line.startswith("Uid:")), [])
+    return set(ids) == {str(os.geteuid())}
+
+
 def child_process(pid: int, role: str) -> ProcessId:
     """A child of this process that nobody has waited for yet; it may have ended already."""
     return ProcessId(role, pid, _read_stat(pid)[2])

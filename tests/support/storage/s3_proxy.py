@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
-Kind = Literal["lose", "truncate", "corrupt", "reset", "busy"]
+Kind = Literal["lose", "truncate", "corrupt", "reset", "busy", "deny"]
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Fault:
     Attributes:
         kind: `lose`: the server does it, and the answer never arrives. `truncate`: the answer's body ends in
             the middle. `corrupt`: one byte of it is another one. `reset`: the server never sees the request.
-            `busy`: 503 SlowDown.
+            `busy`: 503 SlowDown. `deny`: 403 AccessDenied.
         method: Of the request.
         part: Only requests with this in their path or query.
         times: How often.
@@ -81,6 +81,9 @@ def proxy(server: str) -> Iterator[Proxy]:
                 return
             if kind == "busy":
                 self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
+                return
+            if kind == "deny":
+                self._answer(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
                 return
             upstream = http.client.HTTPConnection(host, int(port), timeout=60)
             try:

@@ -12,10 +12,18 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from streambank.control.control import JobControl
-from streambank.control.processes import ProcessId, child_process, command_line, process, send_signal
+from streambank.control.processes import (
+    ProcessId,
+    child_process,
+    command_line,
+    is_own,
+    process,
+    send_signal,
+)
 from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import IMAGE, TAG_PREFIX
@@ -24,8 +32,9 @@ from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation, find_installation, require_known_spark
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.log import DriverLog
-from streambank.driver.spec import LaunchSpec
+from streambank.driver.spec import LaunchSpec, launch_key
 from streambank.storage import local_path
+from streambank.storage.names import is_key
 
 KEPT_LOGS = 20
 """How many drivers' logs a job keeps."""
@@ -103,19 +112,22 @@ class LocalLauncher:
         return Handle(spec.launch_id, (child_process(pid, "jvm"),), str(log))
 
     def find(self, control: JobControl) -> list[Handle]:
-        """See `Launcher.find`: by the launch that stands in each process's arguments."""
+        """See `Launcher.find`: this user's processes, by the launch that stands in their arguments.
+
+        Anybody can start a process with such arguments: those of other users count for nothing, nor does a
+        launch that the job's records do not know. A driver that another user started is known by its lease.
+        """
         prefix = launch_prefix(control)
         found: dict[str, list[ProcessId]] = {}
-        for pid, arguments in _command_lines():
+        for one, arguments in _own_processes():
             for option, value in itertools.pairwise(arguments):
                 if option == "--launch" and value.startswith(prefix) and value.endswith(".json"):
-                    one = process(pid, _role(arguments[0]))
-                    if one is not None:
-                        launch_id = value.removeprefix(prefix).removesuffix(".json")
-                        found.setdefault(launch_id, []).append(one)
+                    launch_id = value.removeprefix(prefix).removesuffix(".json")
+                    found.setdefault(launch_id, []).append(replace(one, role=_role(arguments[0])))
         return [
             Handle(launch_id, tuple(processes), self.log_path(control, launch_id))
             for launch_id, processes in found.items()
+            if is_key(launch_key(launch_id)) and control.store.exists(launch_key(launch_id))
         ]
 
     def status(self, handle: Handle) -> DriverState:
@@ -182,11 +194,18 @@ def _spawn(command: list[str], folder: str, environment: Mapping[str, str], log:
     )
 
 
-def _command_lines() -> Iterator[tuple[int, list[str]]]:
-    """Pid and arguments of every process that may be looked at."""
+def _own_processes() -> Iterator[tuple[ProcessId, list[str]]]:
+    """Each process of this user, with its arguments.
+
+    Its start is read before them: if the pid passes to another process in between, the one that is
+    returned is dead, and no signal reaches the other.
+    """
     for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and (arguments := command_line(int(folder.name))):
-            yield int(folder.name), arguments
+        if not folder.name.isdigit() or not is_own(int(folder.name)):
+            continue
+        one = process(int(folder.name), "launcher")
+        if one is not None and (arguments := command_line(one.pid)):
+            yield one, arguments
 
 
 def _role(program: str) -> str:

@@ -12,12 +12,13 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from streambank.core.errors import ConflictError, StorageError
 from streambank.storage.local.errors import translate as translate_local
+from streambank.storage.names import TEMPORARY_PREFIX, TEMPORARY_SUFFIX
 from streambank.storage.s3.client import Place, status_of
 from streambank.storage.s3.errors import corrupt_error, exists_error, no_exclusive_create_error
 from streambank.storage.s3.multipart import TOKEN, made_by, put_parts
@@ -126,6 +127,7 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
             code="too-large",
             hint="Let it be written in parts: no file that has to be created at once is that large.",
         )
+    _prove(place)
     token = uuid.uuid4().hex
     said = {**(metadata or {}), TOKEN: token}
     for attempt in range(CREATE_ATTEMPTS):
@@ -133,7 +135,6 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
             time.sleep(random.uniform(0, 0.1 * 2**attempt))
         try:
             _create(place, spool, said)
-            _prove(place, spool, said)
             return
         except _RefusedError as refused:
             if refused.status == _REFUSED:
@@ -153,22 +154,41 @@ def _create(place: Place, spool: Spool, said: Mapping[str, str]) -> None:
     _put(place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata=said)
 
 
-def _prove(place: Place, spool: Spool, said: Mapping[str, str]) -> None:
-    """Ask once more for the same object, the first time in a bucket: who makes it again would let two win.
+def _prove(place: Place) -> None:
+    """Make sure, before the first real create in a bucket, that the service refuses to replace an object.
 
-    Older services ignore the condition without a word. Nothing is changed by asking where it is known.
+    Older services ignore the condition without a word, and let two win. It is tried out on an object of its
+    own, so nothing that was there is touched. Where this credential may not delete, that object stays: its
+    name is that of an unfinished write, which no listing of ours returns.
+
+    Raises:
+        InputError: The service replaces what is there all the same (code `no-exclusive-create`).
+        StorageError: That cannot be found out now.
     """
-    if place.bucket in place.service.proven or spool.size_bytes > CHUNK_BYTES:
+    if place.bucket in place.service.proven:
         return
+    folder = place.key.rpartition("/")[0]
+    name = f"{TEMPORARY_PREFIX}proof-{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+    key = f"{folder}/{name}" if folder else name
+    proof = replace(place, key=key, uri=f"{place.uri.removesuffix(place.key)}{key}")
+    empty = spelled(Crc32().digest())
     try:
-        _create(place, spool, said)
-    except _RefusedError:
-        place.service.proven.add(place.bucket)
-        return
-    except StorageError:
-        return  # the object is written, and the next one asks again
-    place.call("delete_object", expect=(404,))
-    raise no_exclusive_create_error(place.uri)
+        for _ in range(CREATE_ATTEMPTS):
+            try:
+                _put(proof, b"", 0, empty, IfNoneMatch="*")
+                _put(proof, b"", 0, empty, IfNoneMatch="*")
+            except _RefusedError as refused:
+                if refused.status == _REFUSED:  # nobody else knows the name: what is there is ours
+                    place.service.proven.add(place.bucket)
+                    return
+            else:
+                raise no_exclusive_create_error(place.uri)
+    finally:
+        with suppress(StorageError):  # it says nothing about creates, and what stays does no harm
+            proof.call("delete_object", expect=(404,))
+    raise ConflictError(
+        f"{place.uri} is being written by others at the same time.", code="exists", hint="Try again."
+    )
 
 
 class _RefusedError(Exception):

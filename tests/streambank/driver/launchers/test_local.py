@@ -95,6 +95,7 @@ def test_a_driver_is_found_at_every_moment_of_its_coming_up(folder: Path) -> Non
     script.write_text('#!/bin/sh\nexec "$0" "$@"\n')
     script.chmod(0o755)
     launch = f"{launch_prefix(control)}launch-1.json"
+    control.store.write("launches/launch-1.json", b"{}")
     driver = subprocess.Popen([script, "--launch", launch])
     try:
         seen = Path(f"/proc/{driver.pid}/cmdline")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from botocore.retries.standard import ExponentialBackoff
 
-from streambank.core.errors import ConflictError, InputError, StorageError
+from streambank.core.errors import ConflictError, StorageError
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
@@ -199,26 +199,3 @@ def test_a_large_body_that_was_damaged_moves_again(
     with repository.objects.writer() as writer, pytest.raises(StorageError) as raised:
         run_task(task, store.child("checkpoint"), writer)
     assert (raised.value.code, always.fired) == ("corrupt-transfer", TRANSFER_ATTEMPTS)
-
-
-def test_a_service_that_ignores_the_condition_is_found_out(
-    moto_server: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """moto looks at no signature, so a header may get lost on the way to it."""
-    moto_server.use(monkeypatch)
-    with proxy(moto_server.endpoint) as running:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", running.endpoint)
-        store = open_store(moto_server.location())
-        running.ignored.add("if-none-match")
-        for _ in range(2):
-            with pytest.raises(InputError) as raised:
-                store.write("f", b"x", exclusive=True)
-            assert raised.value.code == "no-exclusive-create"
-            assert list(store.list()) == []
-
-        running.ignored.clear()
-        store.write("f", b"x", exclusive=True)
-        asked = len(running.requests)
-        store.write("g", b"x", exclusive=True)
-        puts = [one for one in running.requests[asked:] if one.startswith("PUT")]
-        assert len(puts) == 1, "it is asked once"
