@@ -241,7 +241,10 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
     yield from check_location(query.checkpoint.uri, machine.mount_of)
     yield from _storage(query, machine)
     if closure is not None:
-        yield from _guarded("sources", lambda: check_replay(closure, query.planner, query.oldest))
+        named = (query.checkpoint.uri, *((*query.job.args, *query.job.spark.values()) if query.job else ()))
+        yield from _guarded(
+            "sources", lambda: check_replay(closure, query.planner, query.oldest, named=named)
+        )
         brokers = Brokers(query.job.kafka if query.job is not None else None)
         yield from _guarded("kafka", lambda: check_kafka(query.oldest, brokers, now))
         yield from check_repeats(closure.sources, kafka_sources(query.facts, brokers))

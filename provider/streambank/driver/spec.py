@@ -261,6 +261,26 @@ def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+LOOPBACK = "127.0.0.1"
+BIND_ADDRESS = "spark.driver.bindAddress"
+_LOCAL = re.compile(r"local(\[.*\])?")
+
+
+def loopback_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """What keeps a driver without executors elsewhere off the network, where its settings say nothing else.
+
+    Args:
+        master: Spark's master. Any other than `local` and `local[...]` needs no such settings, or more.
+        conf: The settings, which win: an address of their own keeps all addresses as they are.
+    """
+    if not _LOCAL.fullmatch(master):
+        return {}
+    found = {"spark.authenticate": "true"}  # Spark makes up the secret itself
+    if not {BIND_ADDRESS, "spark.driver.host"} & set(conf):
+        found |= {BIND_ADDRESS: LOOPBACK, "spark.driver.host": LOOPBACK}
+    return {name: value for name, value in found.items() if name not in conf}
+
+
 def property_lines(properties: Mapping[str, str]) -> str:
     """One line for each property, escaped so that it is read as it was given."""
     return "".join(f"{_key(key)}={_value(value)}\n" for key, value in properties.items())

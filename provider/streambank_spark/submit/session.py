@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.core.errors import StorageError, StreambankError
+from streambank.driver.spec import loopback_settings
 from streambank_spark.failures import first_line, hint_of_failure, refuse_wrong_schema
 from streambank_spark.submit.bundle import VARIABLE, python_of_workers
 from streambank_spark.submit.submission import with_deep_stack
@@ -74,7 +75,8 @@ def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[Spark
 
 def _start(handle: int, master: str | None, conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.Builder().appName("streambank-state").master(master or LOCAL)
-    for key, value in with_deep_stack({**_SETTINGS, **conf}).items():
+    loopback = loopback_settings(master or LOCAL, conf)
+    for key, value in with_deep_stack({**_SETTINGS, **loopback, **conf}).items():
         builder = builder.config(key, value)
     if (python := python_of_workers(master or LOCAL)) is not None:
         os.environ[VARIABLE] = python

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
@@ -87,7 +88,11 @@ def _settings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def check_replay(
-    closure: Closure, planner: ClosurePlanner, oldest: Manifest | None, exists: Exists | None = None
+    closure: Closure,
+    planner: ClosurePlanner,
+    oldest: Manifest | None,
+    exists: Exists | None = None,
+    named: Iterable[str] = (),
 ) -> Iterator[CheckResult]:
     """Files that were read after the oldest savepoint (or retained batch), and are not there any more.
 
@@ -96,6 +101,8 @@ def check_replay(
         planner: What the checkpoint was read with.
         oldest: The oldest savepoint; None for none.
         exists: Whether a file of a source is there, by its URI.
+        named: Locations that the job names. Whoever writes into the checkpoint writes the log of the source,
+            too: a file is only looked for where the scheme is that of one of these, or a local path.
 
     Raises:
         StreambankError: A log of the checkpoint cannot be read.
@@ -103,7 +110,9 @@ def check_replay(
     before, since = _begin(planner, oldest)
     for source in closure.sources:
         if source.kind == "file":
-            yield from _check_files(source, before.get(source.source, -1), since, planner, exists or _exists)
+            yield from _check_files(
+                source, before.get(source.source, -1), since, planner, exists or _exists, _schemes(named)
+            )
 
 
 def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Iterator[CheckResult]:
@@ -232,7 +241,7 @@ def _log_offset(offset: object) -> int | None:
 
 
 def _check_files(
-    source: SourceState, before: int, since: str, planner: ClosurePlanner, exists: Exists
+    source: SourceState, before: int, since: str, planner: ClosurePlanner, exists: Exists, schemes: Set[str]
 ) -> Iterator[CheckResult]:
     read = {
         str(entry["path"]): None
@@ -243,6 +252,13 @@ def _check_files(
     chosen = [*read]
     if len(chosen) > MOST_FILES:
         chosen = [chosen[number * len(chosen) // MOST_FILES] for number in range(MOST_FILES)]
+    if foreign := sorted({_scheme(one) for one in chosen} - schemes):
+        yield SkippedCheck(
+            "whether the files of the source are still there",
+            f"The log of {source.source} names files of {foreign[0]}://, and the job names no such location.",
+            "Look at sources/ of the checkpoint: the query reads them, or somebody has changed the log.",
+        )
+        return
     try:
         gone = [one for one in chosen if not exists(one)]
     except StreambankError as error:
@@ -258,6 +274,18 @@ def _check_files(
             _GONE,
             _KEEP,
         )
+
+
+_BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def _scheme(uri: str) -> str:
+    scheme = urlsplit(uri).scheme.lower()
+    return {"": "file", "s3a": "s3"}.get(scheme, scheme)
+
+
+def _schemes(named: Iterable[str]) -> Set[str]:
+    return {"file", *(_scheme(one) for text in named for one in _BEGINNING.findall(text))}
 
 
 def _exists(uri: str) -> bool:

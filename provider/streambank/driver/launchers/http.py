@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 from streambank.core.errors import StorageError
 
@@ -130,7 +131,21 @@ class _SecureHandler(urllib.request.HTTPSHandler):
         return self.do_open(_ConnectingSecurely, req)
 
 
-_OPENER = urllib.request.build_opener(_Handler, _SecureHandler)
+class _SameHost(urllib.request.HTTPRedirectHandler):
+    """Follows an answer to another place of the same host, and nowhere else; never what was sent."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        there = urlsplit(newurl)
+        # A page may move on to TLS, never back.
+        safe = there.scheme in ("https", urlsplit(req.full_url).scheme)
+        if req.get_method() != "GET" or there.hostname != urlsplit(req.full_url).hostname or not safe:
+            return None
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = urllib.request.build_opener(_Handler, _SecureHandler, _SameHost)
 
 
 def _decoded(url: str, data: bytes, code: str) -> Mapping[str, Any]:

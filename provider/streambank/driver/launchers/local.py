@@ -32,7 +32,7 @@ from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation, find_installation, require_known_spark
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.log import DriverLog
-from streambank.driver.spec import LaunchSpec, launch_key
+from streambank.driver.spec import BIND_ADDRESS, LOOPBACK, LaunchSpec, launch_key, loopback_settings
 from streambank.storage import local_path
 from streambank.storage.names import is_key
 
@@ -92,11 +92,13 @@ class LocalLauncher:
             settings["PYTHONPATH"] = os.pathsep.join(found.python_path)
         command = [str(found.spark_submit), "--master", job.master, "--name", job.name]
         command += client_options(job, spec.launch_id)
-        for name, value in own_settings(job).items():
+        for name, value in {**loopback_settings(job.master, job.spark), **own_settings(job)}.items():
             command += ["--conf", f"{name}={value}"]
         command += [str(found.entry), *launch_arguments(control, spec)]
         parent = os.environ if self._environment is None else self._environment
         locations = [spec.control, *(query.checkpoint for query in spec.queries.values())]
+        if BIND_ADDRESS in loopback_settings(job.master, job.spark):
+            settings["SPARK_LOCAL_IP"] = parent.get("SPARK_LOCAL_IP", LOOPBACK)  # where its pages listen
         environment = driver_environment(parent, locations=locations, extra=job.env, settings=settings)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
