@@ -43,6 +43,12 @@ def first_line(error: BaseException) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
+def condition_of(error: BaseException) -> str:
+    """Spark's name for a failure alone: its sentence may quote rows of state."""
+    condition = getattr(error, "getCondition", lambda: None)()
+    return str(condition or type(error).__name__)
+
+
 def python_error(error: BaseException) -> str | None:
     """The error in Python code that a worker ran, in one line; None where Spark tells of none."""
     lines = _lines(error)

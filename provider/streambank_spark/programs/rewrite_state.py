@@ -22,7 +22,7 @@ from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.doctor.left_directories import LeftDirectories
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank_spark.failures import first_line, refuse_wrong_schema, say_error
+from streambank_spark.failures import condition_of, first_line, refuse_wrong_schema, say_error
 from streambank_spark.programs.execute_plan import end_group, end_with
 from streambank_spark.rewrite.derive import Derived
 from streambank_spark.rewrite.expiry import Key
@@ -41,6 +41,7 @@ from streambank_spark.state.verify import look_deep
 VERIFY = "verify"
 """The operation that only opens all state."""
 READING = (VERIFY, VALIDATE)
+SPARK_FAILED = "spark-failed"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,6 +88,9 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
     repository = Repository.open(open_store(plan["repository"]))
     which = repository.find(plan["savepoint"], plan["job"])
     spark = SparkSession.builder.appName(f"streambank-{operation}").getOrCreate()
+    typed = isinstance(order, RewriteRequest) and order.where is not None and order.from_form
+    if typed:
+        spark.sparkContext.setLogLevel("OFF")  # what tasks fail with quotes rows, too
     try:
         staging = Staging(spark.sparkContext.master or "", plan["work"], _note)
         if order is None:
@@ -101,13 +105,29 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
         return document
     except PySparkException as error:
         refuse_wrong_schema(error)
+        if typed:
+            raise _unquoted(condition_of(error)) from error
         raise StorageError(
             f"Spark could not {'read' if operation in READING else 'rewrite'} the state: {first_line(error)}",
-            code="spark-failed",
+            code=SPARK_FAILED,
             hint="The full message is in the driver's log. The savepoint is unchanged.",
         ) from error
+    except StorageError as error:
+        if typed and error.code == SPARK_FAILED:
+            raise _unquoted(condition_of(error.__cause__ or error)) from error
+        raise
     finally:
         spark.stop()
+
+
+def _unquoted(condition: str) -> StorageError:
+    """What the failure of an expression comes to that was typed into a form."""
+    return StorageError(
+        f"Spark could not compute the expression of the form: {condition}.",
+        code=SPARK_FAILED,
+        hint="Spark's own message may quote the state, so it is not repeated here. Who may read the state "
+        "tries the expression on the command line.",
+    )
 
 
 def _search(

@@ -20,7 +20,8 @@ from pyspark.sql.types import StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
-from streambank_spark.failures import first_line
+from streambank_spark.failures import condition_of, first_line
+from streambank_spark.private.expressions import computed
 from streambank_spark.state.digest import row_hash
 from streambank_spark.state.hot_keys import UNIT, unit_fields, unit_of
 from streambank_spark.state.read import is_key
@@ -40,12 +41,14 @@ class Where:
         operator: Of this operator only; may be left out where there is one.
         part: Judged by these rows alone: a side of a join, a state variable.
         now: What `{now}` is.
+        from_form: Somebody typed it into a form: of what Spark says of it only the name is repeated.
     """
 
     expression: str
     operator: int | None = None
     part: str | None = None
     now: datetime | None = None
+    from_form: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +285,12 @@ def _condition(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> 
             _WATERMARK, _timestamp(datetime.fromtimestamp(state.closure.watermark_ms / 1000, UTC))
         )
     try:
-        kind = frame.select(F.expr(text).alias("flag")).schema["flag"].dataType.simpleString()
+        condition = computed(frame, text)
+        kind = frame.select(condition.alias("flag")).schema["flag"].dataType.simpleString()
     except (AnalysisException, ParseException) as error:
+        said = condition_of(error) if rule.from_form else first_line(error)
         raise InputError(
-            f"{rule.expression!r} cannot be used on {part.name}: {first_line(error)}",
+            f"{rule.expression!r} cannot be used on {part.name}: {said}",
             code="bad-expression",
             hint=f"It has {_columns(frame)}. Name a side or a state variable as its part.",
         ) from error
@@ -295,7 +300,7 @@ def _condition(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> 
             code="bad-expression",
             hint="Write a comparison, such as value.count > 0.",
         )
-    return F.coalesce(F.expr(text), F.lit(False))
+    return F.coalesce(condition, F.lit(False))
 
 
 def _timestamp(moment: datetime) -> str:

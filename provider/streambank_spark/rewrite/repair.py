@@ -26,6 +26,7 @@ from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
 from streambank.repository.repository import Repository
 from streambank_spark.failures import first_line
+from streambank_spark.private.expressions import computed
 from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.row_patch import Mended, not_encoded
@@ -134,7 +135,7 @@ def _mend(
     state: QueryState, part: Part, rules: Sequence[Rule], assignments: Sequence[Assignment]
 ) -> Mended | None:
     frame = state.frame(part)
-    holds = reduce(and_, (F.coalesce(F.expr(rule.expression), F.lit(False)) for rule in rules))
+    holds = reduce(and_, (F.coalesce(computed(frame, rule.expression), F.lit(False)) for rule in rules))
     rows = frame.where(~holds).count()
     if not rows:
         return None
@@ -195,7 +196,7 @@ def _assigned(frame: DataFrame, assignments: Sequence[Assignment], place: str) -
         try:
             if kind is None:
                 raise AnalysisException(message=f"{place} has no column named value.{one.column}.")
-            value = value.withField(one.column, F.expr(one.expression).cast(kind))
+            value = value.withField(one.column, computed(frame, one.expression).cast(kind))
             frame.select(value)
         except AnalysisException as error:
             raise bad_expression(frame, f"value.{one.column} = {one.expression}", error) from error

@@ -48,6 +48,8 @@ class RewriteRequest:
         operator: Of this operator only.
         part: Judged by these rows alone.
         max_rows: So many rows go at most, of each operator.
+        from_form: Somebody typed `where` into a form: what Spark says of it may carry data of the state, and
+            is not repeated.
         dry_run: Only say what would go.
         note: A note for the new savepoint.
     """
@@ -62,6 +64,7 @@ class RewriteRequest:
     operator: int | None = None
     part: str | None = None
     max_rows: int | None = None
+    from_form: bool = False
     dry_run: bool = False
     note: str = ""
 
@@ -341,7 +344,7 @@ def _rule(order: RewriteRequest, since: QueryState | None) -> Where | Idle | Key
     if order.key is not None:
         return Key(order.key, order.operator)
     assert order.where is not None
-    return Where(order.where, order.operator, order.part)
+    return Where(order.where, order.operator, order.part, from_form=order.from_form)
 
 
 def _head(repository: Repository, job: str, savepoint: str) -> SavepointSummary:

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from streambank.core.errors import InputError
+from streambank_spark.private.expressions import computed
 from streambank_spark.state.read import Choice, as_json, bad_expression, chosen_parts, storable
 from streambank_spark.state.state import PARTITION, Part, QueryState
 
@@ -107,7 +108,7 @@ def validate_state(state: QueryState, rules: Sequence[Rule], limit: int) -> list
 def _judge(state: QueryState, part: Part, rule: Rule, limit: int) -> Judged:
     frame = state.frame(part)
     try:
-        holds = F.coalesce(F.expr(rule.expression), F.lit(False))
+        holds = F.coalesce(computed(frame, rule.expression), F.lit(False))
         counted = frame.select(holds.alias("holds")).agg(
             F.count(F.lit(1)), F.count(F.when(~F.col("holds"), F.lit(1)))
         )
