@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError, check_choice
+from streambank.core.names import MAIN
 from streambank.declaration.objectives import PROMISES
 from streambank.recovery.choices import parse_new_sinks
-from streambank.storage import scheme_of
+from streambank.storage import is_below, is_beside, scheme_of
+
+if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
 
 IF_RUNNING = ("refuse", "stop")
 """What can be asked for where a job's driver lives."""
@@ -53,6 +57,64 @@ def new_sink_choices(value: Any) -> dict[str, str]:
                 hint="A relative path means nothing on a worker: write an absolute path or a URI.",
             )
     return found
+
+
+def where_choice(value: str | bool | None, job: Job) -> tuple[str | None, bool]:
+    """By which condition a form removes keys, and whether it is another one than the job declares.
+
+    Args:
+        value: What the form says: true for the declared one, a text, or false for none.
+        job: The job.
+
+    Raises:
+        InputError: It is another one, and the job does not allow that (code `expression-not-declared`).
+    """
+    declared = job.compact.where
+    if value is False:
+        return None, False
+    if value == declared:
+        return declared, False
+    if job.compact.expressions == "any":
+        return str(value), True
+    if value is True and declared is not None:
+        return declared, False
+    raise InputError(
+        f"The form of {job.name}.compact takes only the condition that the job declares"
+        + (f", {declared!r}." if declared is not None else ", and it declares none."),
+        code="expression-not-declared",
+        hint=f"Declare `where` in [jobs.{job.name}.compact]; or let whoever may trigger this DAG write SQL "
+        'over the state: `expressions = "any"`.',
+    )
+
+
+def check_form_places(job: Job, query: str | None, into: str | None, new_sinks: Mapping[str, str]) -> None:
+    """Make sure that a form names only places in which the job lets a restore write.
+
+    Args:
+        job: The job.
+        query: Which of its queries; None for the only one.
+        into: The directory to restore into.
+        new_sinks: The new output directories, by the old ones.
+
+    Raises:
+        InputError: It names another one (code `place-not-allowed`).
+    """
+    restore = job.restore
+    if into:
+        _check_place(job, "into", into, job.queries[query or MAIN], restore.into)
+    for old, new in new_sinks.items():
+        _check_place(job, "new_outputs", new, old, restore.new_outputs)
+
+
+def _check_place(job: Job, field: str, place: str, beside: str, below: Sequence[str] | None) -> None:
+    if is_beside(place, beside) if below is None else any(is_below(place, one) for one in below):
+        return
+    where = f"beside {beside}" if below is None else f"below {' or '.join(below) or 'no place at all'}"
+    raise InputError(
+        f"{place} is not where a form may let a restore of {job.name} write: that is {where}.",
+        code="place-not-allowed",
+        hint=f"Name a directory there, or declare other places: `{field}` in [jobs.{job.name}.restore].",
+    )
 
 
 def check_objectives(names: Sequence[str]) -> list[str]:

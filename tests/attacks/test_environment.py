@@ -1,4 +1,4 @@
-"""Finding 8: whoever owns the job's interpreter reads the secrets of the process that starts the job."""
+"""Whoever owns the job's interpreter reads the secrets of the process that starts the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding 1: the expression of a form, a declaration or a request is SQL, and SQL reads files and calls Java.
+"""The expression of a form, a declaration or a request is SQL, and SQL reads files and calls Java.
 
 The attacker may trigger a DAG. What they write must be refused before anything of it runs, and what people
 write who only want keys to expire must work.

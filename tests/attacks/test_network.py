@@ -1,4 +1,4 @@
-"""Findings 12 and 19: a driver listens on the network, a redirect or a log sends a request anywhere."""
+"""A driver listens on the network, a redirect or a log sends a request anywhere."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from streambank.control import processes
 from streambank.control.control import JobControl
 from streambank.control.processes import command_line, is_own
 from streambank.driver.launchers.local import LocalLauncher, launch_prefix
@@ -49,7 +48,7 @@ def test_a_strangers_process_is_not_the_jobs_driver(
     root = os.geteuid() == 0
     with process_with(f"{launch_prefix(control)}{LAUNCH}.json", NOBODY if root else None) as pid:
         if not root:  # who cannot become another user sees its own process as another one's
-            monkeypatch.setattr(processes.os, "geteuid", lambda: NOBODY)
+            monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
         assert not is_own(pid)
         assert LocalLauncher().find(control) == []
 

@@ -1,4 +1,4 @@
-"""Finding 10: a service that ignores `If-None-Match` lets two win; finding that out destroyed an object."""
+"""A service that ignores `If-None-Match` lets two win; finding that out destroyed an object."""
 
 from __future__ import annotations
 

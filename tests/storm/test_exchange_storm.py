@@ -124,6 +124,8 @@ def test_the_dag_does_the_same(
     airflow_database: None, trial: SeenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand_over(trial.job.records, monkeypatch)
+    with trial.jobs.open("a") as declared:
+        declared.write('\n[jobs.seen.compact]\nexpressions = "any"\n')
 
     def compact(**answers: Any) -> Any:
         dags = build_dags(trial.jobs)  # anew, since a run fills in the templates of its tasks

@@ -12,7 +12,8 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.core.errors import StorageError
-from streambank.recovery.restore import RestoreRequest, restore
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify

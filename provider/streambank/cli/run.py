@@ -7,7 +7,6 @@ Exit codes: 0 done, 1 ran and found problems, 2 to 8 and 70 by the kind of error
 from __future__ import annotations
 
 import signal
-import sys
 import traceback
 from collections.abc import Sequence
 from types import FrameType
@@ -21,6 +20,7 @@ from streambank.cli.output.console import (
     OutputClosedError,
     discard_output,
     log_shown,
+    note,
     prepare_output,
     write_document,
 )
@@ -98,16 +98,16 @@ def _end(number: int, frame: FrameType | None) -> None:
 def _fail(error: StreambankError) -> int:
     if MODE.debug:
         traceback.print_exception(error)
-    _say(error.message)
+    note(error.message)
     if error.hint:
-        _say(f"hint: {error.hint}")
+        note(f"hint: {error.hint}")
     return _document(error.to_dict(), error.exit_code)
 
 
 def _interrupted(code: int) -> int:
     """How a command ends that somebody ended: Ctrl-C, or TERM."""
     message = "Interrupted." if code == INTERRUPTED else "Terminated."
-    _say(message)
+    note(message)
     told = {"error": "interrupted", "kind": "Interrupted", "message": message, "hint": ""}
     return _document({**told, "exit_code": code}, code)
 
@@ -122,10 +122,6 @@ def _document(told: dict[str, str | int], code: int) -> int:
     elif told["error"] == OUTPUT_NOT_WRITTEN:
         discard_output()
     return code
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 def _usage_error(error: Exception, arguments: Sequence[str]) -> InputError:

@@ -35,6 +35,10 @@ Verification = Literal["none", "quick", "full", "sampled"]
 """What is done after a take; `sampled` hashes a share of all savepoints."""
 VERIFICATIONS: tuple[Verification, ...] = get_args(Verification)
 
+Expressions = Literal["declared", "any"]
+"""Which conditions a form takes: only what the job declares, or whatever somebody types there."""
+EXPRESSIONS: tuple[Expressions, ...] = get_args(Expressions)
+
 WorkPlace = Literal["auto", "here", "spark"]
 """Where files are copied, hashed or written."""
 

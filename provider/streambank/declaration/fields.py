@@ -209,6 +209,11 @@ class Fields:
         value = self.text(name)
         return None if value is None else self.as_location(name, value)
 
+    def locations(self, name: str) -> tuple[str, ...] | None:
+        """A list of such locations; it may be empty."""
+        found = self.texts(name)
+        return None if found is None else tuple(self.as_location(name, value) for value in found)
+
     def as_location(self, name: str, value: str) -> str:
         """A string of field `name` as a canonical URI."""
         try:

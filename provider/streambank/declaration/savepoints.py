@@ -81,6 +81,9 @@ class RestorePolicy:
         notify: Who is told.
         ask: Who is alerted that one of them waits for an approval.
         approvers: Ids of the users who may approve it; none for everybody whom Airflow lets.
+        new_outputs: Below which locations the form of `<job>.restore` may put new outputs; None for beside
+            the old one.
+        into: Below which locations it may restore into a directory; None for beside the checkpoint.
     """
 
     sink: str = "refuse"
@@ -90,6 +93,8 @@ class RestorePolicy:
     notify: tuple[Notify, ...] = ()
     ask: tuple[Notify, ...] = ()
     approvers: tuple[str, ...] = ()
+    new_outputs: tuple[str, ...] | None = None
+    into: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +219,8 @@ def read_restore(fields: Fields) -> RestorePolicy:
         read_notify(fields, levels=False),
         read_notify(fields, levels=False, name="ask"),
         _approvers(fields),
+        fields.locations("new_outputs"),
+        fields.locations("into"),
     )
     if policy.notify and policy.deadline_s is None:
         raise fields.mistake("notify", "it needs a deadline, and none is declared", "Add deadline.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from streambank.core.choices import EXPRESSIONS, Expressions
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields
 
@@ -38,6 +39,8 @@ class CompactPolicy:
         part: Judged by these rows alone.
         max_rows: So many rows go at most in one run, of each operator.
         approve: Whether a scheduled run asks a person, too; one by hand always does.
+        expressions: Which conditions the form of `<job>.compact` takes: only the `declared` one, or `any`
+            that somebody types there.
     """
 
     schedule: str | None = None
@@ -48,6 +51,7 @@ class CompactPolicy:
     part: str | None = None
     max_rows: int | None = None
     approve: bool = False
+    expressions: Expressions = "declared"
 
 
 def read_state(fields: Fields) -> StatePolicy:
@@ -79,6 +83,7 @@ def read_compact(fields: Fields, queries: Mapping[str, str]) -> CompactPolicy:
         part=fields.text("part"),
         max_rows=fields.whole("max_rows", minimum=1),
         approve=fields.boolean("approve") or False,
+        expressions=fields.choice("expressions", EXPRESSIONS) or CompactPolicy().expressions,
     )
     if policy.schedule is not None and policy.where is None and policy.idle_for is None:
         raise fields.mistake("schedule", "nothing says what expires", 'Add where, or idle_for = "30d".')

@@ -5,7 +5,15 @@
 
 from __future__ import annotations
 
-from streambank.storage.locations import is_inside, local_path, normalize_location, open_store, scheme_of
+from streambank.storage.locations import (
+    is_below,
+    is_beside,
+    is_inside,
+    local_path,
+    normalize_location,
+    open_store,
+    scheme_of,
+)
 from streambank.storage.s3.credentials import S3Access, using_s3
 from streambank.storage.store import CHUNK_BYTES, Features, FileInfo, Held, Opener, Store
 
@@ -17,6 +25,8 @@ __all__ = [
     "Opener",
     "S3Access",
     "Store",
+    "is_below",
+    "is_beside",
     "is_inside",
     "local_path",
     "normalize_location",

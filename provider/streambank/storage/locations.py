@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from streambank.core.errors import InputError
+from streambank.core.text import CONTROL
 from streambank.storage.store import Opener, Store
 
 OPENERS: dict[str, str] = {
@@ -41,7 +42,8 @@ def normalize_location(location: str | os.PathLike[str]) -> str:
     Symbolic links are left as they are, since Spark records paths the way it was given them.
 
     Raises:
-        InputError: The location is empty, climbs above its own root, or is not UTF-8 (code `bad-location`).
+        InputError: The location is empty, climbs above its own root, is not UTF-8, or has control characters
+            or line breaks (code `bad-location`).
     """
     return _utf8(_normalized(os.fspath(location)))
 
@@ -58,11 +60,17 @@ def _utf8(uri: str) -> str:
 
 
 def _normalized(text: str) -> str:
-    if not text or "\0" in text:
+    if not text:
         raise InputError(
             f"{text!r} is not a location.",
             code="bad-location",
             hint="Give a directory or a URI such as file:///data.",
+        )
+    if CONTROL.search(text):
+        raise InputError(
+            f"{text!r} has a line break or another control character, which a location cannot have.",
+            code="bad-location",
+            hint="Rename the directory, or reach it through a symbolic link whose path has none.",
         )
     match = _SCHEME.match(text)
     if match is None:
@@ -112,9 +120,30 @@ def is_inside(location: str | os.PathLike[str], other: str | os.PathLike[str]) -
     return place == root or place.startswith(root.rstrip("/") + "/")
 
 
+def is_below(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether a location lies below another one, and is not that one; links are followed."""
+    return is_inside(location, other) and not is_inside(other, location)
+
+
+def is_beside(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether two locations have the same parent; neither bucket nor server has one. Links are followed."""
+    parent = _parent(normalize_location(other))
+    place = _followed(location)
+    return parent is not None and _parent(place) == _followed(parent) and place != _followed(other)
+
+
+def _parent(uri: str) -> str | None:
+    above, _, name = uri.rpartition("/")
+    if not name or above.endswith(":/"):
+        return None
+    return "file:///" if above == "file://" else above
+
+
 def _followed(location: str | os.PathLike[str]) -> str:
     path = local_path(location)
-    return normalize_location(location) if path is None else "file://" + os.path.realpath(path)
+    if path is not None:
+        return "file://" + os.path.realpath(path)
+    return re.sub("^s3a:", "s3:", normalize_location(location))
 
 
 def open_store(location: str | os.PathLike[str]) -> Store:

@@ -50,7 +50,8 @@ def compact_dag(job: Job, file: DagFile) -> DAG:
         "Stops the job with a savepoint, removes expired keys, and starts it with the rest.",
         forms.compact_form(queries, job.compact),
         CompactStateOperator,
-        {name: f"{{{{ params.{name} }}}}" for name in forms.COMPACT_FIELDS},
+        # A trigger by REST may name a field that the form does not have, and must be told so.
+        {name: f"{{{{ params.get('{name}') }}}}" for name in forms.COMPACT_FIELDS} | {"from_form": True},
         schedule=job.compact.schedule,
         always_ask=job.compact.approve or job.compact.schedule is None,
     )

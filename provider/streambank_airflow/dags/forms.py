@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
+from streambank_airflow.markdown import code
+
 if TYPE_CHECKING:
+    from streambank.declaration.savepoints import RestorePolicy
     from streambank.declaration.state import CompactPolicy
 
 SINK_CHOICES = {
@@ -29,8 +32,11 @@ MODE_CHOICES = {
     "claim": "claim - the job owns the savepoint from now on",
     "fork": "fork - it begins a second query with a new id, in a directory of its own",
 }
-PLACE = "(/|[A-Za-z][A-Za-z0-9+.-]*:/)"
-"""Pattern of how an absolute path or a URI begins: a relative path means nothing on a worker."""
+_PRINTED = r"[^\x00-\x1f\x7f]"
+_END = r"$(?!\n)"
+"""The end of a text, in Python and in the browser: for Python, `$` is also before a last line break."""
+_PLACE = rf"(/|[A-Za-z][A-Za-z0-9+.\-]*:/){_PRINTED}*"
+"""An absolute path or a URI: a relative path means nothing on a worker."""
 LEVEL_CHOICES = {
     "none": "none",
     "quick": "quick - every file exists, sizes match",
@@ -222,19 +228,15 @@ def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, P
     query = query_form(queries)
     if declared.query is not None and query:
         query["query"].value = declared.query
+    where = _where(declared)
     return {
         **query,
-        "where": _optional(
-            declared.where,
-            "Remove keys where",
-            "SQL over the columns of key and value, such as `value.seen < {now} - interval 30 days`; a key "
-            "is removed if this is true for all of its rows. `{watermark}` is the query's watermark.",
-        ),
+        **where,
         "idle_for": _optional(
             declared.idle_for,
             "Remove keys idle for",
-            "Remove keys unchanged since the newest savepoint that is at least this old, for example `30d`. "
-            "One of this field and the one above is needed.",
+            "Remove keys unchanged since the newest savepoint that is at least this old, for example `30d`."
+            + (" One of this field and the one above is needed." if where else ""),
         ),
         "dry_run": Param(
             declared.where is None and declared.idle_for is None,
@@ -263,6 +265,30 @@ def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, P
             kind="integer",
             section="More",
         ),
+    }
+
+
+def _where(declared: CompactPolicy) -> dict[str, Param]:
+    """The condition: a text where the job allows any, yes or no where it declares one."""
+    if declared.expressions == "any":
+        return {
+            "where": _optional(
+                declared.where,
+                "Remove keys where",
+                "SQL over the columns of key and value, such as `value.seen < {now} - interval 30 days`; a "
+                "key is removed if this is true for all of its rows. `{watermark}` is the query's watermark.",
+            )
+        }
+    if declared.where is None:
+        return {}
+    return {
+        "where": Param(
+            True,
+            type="boolean",
+            title="Remove keys by the declared condition",
+            description_md=f"The job declares {code(declared.where)}; a key is removed if this is true for "
+            'all of its rows. A form takes another condition only if the job declares `expressions = "any"`.',
+        )
     }
 
 
@@ -306,13 +332,19 @@ def _optional(default: Any, title: str, description: str, kind: str = "string", 
     return Param(default, type=["null", kind], title=title, description_md=description, **more)
 
 
-def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> dict[str, Param]:
+def _places(below: Sequence[str] | None, other: str) -> str:
+    """Where a directory may be, for people."""
+    if below is None:
+        return f"beside {other}"
+    return f"below {' or '.join(map(code, below))}" if below else "(the job allows none)"
+
+
+def restore_form(queries: Sequence[str], restore: RestorePolicy) -> dict[str, Param]:
     """The form of `<job>.restore`.
 
     Args:
         queries: The job's queries where it has several by name.
-        sink: What the declaration says about sinks that are ahead of a savepoint.
-        source: What it says about input that Kafka no longer has.
+        restore: What the declaration says of restores.
     """
     return {
         **query_form(queries),
@@ -326,7 +358,7 @@ def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> d
             "or the beginning of one, as `streambank list` and the tasks `take` show them.",
         ),
         "sink": _choice(
-            sink,
+            restore.sink,
             SINK_CHOICES,
             title="Output written after the savepoint",
             description_md="The plan, shown before anything happens, says what this means here.",
@@ -345,7 +377,7 @@ def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> d
         ),
         "note": _note(),
         "source": _choice(
-            source,
+            restore.source,
             SOURCE_CHOICES,
             title="Input that cannot be read again",
             description_md="The plan says which records, if any.",
@@ -362,18 +394,20 @@ def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> d
         "into": _optional(
             None,
             "Directory to restore into",
-            "An empty directory instead of the job's next generation. The job is neither stopped nor "
-            "started for it; a fork may be restored while it runs.",
-            pattern=f"^$|^{PLACE}",
+            f"An empty directory {_places(restore.into, 'the checkpoint')} instead of the job's next "
+            "generation. The job is neither stopped nor started for it; a fork may be restored while it "
+            "runs.",
+            pattern=f"^({_PLACE})?{_END}",
             section="More",
         ),
         "new_sinks": Param(
             None,
             type=["null", "array"],
-            items={"type": "string", "pattern": f"^\\s*$|={PLACE}"},
+            items={"type": "string", "pattern": f"^([ \\t]*|{_PRINTED}+={_PLACE}){_END}"},
             title="New output directories",
-            description_md="One OLD=NEW per line: the query writes to the new directory NEW instead of the "
-            "file sink OLD. Declare NEW for the job as well, before it starts again.",
+            description_md="One OLD=NEW per line: the query writes to the new directory NEW, "
+            f"{_places(restore.new_outputs, 'OLD')}, instead of the file sink OLD. Declare NEW for the job "
+            "as well, before it starts again.",
             section="More",
         ),
     }

@@ -43,7 +43,7 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
             "written after the savepoint, the approval offers ways to handle that. Or restores a fork into a "
             "directory, beside the running job." + (SEVERAL if queries else "")
         ),
-        params=forms.restore_form(queries, job.restore.sink, job.restore.source),
+        params=forms.restore_form(queries, job.restore),
         deadline=restore_deadline(job, file.jobs_file, file.connection_of(job)),
     )
     query = "/{{ params.query }}" if queries else ""
@@ -57,6 +57,7 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
                 "source": "{{ params.source }}",
                 "mode": "{{ params.mode }}",
                 "new_sinks": "{{ params.new_sinks }}",
+                "from_form": True,
             },
             stop="params.stop_running",
             start="params.start",
@@ -84,7 +85,7 @@ def restore_tasks(
         job: The declared job.
         args: What every task gets: where the job is (`job` may name a query), and why it is done.
         savepoint: Which one.
-        how: `sink`, `source`, `mode` and `new_sinks` of the operators that plan and restore.
+        how: `sink`, `source`, `mode`, `new_sinks` and `from_form` of the operators that plan and restore.
         stop: Whether a job that runs is stopped without a question: an expression in a template.
         start: Whether the job is started afterwards and handed to `<job>.run`: an expression, too.
         approve: Ask a person; without that, the plan fails for what somebody would have to decide.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
@@ -158,9 +156,3 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
                 "This run asked for approval before it was cleared, and Airflow would show the old plan "
                 f"instead of the new one. Nothing was changed. Hint: trigger {task_instance.dag_id} again."
             )
-
-
-def cell(text: str) -> str:
-    """Text that cannot break out of its cell of a Markdown table, or bring markup of its own."""
-    plain = escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([|\[\]`*_\\])", r"\\\1", plain)

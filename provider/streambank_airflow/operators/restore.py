@@ -20,10 +20,11 @@ from streambank.recovery.approval import (
     shown_choices,
     subject_of,
 )
-from streambank_airflow.choices import IF_RUNNING, new_sink_choices
+from streambank_airflow.choices import IF_RUNNING, check_form_places, new_sink_choices
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of
-from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_KEY, cell
+from streambank_airflow.markdown import code, filled, table
+from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     SparkWork,
     StreambankOperator,
@@ -66,6 +67,8 @@ class RestoreSavepointOperator(SparkWork):
         only_if: Skip unless this is true; for a form's answer.
         if_running: What a plan says about a job that is alive: `refuse`, or `stop` where the caller will stop
             it.
+        from_form: `into` and `new_sinks` come from a form: only what the job's table `restore` allows
+            (`into`, `new_outputs`) is taken; beside the checkpoint, or the old output, where it says nothing.
         offer: A plan does not fail for what a choice resolves: a job that lives, sinks that are ahead, input
             that is gone. XCom `choices` has what `ApprovePlanOperator` then offers.
         approved: What a person chose there, instead of `sink` and `source`. It is done as long as nothing
@@ -110,6 +113,7 @@ class RestoreSavepointOperator(SparkWork):
         unmoved: bool | str = False,
         only_if: bool | str = True,
         if_running: str = "refuse",
+        from_form: bool = False,
         offer: bool = False,
         approved: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
@@ -127,6 +131,7 @@ class RestoreSavepointOperator(SparkWork):
         self.unmoved = unmoved
         self.only_if = only_if
         self.if_running = known_or_template(if_running, "if_running", IF_RUNNING)
+        self.from_form = from_form
         self.offer = offer
         self.approved = approved
 
@@ -135,6 +140,9 @@ class RestoreSavepointOperator(SparkWork):
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException("Nothing is restored by this task in this run.")
+            if self.from_form:
+                job, query = self.hook.declared.find(self.job)
+                check_form_places(job, query, self.into, new_sink_choices(self.new_sinks))
             if as_bool(self.plan_only, "plan_only"):
                 return self._show(context, self._plan(offer=self.offer))
             try:
@@ -262,30 +270,30 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
         plan: The plan.
         offered: What they may choose, where that is more than yes or no.
     """
-    rows = [
-        ("Savepoint", f"`{plan.savepoint}` of `{plan.job}`" + (f": {cell(plan.note)}" if plan.note else "")),
+    savepoint = filled("{} of {}", code(plan.savepoint), code(plan.job))
+    rows: list[tuple[str, str]] = [
+        ("Savepoint", filled("{}: {}", savepoint, plan.note) if plan.note else savepoint),
         ("Batch", f"{plan.batch:,}"),
         ("Taken", f"{to_json_time(plan.taken_at)}, {say_duration(round(plan.age_s))} ago"),
         ("State rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
         ("Size", f"{say_bytes(plan.bytes)} in {plan.files:,} files"),
-        ("Restored to", f"`{plan.location}`"),
-        ("Output written later", cell(plan.sink_effect())),
+        ("Restored to", code(plan.location)),
+        ("Output written later", plan.sink_effect()),
     ]
     if plan.sources:
         only_kafka = all(one.get("repeatable") is not False for one in plan.sources)
-        rows.append(("Input in Kafka" if only_kafka else "Input", cell(plan.source_effect())))
+        rows.append(("Input in Kafka" if only_kafka else "Input", plan.source_effect()))
     rows += [
-        ("Writes to", f"`{sink['new_path']}` instead of `{sink['path']}`")
+        ("Writes to", filled("{} instead of {}", code(sink["new_path"]), code(sink["path"])))
         for sink in plan.sinks
         if sink.get("new_path")
     ]
-    rows += [("Skipped", f"`{one.savepoint}`: {cell(one.why)}") for one in plan.skipped]
-    rows += [("Warning", cell(warning)) for warning in plan.warnings]
+    rows += [("Skipped", filled("{}: {}", code(one.savepoint), one.why)) for one in plan.skipped]
+    rows += [("Warning", warning) for warning in plan.warnings]
     if is_alive(plan):
         alive = next(one for one in plan.other_refusals if one.code == HELD)
-        rows.append(("The job now", f"{cell(alive.message)} It will be stopped first."))
-    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
-    return f"| | |\n|---|---|\n{table}\n{shown_choices(offered)}"
+        rows.append(("The job now", f"{alive.message} It will be stopped first."))
+    return f"{table(rows)}{shown_choices(offered)}"
 
 
 class ReinstateGenerationOperator(StreambankOperator):

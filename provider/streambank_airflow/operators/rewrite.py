@@ -20,9 +20,11 @@ from streambank.core.units import (
     utc_now,
 )
 from streambank.repository.catalog import LATEST
+from streambank_airflow.choices import where_choice
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, cell
+from streambank_airflow.markdown import code, filled, table
+from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
@@ -240,6 +242,9 @@ class CompactStateOperator(StateOperator):
     Args:
         where: Keys go for all of whose rows this SQL expression over key and value columns holds; it may say
             `{now}` and `{watermark}`.
+        from_form: `where` comes from a form: it is true for the condition that the job declares; another one
+            is taken only if the job's table `compact` says `expressions = "any"`, and what Spark says of that
+            one is not repeated.
         idle_since: Keys go that have the same rows in this earlier savepoint.
         idle_for: The same, of the newest savepoint that is so much older: `30d`.
         operator: Of this stateful operator only.
@@ -266,7 +271,8 @@ class CompactStateOperator(StateOperator):
     def __init__(
         self,
         *,
-        where: str | None = None,
+        where: str | bool | None = None,
+        from_form: bool = False,
         idle_since: str | None = None,
         idle_for: str | None = None,
         operator: int | str | None = None,
@@ -276,6 +282,7 @@ class CompactStateOperator(StateOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.where = where
+        self.from_form = from_form
         self.idle_since = idle_since
         self.idle_for = idle_for
         self.operator = operator
@@ -285,9 +292,13 @@ class CompactStateOperator(StateOperator):
     def request(self) -> dict[str, Any]:
         """See the class."""
         idle_for = _text(self.idle_for)
+        where, typed = _text(self.where), False
+        if self.from_form and where is not None:
+            where, typed = where_choice(self.where, self.hook.declared.job(self.job))
         return {
             "operation": "compact",
-            "where": _text(self.where),
+            "where": where,
+            **({"from_form": True} if typed else {}),
             "idle_since": _text(self.idle_since),
             "idle_for_s": None if idle_for is None else parse_duration_s(idle_for),
             "operator": as_integer(self.operator, "operator"),
@@ -376,23 +387,23 @@ def preview_markdown(request: Mapping[str, Any], report: Mapping[str, Any], *, r
     asked = {name: request[name] for name in ASKED if request.get(name) is not None}
     if "idle_for_s" in asked:
         asked["idle_for_s"] = say_duration(asked["idle_for_s"])
+    counted = "{} of {}, " + f"batch {report['batch']:,}, {age} old"
     rows = [
-        ("Counted in", f"`{savepoint}` of `{place}`, batch {report['batch']:,}, {age} old"),
-        *((ASKED[name], cell(str(value))) for name, value in asked.items()),
+        ("Counted in", filled(counted, code(savepoint), code(place))),
+        *((ASKED[name], str(value)) for name, value in asked.items()),
         *(
             (
                 f"Operator {one['operator']}, {one['name']}",
                 f"{say_count(one['keys'], 'key')} with {one['rows']:,} of {one['rows_before']:,} rows, about "
-                f"{say_bytes(one['about_bytes'])}. {cell(one['meaning'])}",
+                f"{say_bytes(one['about_bytes'])}. {one['meaning']}",
             )
             for one in report["operators"]
         ),
         ("The job now", "It runs. It will be stopped first." if runs else "It does not run."),
     ]
-    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return (
-        f"| | |\n|---|---|\n{table}\n\nThe same is then done with the state at which the job stops, so the "
-        "numbers may differ. The current checkpoint stays as it is.\n"
+        f"{table(rows)}\nThe same is then done with the state at which the job stops, so the numbers may "
+        "differ. The current checkpoint stays as it is.\n"
     )
 
 

@@ -73,7 +73,7 @@ def test_a_shell_completes_verbs_and_options(words: str, offered: list[str]) -> 
     assert sorted(said.stdout.split()) == offered and said.stderr == ""
 
 
-def test_help_loads_no_engine_module_but_choices_and_errors() -> None:
+def test_help_loads_no_engine_module_but_choices_errors_and_text() -> None:
     code = """
 import json, sys
 from streambank.__main__ import main
@@ -86,7 +86,10 @@ print(json.dumps(sorted(name for name in sys.modules if name.partition(".")[0] i
     )
     loaded = json.loads(said.stdout.splitlines()[-1])
     foreign = [name for name in loaded if not name.startswith(("streambank.cli", "streambank.__main__"))]
-    assert foreign == ["streambank", "streambank.core", "streambank.core.choices", "streambank.core.errors"]
+    assert foreign == [
+        "streambank",
+        *(f"streambank.core{one}" for one in ("", ".choices", ".errors", ".text")),
+    ]
 
 
 def test_version() -> None:

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import FormatError, InputError
-from streambank.storage import local_path, normalize_location, open_store, scheme_of
+from streambank.storage import (
+    is_below,
+    is_beside,
+    local_path,
+    normalize_location,
+    open_store,
+    scheme_of,
+)
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 
@@ -68,6 +75,28 @@ def test_what_is_no_location(location: str) -> None:
         normalize_location(location)
     assert raised.value.code == "bad-location"
     assert raised.value.hint
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\t", "\x1b", "\x7f", "\x9b", "\u2028", "\u202e"])
+def test_no_location_steers_a_terminal_or_breaks_a_line(character: str) -> None:
+    for location in (f"/data/a{character}b", f"s3://bucket/a{character}b", f"memory://a{character}b"):
+        with pytest.raises(InputError, match="control character") as raised:
+            normalize_location(location)
+        assert raised.value.code == "bad-location"
+
+
+def test_what_is_below_and_what_is_beside(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/usr")
+    (tmp_path / "in").mkdir()
+    out = tmp_path / "out"
+    assert is_beside(tmp_path / "new", out) and is_beside("/a", "/b")
+    assert is_beside("s3a://bucket/new", "s3://bucket/out") and is_below("s3a://bucket/a/b", "s3://bucket/a")
+    for other in (out, out / "below", tmp_path / "in/x", tmp_path, tmp_path / "link", tmp_path / "../x"):
+        assert not is_beside(other, out)
+    for left, right in (("s3://a", "s3://b"), ("s3://a/x", "s3://b/x"), ("hdfs://h/a", "/b"), ("/", "/a")):
+        assert not is_beside(left, right)
+    assert is_below(out / "x", out) and not is_below(out, out) and not is_below(tmp_path / "outer", out)
+    assert not is_below(tmp_path / "link/share", tmp_path)
 
 
 def test_opens_by_scheme(tmp_path: Path) -> None:

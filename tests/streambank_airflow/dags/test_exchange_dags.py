@@ -40,7 +40,8 @@ from tests.support.jobs.managed_job import BY, Managed, hand_over
 from tests.support.repository.derived_savepoint import derive
 
 WAY_BACK = ("go_back", "start_again", "keep_running_again", "watched_again")
-OLD = {"where": "value.count < 3", "dry_run": False}
+WHERE = "value.count < 3"
+OLD = {"where": True, "dry_run": False}
 
 
 class Rewriting:
@@ -92,7 +93,12 @@ def handed_over(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def dag(managed: Managed, verb: str = "compact", *, paused: bool = False) -> DAG:
-    """One of the job's DAGs, without retries; `<job>.run`, to which it hands over, is known to Airflow."""
+    """One of the job's DAGs, without retries; `<job>.run`, to which it hands over, is known to Airflow.
+
+    A job that declares nothing of its state says which keys go.
+    """
+    if "[jobs.flights.compact]" not in managed.jobs_file.read_text(encoding="utf-8"):
+        managed.declare(f'\n[jobs.flights.compact]\nwhere = "{WHERE}"\n')
     dags = build_dags(managed.jobs_file)
     write_dags(dags["flights.run"])
     pause("flights.run", paused)
@@ -130,7 +136,7 @@ def test_expired_keys_go_and_the_job_goes_on(
     assert generation(managed) == (2, None)
     managed.wait_for_batch(done["batch"] + 1)
     ((plan, spark),) = rewriting.asked
-    assert plan["order"]["where"] == OLD["where"] and plan["order"]["note"] == "too many"
+    assert plan["order"]["where"] == WHERE and plan["order"]["note"] == "too many"
     assert plan["work"] == f"{managed.job.checkpoint}.work" and spark.master == managed.job.master
     assert plan["by"]["task_id"] == "rewrite"
 
@@ -338,7 +344,8 @@ def test_a_job_whose_start_failed_after_a_batch_stays_and_is_watched(
 
 
 @pytest.mark.parametrize(
-    ("verb", "form"), [("compact", {"dry_run": False}), ("compact", {**OLD, "idle_for": "3d"})]
+    ("verb", "form"),
+    [("compact", {"dry_run": False, "where": False}), ("compact", {**OLD, "idle_for": "3d"})],
 )
 def test_a_mistake_in_the_form_stops_nothing_and_starts_nothing(
     airflow_database: None, managed: Managed, rewriting: Rewriting, verb: str, form: dict[str, Any]

@@ -5,6 +5,7 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import ParamValidationError
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
+from streambank.declaration.savepoints import RestorePolicy
 from streambank.declaration.state import CompactPolicy
 from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.dags import forms
@@ -16,8 +17,11 @@ FORMS = {
     "savepoint with all that may follow": forms.savepoint_form("sampled", later=tuple(forms.LATER)),
     "savepoint of several queries": forms.savepoint_form("full", ("hourly", "sessions")),
     "sla": forms.sla_form(),
-    "restore": forms.restore_form((), "refuse"),
-    "restore of one of several queries": forms.restore_form(("hourly", "sessions"), "refuse"),
+    "restore": forms.restore_form((), RestorePolicy()),
+    "compact": forms.compact_form((), CompactPolicy()),
+    "compact as declared": forms.compact_form((), CompactPolicy(where="value.n < 3")),
+    "compact by any condition": forms.compact_form((), CompactPolicy(expressions="any")),
+    "restore of one of several queries": forms.restore_form(("hourly", "sessions"), RestorePolicy()),
 }
 FIELDS = [(form, name, param) for form, params in FORMS.items() for name, param in params.items()]
 
@@ -61,6 +65,17 @@ def test_a_compaction_that_nobody_has_declared_only_shows_what_it_would_remove()
     assert forms.compact_form((), CompactPolicy(idle_for="30d"))["dry_run"].value is False
 
 
+def test_a_condition_is_typed_only_where_the_job_allows_it() -> None:
+    assert "where" not in forms.compact_form((), CompactPolicy())
+    declared = forms.compact_form((), CompactPolicy(where="value.n < 3"))["where"]
+    assert (declared.value, declared.schema["type"]) == (True, "boolean")
+    assert "`value.n < 3`" in declared.schema["description_md"]
+    with pytest.raises(ParamValidationError):
+        Param("true", **declared.schema).resolve()
+    free = forms.compact_form((), CompactPolicy(where="value.n < 3", expressions="any"))["where"]
+    assert (free.value, free.schema["type"]) == ("value.n < 3", ["null", "string"])
+
+
 def test_a_rescale_cannot_be_asked_for_without_partitions() -> None:
     with pytest.raises(ParamValidationError):
         forms.rescale_form(())["partitions"].resolve()
@@ -75,7 +90,7 @@ def test_the_forms_offer_what_the_engine_knows() -> None:
 
 
 def test_a_restore_refuses_to_lose_rows_and_stops_nothing_unless_told() -> None:
-    form = forms.restore_form((), "refuse")
+    form = forms.restore_form((), RestorePolicy())
 
     assert {name: form[name].value for name in ("savepoint", "sink", "mode", "stop_running", "start")} == {
         "savepoint": "latest-good",
@@ -96,19 +111,34 @@ def test_what_a_job_declares_is_done_unless_the_form_says_no() -> None:
 
 
 def test_a_query_is_asked_for_only_where_there_are_several() -> None:
-    assert "query" not in forms.restore_form((), "refuse")
-    assert forms.restore_form(("a", "b"), "refuse")["query"].schema["enum"] == ["a", "b"]
+    assert "query" not in forms.restore_form((), RestorePolicy())
+    assert forms.restore_form(("a", "b"), RestorePolicy())["query"].schema["enum"] == ["a", "b"]
 
 
 @pytest.mark.parametrize("given", [None, [], ["/out=/new", ""], ["s3a://a/x=s3a://b/y", "/day=1=/new"]])
 def test_new_outputs_are_lines_of_text(given: list[str] | None) -> None:
-    param = forms.restore_form((), "refuse")["new_sinks"]
+    param = forms.restore_form((), RestorePolicy())["new_sinks"]
     # A text of several lines in Airflow's form, an array of them in its API.
     assert param.schema["items"]["type"] == "string"
     assert Param(given, **param.schema).resolve() == given
 
 
-@pytest.mark.parametrize("given", [["/out"], ["/out=new"], "/out=/new", [1]])
+@pytest.mark.parametrize("given", [["/o"], ["/o=new"], "/o=/n", [1], ["/o=/n\n"], ["/o\n=/n"], ["x\n/o=/n"]])
 def test_what_names_no_new_output_is_said_by_the_form(given: object) -> None:
     with pytest.raises(ParamValidationError):
-        Param(given, **forms.restore_form((), "refuse")["new_sinks"].schema).resolve()
+        Param(given, **forms.restore_form((), RestorePolicy())["new_sinks"].schema).resolve()
+
+
+@pytest.mark.parametrize("given", ["data/new", "/data/new\n", "/data/\nnew", "\n/data/new", "/a\x1b[2J"])
+def test_a_directory_is_an_absolute_path_in_one_line(given: str) -> None:
+    schema = forms.restore_form((), RestorePolicy())["into"].schema
+    for fine in (None, "", "/data/new", "s3a://bucket/new", "/data/mit Leerzeichen/\u00e4"):
+        assert Param(fine, **schema).resolve() == fine
+    with pytest.raises(ParamValidationError):
+        Param(given, **schema).resolve()
+
+
+def test_the_form_says_where_a_directory_may_be() -> None:
+    form = forms.restore_form((), RestorePolicy(into=("file:///scratch",)))
+    assert "below `file:///scratch`" in form["into"].schema["description_md"]
+    assert "beside OLD" in form["new_sinks"].schema["description_md"]

@@ -413,7 +413,7 @@ def test_a_fork_is_restored_from_the_form_while_the_job_runs(managed: Managed, o
     managed.wait_for_batch(2)
     savepoint_job(managed.job, by=BY)
     ran = managed.control.lease.view()
-    place = managed.folder / "trial"
+    place = managed.checkpoint.parent / "trial"
 
     def goes_on() -> None:
         managed.wait_for_batch(managed.last_batch() + 1)
@@ -437,7 +437,7 @@ def test_a_fork_is_restored_from_the_form_while_the_job_runs(managed: Managed, o
 @pytest.mark.parametrize(
     ("form", "code", "hint"),
     [
-        ({"into": "/scratch"}, "lease-held", "*What becomes of the savepoint* (`mode`) is fork"),
+        ({"into": "{beside}/scratch"}, "lease-held", "*What becomes of the savepoint* (`mode`) is fork"),
         ({"mode": "fork"}, "fork-needs-directory", "*Directory to restore into*"),
     ],
 )
@@ -446,7 +446,8 @@ def test_a_directory_takes_a_fork_where_the_job_runs_and_a_fork_takes_a_director
 ) -> None:
     managed.start()
     savepoint_job(managed.job, by=BY)
-    run = restore(managed, run_conf=form, mark_success_pattern=None)
+    conf = {name: value.format(beside=managed.checkpoint.parent) for name, value in form.items()}
+    run = restore(managed, run_conf=conf, mark_success_pattern=None)
     states, said = task_states(run), capfd.readouterr().out
     assert (states["plan"], states["approve"], states["restore_into"]) == (
         "failed", "upstream_failed", "upstream_failed",

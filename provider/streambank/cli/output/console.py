@@ -2,6 +2,9 @@
 
 Answers go to stdout: text for people, or with `--json` exactly one JSON document. Progress, warnings and
 errors go to stderr. On a terminal there are bars and drawn tables; elsewhere plain lines that a log can hold.
+
+Notes, records and names of files are of other people: whatever is written here for people goes through
+`visible`, so that none of it steers the terminal.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from streambank.core.errors import StorageError
+from streambank.core.text import CONTROL, visible
 
 if TYPE_CHECKING:
     from streambank.work.pace import Step
@@ -82,8 +87,14 @@ def write_document(data: Any) -> None:
     MODE.answered = True
     with _writing():
         # JSON is UTF-8; where stdout is something else its escapes say the same.
-        json.dump(data, sys.stdout, indent=2, ensure_ascii=not is_utf8())
+        for part in json.JSONEncoder(indent=2, ensure_ascii=not is_utf8()).iterencode(data):
+            sys.stdout.write(CONTROL.sub(_escaped, part))
         sys.stdout.write("\n")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A control character that JSON leaves as it is, by its escape; line breaks between values stay."""
+    return "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}"
 
 
 def prepare_output() -> None:
@@ -133,12 +144,12 @@ def is_utf8() -> bool:
 
 def line(text: str = "") -> None:
     """A line of the answer."""
-    print(text)
+    print(visible(text))
 
 
 def note(text: str) -> None:
-    """A line beside the answer: a warning, or how far the work is."""
-    print(text, file=sys.stderr)
+    """A line beside the answer, or several: a warning, an error, or how far the work is."""
+    print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)
 
 
 class LogLines(logging.Handler):
@@ -173,7 +184,7 @@ def log_shown() -> Iterator[None]:
 
 def fields(pairs: Sequence[tuple[str, object]]) -> None:
     """Named values, one a line, aligned; those that are None or empty are left out."""
-    shown = [(name, str(value)) for name, value in pairs if value not in (None, "")]
+    shown = [(name, visible(str(value))) for name, value in pairs if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         line(f"{name:<{width}}  {value}")
@@ -201,7 +212,7 @@ def table(
         drop: Headings of the columns that a narrow terminal does without, the first of them first. Where
             there are any, no cell is folded but the last column's.
     """
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
     if is_terminal():
         _draw(columns, cells, right, drop)
         return

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.cli.output import verdicts
 from streambank.cli.output.plots import missing
+from streambank.core.text import visible
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -93,7 +94,7 @@ def page(found: Assessment, charts: Sequence[Chart]) -> str:
 
     library: str = get_plotlyjs()
     data = _json([_figure(chart) for chart in charts])
-    title = f"SLA of {verdicts.plain(found.job)}"
+    title = f"SLA of {visible(found.job)}"
     policy = (
         f"default-src 'none'; script-src {_allowed(library)} {_allowed(_SCRIPT)}; "
         "style-src 'unsafe-inline'; img-src data: blob:"
@@ -196,7 +197,7 @@ def _section(place: int, chart: Chart) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(verdicts.plain(text))
+    return escape(visible(text))
 
 
 def _figure(chart: Chart) -> dict[str, Any]:

@@ -15,12 +15,12 @@ def show(found: Assessment) -> None:
     """Write an assessment to stdout."""
     from streambank.core.units import to_json_time
 
-    console.line(f"{plain(found.job)}: {found.level}, judged at {to_json_time(found.at)}")
+    console.line(f"{found.job}: {found.level}, judged at {to_json_time(found.at)}")
     console.line()
     several = len({one.query for one in found.verdicts}) > 1
     columns = ("level", *(("query",) if several else ()), "objective", "value", "limit", "since")
     rows = [
-        (level(one), *((plain(one.query),) if several else ()), objective(one), *figures(one), since(one))
+        (level(one), *((one.query,) if several else ()), objective(one), *figures(one), since(one))
         for one in found.verdicts
     ]
     console.table(columns, rows, right=("value", "limit"))
@@ -32,7 +32,7 @@ def show(found: Assessment) -> None:
     if unknown:
         console.line()
     for one in unknown:
-        console.line(plain(f"unknown: {one.objective}{f' of {one.query}' if several else ''}: {one.why}"))
+        console.line(f"unknown: {one.objective}{f' of {one.query}' if several else ''}: {one.why}")
 
 
 def level(verdict: Verdict) -> str:
@@ -42,7 +42,7 @@ def level(verdict: Verdict) -> str:
 
 def objective(verdict: Verdict) -> str:
     """The objective, and what of the query it is about."""
-    return plain(f"{verdict.objective} ({verdict.subject})" if verdict.subject else verdict.objective)
+    return f"{verdict.objective} ({verdict.subject})" if verdict.subject else verdict.objective
 
 
 def figures(verdict: Verdict) -> tuple[str, str]:
@@ -65,15 +65,10 @@ def _explain(verdict: Verdict, several: bool) -> None:
     from streambank.core.units import to_json_time
 
     of = f" of {verdict.query}" if several else ""
-    console.line(plain(f"{level(verdict)}: {verdict.objective}{of}: {verdict.why}"))
+    console.line(f"{level(verdict)}: {verdict.objective}{of}: {verdict.why}")
     if verdict.mute is not None:
-        console.line(plain(f"  muted until {to_json_time(verdict.mute.until)}: {verdict.mute.why}"))
+        console.line(f"  muted until {to_json_time(verdict.mute.until)}: {verdict.mute.why}")
     if verdict.advice:
-        console.line(plain(f"  what to do: {verdict.advice}"))
+        console.line(f"  what to do: {verdict.advice}")
     for sentence in verdict.evidence:
-        console.line(plain(f"  - {sentence}"))
-
-
-def plain(text: str) -> str:
-    """Text without what could steer a terminal: reasons quote logs, and names quote directories."""
-    return "".join(one if one.isprintable() else "\ufffd" for one in text)
+        console.line(f"  - {sentence}")
