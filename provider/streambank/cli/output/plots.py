@@ -49,7 +49,8 @@ def draw(charts: Sequence[Chart]) -> None:
         console.line()
         of = f"{chart.query}: " if several else ""
         console.line(f"{of}{chart.name}: {chart.meaning}")
-        console.line(_drawn(chart))
+        for row in _drawn(chart).splitlines():
+            console.line(row)
         for sentence in _notes(chart):
             console.line(f"  {sentence}")
 
