@@ -239,7 +239,8 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(tmp_path: Path) 
         text=True,
         check=False,
     )
-    assert (said.returncode, said.stdout, said.stderr) == (0, "{", "")
+    assert (said.stdout, said.stderr) == ("{", "")
+    assert said.returncode in (0, 1), "1, for what was found, where the answer fitted into the pipe"
 
 
 def test_verify_answers_on_a_repository_that_it_cannot_write_to(

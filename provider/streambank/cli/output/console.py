@@ -147,6 +147,11 @@ def line(text: str = "") -> None:
     print(visible(text))
 
 
+def clear() -> None:
+    """An empty terminal, for an answer in place of the one before."""
+    sys.stdout.write("\x1b[2J\x1b[H")
+
+
 def note(text: str) -> None:
     """A line beside the answer, or several: a warning, an error, or how far the work is."""
     print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)

@@ -30,7 +30,6 @@ EXAMPLES = """Examples:
 """
 WARN_AFTER_S = 86_400.0
 """From which age on the newest savepoint of a checkpoint warns that nobody has declared."""
-CLEAR = "\x1b[2J\x1b[H"
 
 
 def register(app: typer.Typer) -> None:
@@ -95,7 +94,7 @@ def sla(
             raise typer.Exit(1)
         return
     while True:
-        _judge(asked, CLEAR if console.is_terminal() else None)
+        _judge(asked, clear=console.is_terminal())
         time.sleep(every_s)
 
 
@@ -159,7 +158,7 @@ class Judged:
             return []
 
 
-def _judge(asked: Asked, before: str | None = None) -> Assessment:
+def _judge(asked: Asked, *, clear: bool = False) -> Assessment:
     """Judge once, and answer."""
     from streambank.cli.output.verdicts import show
     from streambank.core.units import utc_now
@@ -178,8 +177,8 @@ def _judge(asked: Asked, before: str | None = None) -> Assessment:
     charts = [chart for one in queries for chart in one.charts(now, judged_only=True)] if asked.plot else []
 
     def text() -> None:
-        if before is not None:
-            console.line(before)
+        if clear:
+            console.clear()
         show(found)
         if charts:
             from streambank.cli.output.plots import draw
