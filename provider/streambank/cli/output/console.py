@@ -147,9 +147,13 @@ def line(text: str = "") -> None:
     print(visible(text))
 
 
+CLEAR = "\x1b[2J\x1b[H"
+"""What empties a terminal."""
+
+
 def clear() -> None:
     """An empty terminal, for an answer in place of the one before."""
-    sys.stdout.write("\x1b[2J\x1b[H")
+    sys.stdout.write(CLEAR)
 
 
 def note(text: str) -> None:

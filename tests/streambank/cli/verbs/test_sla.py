@@ -154,7 +154,7 @@ def test_watching_judges_until_somebody_ends_it(
     monkeypatch.setattr(sla, "time", SimpleNamespace(sleep=wait))
     answer = streambank("sla", "flights", "--watch", "--every", "2s")
     assert answer.code == 130 and waits == [2.0] * 3
-    assert answer.out.count("flights: warn, judged at") == 3 and sla.CLEAR not in answer.out
+    assert answer.out.count("flights: warn, judged at") == 3 and console.CLEAR not in answer.out
 
 
 def test_a_plot_shows_history_limit_and_forecast(tmp_path: Path, jobs: Path) -> None:
