@@ -8,6 +8,7 @@ it was not there yet.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 
 from streambank.checkpoint.files import CheckpointFiles, NamesOnly
@@ -442,12 +443,14 @@ def refuse_asynchronous(index: CheckpointIndex, files: CheckpointFiles, batch: i
     Raises:
         FormatError: `async-progress`.
     """
-    committed = max(index.commits)
+    commits = sorted(index.commits)
+    committed = commits[-1]
     one_by_one = committed - 1 in index.commits
     for first, second in zip(sorted(index.offsets), sorted(index.offsets)[1:], strict=False):
         if first >= committed and one_by_one:
             break
-        if second != first + 1 and not any(gap in index.commits for gap in range(first + 1, second)):
+        after = bisect_right(commits, first)
+        if second != first + 1 and not (after < len(commits) and commits[after] < second):
             raise FormatError(
                 f"The logs have no batch between {first} and {second}: they are not written for every batch.",
                 code="async-progress",

@@ -5,7 +5,6 @@ Spark 3.5 writes no operator metadata; then the directories tell (Spark: Operato
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from streambank.checkpoint.text import load_json, parse_version
 from streambank.core.errors import FormatError
+from streambank.core.json_text import loads
 
 MAX_OPERATOR_VERSION = 2
 _SPARKS_OWN = "$"
@@ -117,7 +117,7 @@ def _properties(text: Any) -> dict[str, Any]:
     Nothing that a closure rests on: what a later Spark may write there instead is no reason to refuse it.
     """
     try:
-        properties = json.loads(text or "{}")
+        properties = loads(text or "{}")
     except (ValueError, TypeError, RecursionError):
         return {}
     return properties if isinstance(properties, dict) else {}

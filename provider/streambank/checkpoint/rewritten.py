@@ -15,6 +15,7 @@ from typing import Any
 
 from streambank.checkpoint.logs import UniqueIds, parse_commit, parse_offsets
 from streambank.checkpoint.operators import parse_operator_metadata
+from streambank.core.json_text import loads
 
 DERIVED_FROM = "spark.streambank.derivedFrom"
 """The setting that says which savepoint the state was made from, and by what."""
@@ -33,7 +34,7 @@ def with_conf(data: bytes, path: str, conf: Mapping[str, str]) -> bytes:
     """
     parse_offsets(data, path)
     version, batch, rest = data.decode("utf-8").split("\n", 2)
-    document = json.loads(batch)
+    document = loads(batch)
     document["conf"] = {**document.get("conf", {}), **conf}
     return "\n".join((version, _compact(document), rest)).encode()
 
@@ -51,7 +52,7 @@ def with_unique_ids(data: bytes, path: str, unique_ids: UniqueIds) -> bytes:
     """
     parse_commit(data, path)
     version, _, text = data.decode("utf-8").partition("\n")
-    document = json.loads(text)
+    document = loads(text)
     document["stateUniqueIds"] = {
         str(operator): [list(stores) for stores in partitions]
         for operator, partitions in sorted(unique_ids.items())
@@ -70,7 +71,7 @@ def with_partitions(data: bytes, path: str, partitions: int) -> bytes:
     if parse_operator_metadata(data, path).version < 2:
         return data
     first, _, rest = data.decode("utf-8").partition("\n")
-    document = json.loads(rest)
+    document = loads(rest)
     for store in document["stateStoreInfo"]:
         store["numPartitions"] = partitions
     return f"{first}\n{_compact(document)}".encode()

@@ -5,11 +5,11 @@ Whatever is wrong with the bytes, one `FormatError` says so, with the path.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from streambank.core.errors import FormatError
+from streambank.core.json_text import loads
 
 HALF_WRITTEN_HINT = "The file is damaged or was cut off while it was written."
 
@@ -37,8 +37,8 @@ def load_json(text: str, path: str = "the text") -> Any:
         FormatError: `half-written`.
     """
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return loads(text)
+    except ValueError as error:
         raise FormatError(
             f"{path} holds no valid JSON: {error}.", code="half-written", hint=HALF_WRITTEN_HINT
         ) from error

@@ -16,6 +16,7 @@ from typing import Any
 from streambank.control.limits import DEFAULT_PROGRESS_BYTES, DEFAULT_PROGRESS_FILES
 from streambank.control.segments import SegmentWriter, segment_key, segment_numbers
 from streambank.core.errors import FormatError, NotFoundError
+from streambank.core.json_text import loads
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store
@@ -149,7 +150,7 @@ class ProgressWriter:
             FormatError: It carries no `runId` or `batchId` (code `bad-progress`).
         """
         try:
-            data = json.loads(progress) if isinstance(progress, str) else progress
+            data = loads(progress) if isinstance(progress, str) else progress
             run_id, batch = str(data["runId"]), int(data["batchId"])
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(
@@ -307,7 +308,7 @@ def _is_idle(progress: Mapping[str, Any]) -> bool:
 def _record(line: bytes) -> ProgressRecord | None:
     """One line; None where it cannot be read."""
     try:
-        data = json.loads(line)
+        data = loads(line)
         return ProgressRecord(
             from_json_time(str(data["at"])),
             int(data["epoch"]),

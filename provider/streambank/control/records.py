@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
+from streambank.core.json_text import loads
 from streambank.storage.store import Store
 
 JsonDict = dict[str, Any]
@@ -56,7 +57,7 @@ def decode_json(data: bytes, what: str) -> JsonDict:
         FormatError: They are not one whole JSON object (code `damaged-record`), such as after a power cut.
     """
     try:
-        value = json.loads(data)
+        value = loads(data)
     except ValueError as error:
         raise _damaged(what, f"{error}") from error
     if not isinstance(value, dict):

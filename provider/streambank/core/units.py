@@ -85,7 +85,10 @@ def from_json_time(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is beyond the calendar") from error
 
 
 def from_epoch_ms(moment_ms: int) -> datetime | None:

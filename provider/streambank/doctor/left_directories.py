@@ -14,7 +14,6 @@ Nothing here writes or deletes.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -35,6 +34,7 @@ from streambank.control.generations import Generation
 from streambank.control.marker import read_marker, service_name
 from streambank.control.records import RecordStream
 from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.json_text import loads
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import declared_query, records_lost
@@ -318,7 +318,7 @@ class _Search:
 
     def _restored(self, store: Store, name: str) -> None:
         try:
-            report = json.loads(store.read(name))
+            report = loads(store.read(name))
             job, at = report["job"], f"{store.uri}/{name.removesuffix(REPORT_SUFFIX)}"
         except (ValueError, KeyError, TypeError):
             return  # somebody else's file
@@ -447,7 +447,7 @@ class _Search:
 
 def _query_id(store: Store) -> object:
     try:
-        return json.loads(store.read(METADATA)).get("id")
+        return loads(store.read(METADATA)).get("id")
     except (NotFoundError, ValueError, AttributeError):
         return None
 

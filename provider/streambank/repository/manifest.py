@@ -7,7 +7,6 @@ of little memory can read it. Its existence under `savepoints/` is what makes a 
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -16,6 +15,7 @@ from types import NoneType
 from typing import Any
 
 from streambank.core.errors import InputError, IntegrityError
+from streambank.core.json_text import loads
 from streambank.core.names import QueryRef, check_name
 from streambank.core.units import from_json_time, to_json_time
 from streambank.repository.digest import DEFAULT_DIGEST, is_digest
@@ -415,8 +415,8 @@ def _parse(
 def _parse_entries(lines: list[bytes], what: str) -> list[FileEntry]:
     """The entries in some lines, which are parsed together: that is several times as fast as one by one."""
     try:
-        parsed = json.loads(b"[" + b"".join(lines).rstrip().removesuffix(b",") + b"]")
-    except (ValueError, RecursionError) as error:
+        parsed = loads(b"[" + b"".join(lines).rstrip().removesuffix(b",") + b"]")
+    except ValueError as error:
         raise damaged(what, "the line of a file cannot be read") from error
     if len(parsed) != len(lines) or not all(isinstance(fields, dict) for fields in parsed):
         raise damaged(what, "the line of a file does not hold a file entry")

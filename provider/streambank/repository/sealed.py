@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from streambank.core.errors import FormatError, IntegrityError
+from streambank.core.json_text import loads
 from streambank.repository.digest import new_hasher
 
 FORMAT = 1
@@ -122,8 +123,8 @@ def parse_field(line: bytes, what: str) -> tuple[str, Any]:
         IntegrityError: It holds something else (code `record-damaged`).
     """
     try:
-        fields = json.loads(b"{" + line.rstrip().removesuffix(b",") + b"}")
-    except (ValueError, RecursionError) as error:
+        fields = loads(b"{" + line.rstrip().removesuffix(b",") + b"}")
+    except ValueError as error:
         raise damaged(what, "a line of it cannot be read") from error
     if len(fields) != 1:
         raise damaged(what, "a line of it does not hold exactly one field")

@@ -12,11 +12,11 @@ MB/s.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 
 from streambank.core.errors import IntegrityError
+from streambank.core.json_text import loads
 from streambank.repository.manifest import FileEntry
 from streambank.repository.repository import Repository
 
@@ -55,7 +55,7 @@ def disagreements(repository: Repository, entries: Mapping[str, FileEntry]) -> I
 
 def _parse(data: bytes) -> tuple[int, int] | None:
     """CRC-32C and size that a checksum file names; None for an algorithm that is not known."""
-    fields = json.loads(data)
+    fields = loads(data)
     if not isinstance(fields, dict):
         raise ValueError("it is not a JSON object")
     if fields.get("algorithm") != "CRC32C":

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from streambank.core.errors import ConflictError, FormatError, InternalError, StreambankError
+from streambank.core.json_text import loads
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.work.executor import O, T, Task, Threads, Work
 
@@ -107,14 +108,14 @@ def run_portion(header: str, portion: str, *, last_try: bool = True) -> list[str
         StorageError: The environment failed, and this is not the last try.
         FormatError: The plan is of another version.
     """
-    plan = json.loads(header)
+    plan = loads(header)
     if plan.get("plan") != PLAN:
         raise FormatError(
             f"The plan is of version {plan.get('plan')!r}, and only version {PLAN} is known.",
             code="unknown-format",
             hint="Use a plan and an engine from the same installation.",
         )
-    return list(_lines(plan, json.loads(portion)["tasks"], last_try))
+    return list(_lines(plan, loads(portion)["tasks"], last_try))
 
 
 def _lines(plan: Mapping[str, Any], wanted: Sequence[Sequence[Any]], last_try: bool) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.core.errors import ConflictError, InputError, NotFoundError, RefusedError
+from streambank.core.json_text import loads
 from streambank.storage.locations import is_inside
 from streambank.storage.store import FileInfo, Store
 
@@ -99,7 +99,7 @@ def check_target(target: Store, owner: Owner) -> list[FileInfo]:
 def read_note(target: Store) -> dict[str, Any] | None:
     """The note of an unfinished layout; None where the target's `metadata` is none."""
     try:
-        fields = json.loads(target.read(METADATA))
+        fields = loads(target.read(METADATA))
         note = fields[NOTE]
         if isinstance(note["owner"], dict) and isinstance(note["files"], list):
             return dict(note)

@@ -22,6 +22,7 @@ from streambank.core.errors import (
     RefusedError,
     StreambankError,
 )
+from streambank.driver.failure import shown
 from streambank_airflow.failures import describe
 from streambank_airflow.operators.base import StreambankOperator, asked_by
 
@@ -87,7 +88,7 @@ class DriverOperator(StreambankOperator):
         if found.failure is not None and found.failure.lines:
             self.log.error("The driver failed: %s", found.failure.sentence)
         for line in (found.failure.lines if found.failure else ()) or found.lines:
-            self.log.info("driver | %s", line)
+            self.log.info("driver | %s", shown(line))
         if found.where is not None:
             self.log.info("The driver's whole log: %s", found.where)
 

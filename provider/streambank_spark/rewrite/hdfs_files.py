@@ -52,13 +52,14 @@ def _apply(rows: dict[bytes, bytes], data: bytes, path: str) -> None:
     try:
         while (size := unpack(data, position)[0]) != _END:
             start = position + 4
-            position = start + size
+            position = start + _known_size(size, path)
             key = data[start:position]
             size = unpack(data, position)[0]
             position += 4
             if size == _END:
                 rows.pop(key, None)
                 continue
+            _known_size(size, path)
             value = data[position : position + size]
             position += size
             if position > len(data):
@@ -66,6 +67,12 @@ def _apply(rows: dict[bytes, bytes], data: bytes, path: str) -> None:
             rows[key] = value
     except struct.error as error:
         raise FormatError(f"{path} ends without its end mark.", code="half-written", hint=_DAMAGED) from error
+
+
+def _known_size(size: int, path: str) -> int:
+    if size < 0:
+        raise FormatError(f"{path} has a row of {size} bytes.", code="half-written", hint=_DAMAGED)
+    return size
 
 
 _DAMAGED = "The file is damaged: verify the savepoint, or use another one."
@@ -135,7 +142,7 @@ def _decompress(data: bytes, codec: str, path: str) -> bytes:
             if len(plain) != block.plain_bytes or xxh32(plain, _SEED) & _CHECKSUM_MASK != block.checksum:
                 raise lz4.LZ4Error("the checksum of a block is wrong")
             pieces.append(plain)
-    except (lz4.LZ4Error, _package("lz4.block").LZ4BlockError) as error:
+    except (lz4.LZ4Error, _package("lz4.block").LZ4BlockError, ValueError, OverflowError) as error:
         raise FormatError(f"{path} is damaged: {error}.", code="half-written", hint=_DAMAGED) from error
     return b"".join(pieces)
 

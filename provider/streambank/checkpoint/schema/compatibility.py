@@ -333,7 +333,7 @@ Type = Any
 """Spark's JSON of a data type: a name, or an object."""
 
 _COLLATIONS = "__COLLATIONS"
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)\Z")
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(-?\d{1,2})\)\Z")
 _AVRO = {
     "boolean": "boolean",
     "byte": "int",

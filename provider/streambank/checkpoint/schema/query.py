@@ -5,7 +5,6 @@ All of it is in small files that a savepoint has, too: operator metadata and sta
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +12,7 @@ from streambank.checkpoint.grammar import Kind, Part, classify
 from streambank.checkpoint.operators import OperatorMetadata, parse_operator_metadata
 from streambank.checkpoint.schema.store import Columns, parse_state_schema
 from streambank.checkpoint.text import load_json
+from streambank.core.json_text import loads
 
 _PROPERTIES = ("timeMode", "outputMode")
 
@@ -128,7 +128,7 @@ def _said(data: bytes, path: str) -> tuple[dict[str, str], dict[str, str]]:
     """What a transformWithState says of itself; nothing for other operators, or another shape."""
     document = load_json(data.decode("utf-8", "replace").partition("\n")[2], path)
     try:
-        said = json.loads(document.get("operatorPropertiesJson") or "{}")
+        said = loads(document.get("operatorPropertiesJson") or "{}")
         variables = {
             str(one["stateName"]): str(one["stateVariableType"]) for one in said.get("stateVariables", ())
         }

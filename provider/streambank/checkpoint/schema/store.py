@@ -7,7 +7,6 @@ from version 2 on a schema is cut into chunks of them.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 from streambank.checkpoint.text import load_json
 from streambank.core.errors import FormatError
+from streambank.core.json_text import loads
 
 WATERMARK = "spark.watermarkDelayMs"
 """In the metadata of a column: event time that a watermark follows."""
@@ -124,7 +124,7 @@ def parse_variables(data: bytes, path: str) -> Variables | None:
     """
     document = load_json(data.decode("utf-8", "replace").partition("\n")[2], path)
     try:
-        said = json.loads(document["operatorPropertiesJson"])
+        said = loads(document["operatorPropertiesJson"])
         expiring = {str(one["stateName"]): bool(one["ttlEnabled"]) for one in said["stateVariables"]}
         return Variables(
             str(said["timeMode"]),

@@ -21,6 +21,8 @@ from streambank.core.errors import FormatError
 MAX_ZIP_METADATA_VERSION = 2
 
 _MAX_METADATA_BYTES = 1 << 26
+_WRITTEN_BY_SPARK = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Ways to compress; of others Python's zipfile decompresses all that there is, however much."""
 # What zipfile lets through where bytes are no zip, an encrypted one, or a damaged member of any compression.
 _ZIP_ERRORS = (
     zipfile.BadZipFile,
@@ -74,9 +76,13 @@ def read_zip_metadata(path: str, size_bytes: int, read: ReadRange) -> ZipMetadat
     """
     try:
         with zipfile.ZipFile(_Ranges(path, size_bytes, read)) as archive:
-            if archive.getinfo("metadata").file_size > _MAX_METADATA_BYTES:
+            member = archive.getinfo("metadata")
+            if member.compress_type not in _WRITTEN_BY_SPARK:
+                raise zipfile.BadZipFile("its metadata is compressed in a way that Spark never uses")
+            with archive.open(member) as metadata:
+                data = metadata.read(_MAX_METADATA_BYTES + 1)
+            if len(data) > _MAX_METADATA_BYTES:
                 raise zipfile.BadZipFile("its metadata is too large")
-            data = archive.read("metadata")
     except _ZIP_ERRORS as error:
         raise FormatError(
             f"{path} is not a readable RocksDB snapshot: {error}.",

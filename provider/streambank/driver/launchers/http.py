@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streambank.core.errors import StorageError
+from streambank.core.json_text import loads
 
 TIMEOUT_S = 10.0
 _LONGEST_BYTES = 16_000_000
@@ -150,7 +151,7 @@ _OPENER = urllib.request.build_opener(_Handler, _SecureHandler, _SameHost)
 
 def _decoded(url: str, data: bytes, code: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(data)
+        found = loads(data)
     except ValueError as error:
         raise _error(url, "its answer is not JSON", code) from error
     if not isinstance(found, dict):
@@ -161,7 +162,7 @@ def _decoded(url: str, data: bytes, code: str) -> Mapping[str, Any]:
 def _message(error: urllib.error.HTTPError) -> str:
     try:
         with error:
-            found = json.loads(error.read(_LONGEST_BYTES))
+            found = loads(error.read(_LONGEST_BYTES))
     except (ValueError, OSError, HTTPException):
         return ""
     if not isinstance(found, dict):

@@ -6,12 +6,12 @@ bytes. A reader merges all files. Nothing is lost with an index file: it is made
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
+from streambank.core.json_text import loads
 from streambank.repository.digest import digest_of, is_digest, split_digest
 from streambank.repository.objects.packs import Pack, PackEntry
 from streambank.repository.sealed import dumps
@@ -116,7 +116,7 @@ def decode_index(index_id: str, data: bytes, digest_name: str) -> list[Pack]:
     if digest_of(digest_name, data) != f"{digest_name}:{index_id}":
         raise _damaged(key, "its content has changed since it was written")
     try:
-        header, *lines = [json.loads(line) for line in data.splitlines()]
+        header, *lines = [loads(line) for line in data.splitlines()]
         if header["index"] != INDEX_FORMAT:
             raise FormatError(
                 f"The index file {key} is of format {header['index']}, and only {INDEX_FORMAT} is known.",

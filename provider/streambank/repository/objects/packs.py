@@ -9,12 +9,12 @@ The pack's id is the digest of its table, which holds each object's digest: so t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from streambank.core.errors import FormatError, IntegrityError
+from streambank.core.json_text import loads
 from streambank.repository.digest import digest_of, is_digest, split_digest
 from streambank.repository.sealed import dumps
 from streambank.storage.store import CHUNK_BYTES, Store
@@ -207,7 +207,7 @@ def _table_lines(entries: Sequence[PackEntry], salt: str) -> Iterator[bytes]:
 def _parse_table(table: bytes, key: str) -> tuple[PackEntry, ...]:
     """The entries of a table whose digest is right; what is wrong now was written wrong."""
     try:
-        header, *lines = [json.loads(line) for line in table.splitlines()]
+        header, *lines = [loads(line) for line in table.splitlines()]
         entries = tuple(
             PackEntry(line["digest"], line["offset"], line["length"], line["encoding"]) for line in lines
         )

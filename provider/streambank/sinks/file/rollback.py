@@ -27,6 +27,7 @@ from typing import Any
 
 from streambank.checkpoint.compactible import LogName
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
+from streambank.core.json_text import loads
 from streambank.core.units import from_json_time
 from streambank.sinks.file.log import list_log, log_key
 from streambank.sinks.file.position import ASIDE_DIRECTORY, FileSinkStanding, SavedLog, assess
@@ -111,7 +112,7 @@ def set_aside(store: Store) -> list[SetAside]:
 def _journal(store: Store, folder: str) -> SetAside:
     key = f"{folder}/{_JOURNAL}"
     try:
-        journal = json.loads(store.read(key))
+        journal = loads(store.read(key))
         batch, begun_at = int(journal["batch"]), from_json_time(journal["begun_at"])
     except (ValueError, KeyError, TypeError) as error:
         raise _bad_journal(store, key) from error
@@ -266,7 +267,7 @@ def _unfinished(store: Store) -> tuple[list[str], dict[str, int] | None]:
 
 def _read_journal(store: Store, key: str) -> dict[str, int]:
     try:
-        journal = json.loads(store.read(key))
+        journal = loads(store.read(key))
         files = journal["files_aside"] if journal["format"] == _JOURNAL_FORMAT else None
     except (ValueError, KeyError, TypeError) as error:
         raise _bad_journal(store, key) from error

@@ -6,7 +6,6 @@ is damaged, of another version or gone is the same as one that was never written
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from streambank.control.records import encode_json
 from streambank.core.errors import NotFoundError
+from streambank.core.json_text import loads
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time
 from streambank.sla.history.hour import hour_of
@@ -128,7 +128,7 @@ class HourFiles:
 
     def _read(self, day: int) -> KeptHours | None:
         try:
-            data = json.loads(self._store.read(self._key(day)))
+            data = loads(self._store.read(self._key(day)))
             if data["format"] != FORMAT or data["query"] != self._query:
                 return None
             hours: Hours = {}

@@ -1,0 +1,48 @@
+"""JSON from elsewhere: what this engine cannot work with is a ValueError, as what is no JSON is.
+
+Python's own reader raises RecursionError for `[[[[...`, and gives whole numbers of thousands of digits and
+endless floats, at which whoever computes with them fails later, and says nothing of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+LARGEST = 1 << 64
+"""Beyond every number that Spark or we write."""
+
+
+def loads(text: str | bytes | bytearray) -> Any:
+    """What `json.loads` gives.
+
+    Raises:
+        ValueError: It is no JSON, is nested too deeply, or has a number that nobody writes.
+    """
+    try:
+        return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8-sig"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 21 or abs(found := int(digits)) >= LARGEST:
+        raise ValueError(f"a number of {len(digits)} digits is too large")
+    return found
+
+
+def _float(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return found
+
+
+def _constant(name: str) -> float:
+    if name != "NaN":
+        raise ValueError(f"{name} is no number")
+    return math.nan
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_float, parse_constant=_constant)

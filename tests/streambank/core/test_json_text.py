@@ -1,0 +1,43 @@
+"""JSON that Python reads and nobody can work with."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from streambank.core.json_text import LARGEST, loads
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"a":' * 50_000,
+        "1" * 5_000,
+        str(LARGEST),
+        "1e999",
+        "-1e999",
+        "Infinity",
+        "-Infinity",
+        "{",
+        "",
+    ],
+)
+def test_what_nobody_can_work_with_is_a_value_error(text: str) -> None:
+    for one in (text, text.encode()):
+        with pytest.raises(ValueError):
+            loads(one)
+
+
+def test_bytes_that_are_no_text_are_a_value_error() -> None:
+    with pytest.raises(ValueError):
+        loads(b'"\xff"')
+
+
+def test_all_else_is_what_it_is() -> None:
+    assert loads(b'{"a": [1, -2.5, null, true, "\xc3\xa4"], "b": 9223372036854775807}') == {
+        "a": [1, -2.5, None, True, "ä"],
+        "b": 2**63 - 1,
+    }
+    assert loads("-0") == 0 and loads("1e-400") == 0.0 and math.isnan(loads("NaN"))
