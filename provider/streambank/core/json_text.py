@@ -10,8 +10,8 @@ import json
 import math
 from typing import Any
 
-LARGEST = 1 << 64
-"""Beyond every number that Spark or we write."""
+MOST_DIGITS = 300
+"""Of a whole number: one that no float could hold is of no use to anybody."""
 
 
 def loads(text: str | bytes | bytearray) -> Any:
@@ -27,9 +27,9 @@ def loads(text: str | bytes | bytearray) -> Any:
 
 
 def _whole(digits: str) -> int:
-    if len(digits) > 21 or abs(found := int(digits)) >= LARGEST:
+    if len(digits) > MOST_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits is too large")
-    return found
+    return int(digits)
 
 
 def _float(text: str) -> float:
