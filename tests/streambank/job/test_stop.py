@@ -61,7 +61,7 @@ def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(
     start(folder, job)
     caplog.set_level(logging.INFO, "streambank.job.stop")
     result = stop(folder, job, drain=True, drain_timeout_s=30)
-    (said,) = {text for text in caplog.messages if text.startswith("Waiting")}
+    (said,) = {text for text in caplog.messages if text.startswith("Waiting until")}
     assert said.startswith("Waiting until job flights has processed what its sources hold")
     assert result.drained is True
     (request,) = job.records().requests.records.all()
