@@ -260,7 +260,7 @@ def is_driver_of(control: JobControl, launch_id: str, process: ProcessId) -> boo
     """
     said = arguments_of(process)
     by_launch = any(one.endswith(f"/{control.name}/launches/{launch_id}.json") for one in said)
-    return by_launch or ("--job", control.name) in pairwise(said)
+    return by_launch or ("--job", control.name) in pairwise(said) or f"--job={control.name}" in said
 
 
 def record_location(control: JobControl, handle: Handle) -> None:
