@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from streambank.control.processes import ProcessId, arguments_of, child_process
+from streambank.control.processes import ProcessId, child_process
 from streambank.control.records import RecordStream, encode_json
 from streambank.core.errors import FormatError, IntegrityError, StorageError
 from streambank.declaration.declaration import Job
@@ -24,7 +23,6 @@ from streambank.storage import open_store
 from streambank_spark.runner import entry
 from tests.support.jobs.declared import BY, declare, fake_launcher
 from tests.support.processes import child
-from tests.support.waiting import poll
 
 WAIT = "import time; time.sleep(600)"
 
@@ -114,14 +112,10 @@ def test_a_driver_is_known_by_its_arguments(job: Job, tmp_path: Path) -> None:
     spec = prepare_launch(job, control, by=BY)
     for arguments in (launch_arguments(control, spec), ["--job", "flights"], ["--job=flights"]):
         with child(WAIT, *arguments) as process:
-            found = child_process(process.pid, "python")
-            poll(partial(arguments_of, found))  # a process that begins has none for a moment
-            assert is_driver_of(control, spec.launch_id, found)
+            assert is_driver_of(control, spec.launch_id, child_process(process.pid, "python"))
     other = launch_arguments(control, replace(spec, launch_id=new_launch_id()))
     with child(WAIT, *other) as process:
-        found = child_process(process.pid, "python")
-        poll(partial(arguments_of, found))
-        assert not is_driver_of(control, spec.launch_id, found)
+        assert not is_driver_of(control, spec.launch_id, child_process(process.pid, "python"))
 
 
 def test_the_last_number_is_an_error_and_not_the_end_of_all_changes(tmp_path: Path) -> None:

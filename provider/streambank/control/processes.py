@@ -97,15 +97,6 @@ class ProcessId:
         return start_ticks == self.start_ticks and not (state in "ZX" and threads <= 1)
 
 
-def arguments_of(target: ProcessId) -> list[str]:
-    """What a process was started with; nothing where it is gone or may not be looked at."""
-    try:
-        data = Path(f"/proc/{target.pid}/cmdline").read_bytes()
-    except OSError:
-        return []
-    return data.decode("utf-8", "surrogateescape").split("\0")[:-1] if target.is_living() else []
-
-
 def _read_stat(pid: int) -> tuple[str, int, int]:
     """State, number of threads and start time of a process."""
     fields = _stat_fields(pid)

@@ -29,7 +29,7 @@ from itertools import pairwise
 
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.processes import ProcessId, arguments_of
+from streambank.control.processes import ProcessId, command_line
 from streambank.control.records import Record, decode_json, encode_json
 from streambank.control.requests import NO_EPOCH, STOP
 from streambank.core.errors import FormatError, NotFoundError, StorageError
@@ -258,7 +258,7 @@ def is_driver_of(control: JobControl, launch_id: str, process: ProcessId) -> boo
         launch_id: Its launch.
         process: One that a record names.
     """
-    said = arguments_of(process)
+    said = command_line(process.pid) if process.is_living() else []
     by_launch = any(one.endswith(f"/{control.name}/launches/{launch_id}.json") for one in said)
     return by_launch or ("--job", control.name) in pairwise(said) or f"--job={control.name}" in said
 
