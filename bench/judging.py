@@ -61,12 +61,12 @@ def made_up_jobs(folder: Path, count: int) -> list[Job]:
 
 
 def _job(folder: Path, name: str, lines: str) -> Job:
-    file = folder / "savepoints" / "jobs" / name / "progress" / "main" / "0000000001.jsonl"
+    file = folder / "savepoints.control" / name / "progress" / "main" / "0000000001.jsonl"
     file.parent.mkdir(parents=True)
     file.write_text(lines, encoding="utf-8")
     checkpoint = f"file://{folder}/checkpoint"
     repository = f"file://{folder}/savepoints"
-    return Job(name, "app.py", checkpoint, {"main": checkpoint}, repository, f"{repository}/jobs")
+    return Job(name, "app.py", checkpoint, {"main": checkpoint}, repository)
 
 
 if __name__ == "__main__":

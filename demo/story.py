@@ -65,7 +65,7 @@ class Story:
     @property
     def job(self) -> FlightsJob:
         """The flights job."""
-        return FlightsJob(JOB, f"{self.repository}/jobs")
+        return FlightsJob(JOB, f"{self.repository}.control")
 
     def wait_for_airflow(self, timeout_s: float = 240) -> None:
         """Until all four processes are healthy and the DAGs are parsed."""

@@ -99,3 +99,13 @@ def test_a_lost_checkpoint_is_still_noticed(stored: Path) -> None:
     (stored / "checkpoint.g0002").rename(stored / "away")
     answer: Answer = streambank("job", "start", "words", "--jobs", "jobs.toml", "--json")
     assert answer.document["error"] == "checkpoint-lost"
+
+
+def test_its_records_are_found_in_the_repository_and_can_be_moved_out(stored: Path) -> None:
+    moved = ask("job", "move-records", "words", "--jobs", "jobs.toml")
+    assert moved["from"] == f"file://{stored}/repository/jobs/words"
+    assert moved["to"] == f"file://{stored}/repository.control/words"
+    status = ask("job", "status", "words", "--jobs", "jobs.toml")
+    assert (status["state"], status["epoch"], status["batch"]) == ("stopped", 4, 14)
+    assert ask("job", "savepoint", "words", "--jobs", "jobs.toml")["batch"] == 14
+    ask("verify", "--all", "-r", "repository", "--level", "full")

@@ -97,6 +97,7 @@ HINTS = {
     ),
     "not-expired": "It was swept for good, or never expired.",
     "not-hdfs-backed": "The state is in RocksDB already.",
+    "not-stopped": "Trigger <job>.stop first.",
     "object-damaged": "Use another savepoint, or repair this one from a replica.",
     "operation-in-progress": (
         "This task can be cleared when the operation has ended. Look for a run of the job's DAGs that "
@@ -131,6 +132,14 @@ HINTS = {
         "<job>.compact."
     ),
     "repository-damaged": "Take into another repository, and verify this one.",
+    "records-in-repository": (
+        "Trigger <job>.stop, and let somebody with a shell move them (docs/reference/jobs.md, under "
+        "`Where the records lie`). docs/howto/access.md says which rights each place needs."
+    ),
+    "records-moving": (
+        "Wait until it has ended. If it has broken off, let somebody with a shell finish it "
+        "(docs/reference/jobs.md, under `Where the records lie`)."
+    ),
     "repository-lost": (
         "Mount it or bring it back, or copy a replica there. If it is lost for good, trigger <job>.run "
         "with *Accept lost records*."

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId, child_process
 from streambank.control.records import RecordStream, encode_json
-from streambank.core.errors import FormatError, IntegrityError, StorageError
+from streambank.core.errors import ConflictError, FormatError, IntegrityError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.local import LocalLauncher, launch_arguments
@@ -125,3 +126,17 @@ def test_the_last_number_is_an_error_and_not_the_end_of_all_changes(tmp_path: Pa
     with pytest.raises(FormatError) as caught:
         stream.append({"state": "running"})
     assert caught.value.code == "damaged-record" and "9999999999" in caught.value.message
+
+
+def test_who_may_only_write_savepoints_steers_no_job(job: Job, tmp_path: Path) -> None:
+    """Records that are planted in the repository stop the job that has its own, and never count."""
+    job.records().set_desired("stopped", by=BY)
+    assert not (tmp_path / "repository" / "jobs").exists()
+    planted = JobControl.open(str(tmp_path / "repository" / "jobs"), job.name)
+    planted.set_desired("running", by={"user": "eve"})
+    with pytest.raises(ConflictError) as caught:
+        job.records()
+    assert caught.value.code == "records-twice"
+    planted.store.write("moved.json", b'{"to": "file:///of/eve"}')
+    desired = job.records().desired()
+    assert desired is not None and desired.state == "stopped"

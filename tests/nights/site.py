@@ -17,6 +17,7 @@ from demo.job import FlightsJob
 from demo.places import ROOT
 from demo.rest import RestError
 from streambank.control.control import JobControl
+from streambank.control.marker import records_root
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import local_path, open_store
@@ -193,7 +194,7 @@ class Scene:
     @property
     def watched(self) -> FlightsJob:
         """The job as the demo looks at one."""
-        return FlightsJob(self.name, self.job.control)
+        return FlightsJob(self.name, records_root(self.job.records()))
 
     @property
     def repository(self) -> Path:

@@ -294,7 +294,7 @@ def test_jobs_run_on_the_cluster_with_their_checkpoints_in_s3(tmp_path: Path) ->
     assert set(jobs) == set(declared["jobs"])
     for job in jobs.values():
         assert job.checkpoint.startswith("s3a://streambank/")
-        assert job.control.startswith("s3://streambank/")
+        assert job.control is None and job.repository.startswith("s3://streambank/")
         assert (ROOT / Path(job.application).relative_to("/opt/streambank")).is_file()
     mounted = {
         volume.split(":")[1]

@@ -154,7 +154,8 @@ def test_the_job_of_the_stack_has_all_of_its_variables(
         monkeypatch.setenv(name, value)
     job = load_jobs(JOBS_FILE).jobs["flights"]
     assert job.master == ports.master
-    assert job.checkpoint.startswith("s3a://") and job.control.startswith("s3://")
+    assert job.checkpoint.startswith("s3a://") and job.control is None
+    assert job.repository.startswith("s3://")
     assert job.replicate.to == (places.replica.as_uri(),)
     assert job.spark["spark.driver.extraClassPath"] == job.spark["spark.executor.extraClassPath"] == "/jars/*"
     assert PROCESS_MARK in job.env, "its driver could not be found again"

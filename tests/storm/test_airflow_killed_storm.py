@@ -81,7 +81,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = tmp_path_factory.mktemp("killed") / "demo"
     with live_airflow(home) as airflow:
         replay = _replay(airflow, GAP_MS)
-        site = Site(airflow, FlightsJob(JOB, str(airflow.places.repository / "jobs")), replay)
+        site = Site(airflow, FlightsJob(JOB, f"{airflow.places.repository}.control"), replay)
         run = site.trigger("run")
         airflow.client.wait_for_task(f"{JOB}.run", run, "start", timeout_s=300)
         site.job.wait_for_batch(3, timeout_s=120, meanwhile=_nothing)

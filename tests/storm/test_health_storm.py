@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from streambank.control.control import JobControl
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.job.heal import committed_batches, heal_job
 from streambank.job.health import Health, Observer, Unhealthy, judge_health
@@ -53,7 +52,7 @@ class Eyes:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.records = JobControl.open(job.control, job.name)
+        self.records = job.records()
         self.observer = Observer()
         self.found = Unhealthy(0)
 

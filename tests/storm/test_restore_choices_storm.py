@@ -44,7 +44,7 @@ def nothing() -> None:
 
 
 def test_one_run_asks_stops_restores_and_starts(airflow: LiveAirflow) -> None:
-    job = FlightsJob(JOB, str(airflow.places.repository / "jobs"))
+    job = FlightsJob(JOB, f"{airflow.places.repository}.control")
     client, dag_id = airflow.client, f"{JOB}.restore"
     client.wait_for_task(f"{JOB}.run", client.trigger(f"{JOB}.run", {}), "start", timeout_s=400)
     job.wait_for_batch(2, timeout_s=300, meanwhile=nothing)

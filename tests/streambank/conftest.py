@@ -16,7 +16,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder for `declare`; whatever its job `flights` left running is ended."""
     fake_launcher(tmp_path)
     yield tmp_path
-    end_drivers(JobControl.open(str(tmp_path / "repository" / "jobs"), "flights"))
+    end_drivers(JobControl.open(str(tmp_path / "repository.control"), "flights"))
 
 
 @pytest.fixture(params=["local", "memory"])

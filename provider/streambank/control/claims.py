@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from streambank.control.place import MOVED
 from streambank.control.processes import HostId, ProcessId, this_host
 from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
@@ -248,6 +249,10 @@ class Claims:
         Returns:
             The claim, or the view of the one that is in the way. Of many callers at once, in any number of
             processes and hosts, one gets the claim.
+
+        Raises:
+            ConflictError: The records were moved to another place since they were opened (code
+                `records-moved`).
         """
         while True:
             view = self.settle()
@@ -258,7 +263,11 @@ class Claims:
             if view is not None and view.state == "dead":
                 data["replaces"] = {"epoch": view.epoch, "why": view.why}
             if self.records.create(epoch, data):
-                return Claim(self.records, epoch, holder, self.clock)
+                claim = Claim(self.records, epoch, holder, self.clock)
+                if self.records.store.exists(MOVED):
+                    claim.release()
+                    raise _moved_meanwhile(self.records.store)
+                return claim
 
     def end(self, epoch: int, how: str, **details: Any) -> bool:
         """Record that an epoch is over; False where that is recorded already."""
@@ -340,6 +349,14 @@ def _look(holder: Holder) -> tuple[State, str, bool]:
         return "dead", "none of its processes exists any more", False
     why = " and ".join(f"{one.role} {one.pid}" for one in living) + (" exist" if living[1:] else " exists")
     return "live", why, len(living) < len(holder.processes)
+
+
+def _moved_meanwhile(store: Store) -> ConflictError:
+    return ConflictError(
+        f"The records at {store.uri} were moved to another place since they were opened.",
+        code="records-moved",
+        hint="Try again: they are found where they are now.",
+    )
 
 
 def _or_empty(data: bytes | None) -> JsonDict:

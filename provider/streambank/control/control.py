@@ -32,6 +32,7 @@ from streambank.control.claims import Clock
 from streambank.control.generations import Generation, Generations
 from streambank.control.lease import Lease
 from streambank.control.operation import Operation, OperationLock
+from streambank.control.place import find_records
 from streambank.control.processes import HostId, this_host
 from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.requests import Requests
@@ -92,8 +93,24 @@ class JobControl:
     def open(
         cls, control: str, name: str, *, here: HostId | None = None, clock: Clock | None = None
     ) -> JobControl:
-        """The records of job `name` under a control location (`<repository>/jobs` by default)."""
+        """The records of job `name` under a control location."""
         return cls(open_store(control).child(check_job_name(name)), name, here=here, clock=clock)
+
+    @classmethod
+    def of_repository(cls, repository: Store, name: str, *, guess: bool = True) -> JobControl:
+        """The records of a job of which only the repository is known: place.py says where they are.
+
+        Args:
+            repository: The store of the repository.
+            name: The job's name.
+            guess: Look inside the repository only where the caller may not look beside it.
+
+        Raises:
+            ConflictError: They are in two places (code `records-twice`).
+            RefusedError: They were moved elsewhere (`records-moved`).
+            StorageError: The places cannot be read.
+        """
+        return cls(find_records(repository, check_job_name(name), guess=guess), name)
 
     # What is meant to be.
 

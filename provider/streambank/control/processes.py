@@ -172,7 +172,7 @@ def _has_arguments(pid: int) -> bool:
 
 
 def is_own(pid: int) -> bool:
-    """Whether a process runs as this user and as nobody else; False where it is gone.
+    """Whether a process runs as this user and as no other; False where it is gone.
 
     The owner of /proc/PID does not say: that of a process that may not be traced is root.
     """

@@ -1,7 +1,7 @@
 """JSON from elsewhere: what this engine cannot work with is a ValueError, as what is no JSON is.
 
 Python's own reader raises RecursionError for `[[[[...`, and gives whole numbers of thousands of digits and
-endless floats, at which whoever computes with them fails later, and says nothing of the file.
+infinite floats, at which a computation fails later, and says nothing of the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def loads(text: str | bytes | bytearray) -> Any:
     """What `json.loads` gives.
 
     Raises:
-        ValueError: It is no JSON, is nested too deeply, or has a number that nobody writes.
+        ValueError: It is no JSON, is nested too deeply, or has a number beyond the range of a float.
     """
     try:
         return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8-sig"))

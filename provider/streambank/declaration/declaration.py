@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from streambank.control.control import JobControl
+from streambank.control.place import SUFFIX, at_declared
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.names import MAIN, QueryRef, check_job_name
 from streambank.core.zones import UTC_NAME
@@ -43,7 +44,7 @@ from streambank.declaration.sla import SlaPolicy, read_sla, with_usual
 from streambank.declaration.state import CompactPolicy, StatePolicy, read_compact, read_state
 from streambank.kafka.settings import KafkaConnection
 from streambank.retention.policy import Policy
-from streambank.storage.locations import is_inside
+from streambank.storage.locations import is_inside, open_store
 
 NOT_BUILT = ("drill", "rehearse", "upgrade")
 """Tables that nothing reads yet: declaring one would promise what nobody does."""
@@ -63,7 +64,8 @@ class Job:
         checkpoint: The declared checkpoint, a URI; generation 1 of the only query.
         queries: Declared checkpoint of each query, by name; `{"main": checkpoint}` where there is only one.
         repository: URI of the savepoint repository.
-        control: URI of the control location; this job's records are at `<control>/<name>`.
+        control: URI of the control location: this job's records are at `<control>/<name>`; None where none is
+            declared, and they are beside the repository (control/place.py).
         python: Interpreter that runs the application.
         master: Spark's master.
         launch: Where its driver runs, and how it is started there.
@@ -92,7 +94,7 @@ class Job:
     checkpoint: str
     queries: Mapping[str, str]
     repository: str
-    control: str
+    control: str | None = None
     spark_names: Mapping[str, str] = field(default_factory=dict)
     args: tuple[str, ...] = ()
     python: str = sys.executable
@@ -163,8 +165,17 @@ class Job:
         return self.state.work or f"{self.queries.get(query or MAIN, self.checkpoint)}.work"
 
     def records(self) -> JobControl:
-        """The job's records."""
-        return JobControl.open(self.control, self.name)
+        """The job's records, where they are.
+
+        Raises:
+            ConflictError: They are in two places, or on the way to this one (code `records-twice`,
+                `records-moving`).
+            RefusedError: They were moved elsewhere (`records-moved`).
+            StorageError: Their place cannot be read.
+        """
+        if self.control is None:
+            return JobControl.of_repository(open_store(self.repository), self.name, guess=False)
+        return JobControl(at_declared(open_store(self.control).child(self.name), self.name), self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +185,14 @@ class Declarations:
     Attributes:
         path: The file.
         repository: URI of the savepoint repository.
-        control: URI of the control location of jobs that declare none of their own.
+        control: URI of the control location of jobs that declare none of their own; None for the default.
         jobs: The jobs by name, in the order of the file.
         maintenance: What is done to the repository as a whole; None where that is not declared.
     """
 
     path: str
     repository: str
-    control: str
+    control: str | None
     jobs: Mapping[str, Job]
     maintenance: MaintenancePolicy | None = None
 
@@ -225,7 +236,7 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     data = expand(data, source, (), os.environ if variables is None else variables)
     top = Fields(data, (), source)
     repository = top.required("repository", top.location("repository"))
-    control = top.location("control") or f"{repository}/jobs"
+    control = top.location("control")
     defaults = top.table("defaults")
     for name in ("application", "checkpoint", "queries", "args", "description"):
         if name in defaults.data:
@@ -254,7 +265,7 @@ def _merge(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def _read_job(fields: Fields, name: str | None, repository: str, control: str) -> Job:
+def _read_job(fields: Fields, name: str | None, repository: str, control: str | None) -> Job:
     """One job, or (without a name) the defaults, which are checked by the same rules."""
     application, checkpoint = fields.file("application"), fields.location("checkpoint")
     if name is not None:
@@ -380,7 +391,8 @@ def _refuse_shared_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
 def _refuse_records_in_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
     """Savepoints and records in a checkpoint would be written into a live one, and be lost with it."""
     for job in jobs.values():
-        for what, place in (("repository", job.repository), ("control", job.control)):
+        control = job.control or f"{job.repository}{SUFFIX}"
+        for what, place in (("repository", job.repository), ("control", control)):
             if is_inside(place, job.checkpoint):
                 raise source.mistake(
                     ("jobs", job.name, "checkpoint"),

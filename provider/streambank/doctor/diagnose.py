@@ -33,9 +33,10 @@ from streambank.doctor.checks.locations import (
     check_local_dir,
     check_location,
     check_one_disk,
+    check_owners,
+    check_records_apart,
     check_rules,
     machine_bytes,
-    mount_of,
 )
 from streambank.doctor.checks.rocksdb import check_changelog, check_memory
 from streambank.doctor.checks.rows import check_hot_keys, check_nested, check_skew
@@ -67,6 +68,7 @@ from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.unguarded import sink_from_description
 from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.storage import normalize_location, open_store
+from streambank.storage.local.mounts import mount_of
 from streambank.storage.store import FileInfo, Store
 
 
@@ -140,13 +142,14 @@ def diagnose_checkpoint(
 
 
 def diagnose_job(
-    job: Job, query: str | None = None, *, machine: Machine | None = None
+    job: Job, query: str | None = None, *, jobs: Iterable[Job] = (), machine: Machine | None = None
 ) -> tuple[Diagnosis, ...]:
     """Look at a declared job, query by query.
 
     Args:
         job: The job.
         query: Only this query, by its name, `main` for the only one; None for all.
+        jobs: All jobs of the jobs file, to see what it shares with those of other owners.
         machine: This machine.
 
     Raises:
@@ -155,15 +158,17 @@ def diagnose_job(
     here = machine or Machine()
     names = (query,) if query is not None else tuple(job.queries)
     first, *others = (_of_job(job, one, here) for one in names)
-    return (replace(first, findings=(*_of_life(job, here), *first.findings)), *others)
+    return (replace(first, findings=(*_of_life(job, here, jobs), *first.findings)), *others)
 
 
-def _of_life(job: Job, machine: Machine) -> list[Finding]:
+def _of_life(job: Job, machine: Machine, jobs: Iterable[Job]) -> list[Finding]:
     """Of the job as a whole: said once, with its first query."""
     now = machine.clock()
     try:
-        life = job_life(job.records(), now, queries=job.queries, start_s=job.start.timeout_s)
-        return list(check_life(job.name, life, now))
+        records = job.records()
+        life = job_life(records, now, queries=job.queries, start_s=job.start.timeout_s)
+        apart = check_records_apart(job.name, records.store, open_store(job.repository))
+        return [*check_life(job.name, life, now), *apart, *check_owners(job, jobs)]
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:

@@ -140,7 +140,7 @@ def saved_checkpoint(repository: str, asked: QueryRef) -> str:
         StorageError: It cannot be read.
     """
     store = Repository.open(open_store(repository)).store
-    generation = JobControl.open(f"{store.uri}/jobs", asked.job).generation(asked.query)
+    generation = JobControl.of_repository(store, asked.job).generation(asked.query)
     if generation is not None:
         return generation.location
     taken = [head for head in heads(store, str(asked)) if head.job == str(asked)]

@@ -125,7 +125,7 @@ def _origins_of(python: str) -> dict[str, str]:
             text=True,
             timeout=60,
             check=True,
-            cwd="/",  # modules beside whoever asks are not the interpreter's
+            cwd="/",  # modules in the caller's folder are not the interpreter's
             env=driver_environment(os.environ),
         )
         found: dict[str, str] = json.loads(done.stdout)

@@ -246,7 +246,7 @@ def launched_handle(
 
 
 def _page(found: object) -> str | None:
-    """A page of a cluster, as a record names it: whoever can write there could name anything."""
+    """A page of a cluster, as a record names it: a writer of records could name anything."""
     return found if isinstance(found, str) and found.startswith(("http://", "https://")) else None
 
 

@@ -26,7 +26,7 @@ from streambank.driver.preflight import (
     records_lost,
 )
 from streambank.driver.spec import LaunchSpec, QuerySpec, new_launch_id
-from streambank.storage import normalize_location, open_store
+from streambank.storage import open_store
 
 
 def prepare_launch(
@@ -93,7 +93,7 @@ def prepare_launch(
         launch_id=launch_id or new_launch_id(),
         application=application or job.application,
         args=launched,
-        control=normalize_location(job.control),
+        control=records_root(control),
         queries=queries,
         launched_at=to_json_time(utc_now()),
         by=dict(by),

@@ -206,7 +206,7 @@ def decode_launch(data: bytes, what: str = "launch spec", digest: str | None = N
     Args:
         data: The bytes.
         what: What messages call it.
-        digest: What its launcher wrote, by the driver's arguments; None where nobody says.
+        digest: What its launcher wrote, by the driver's arguments; None where no digest is there.
 
     Raises:
         FormatError: It is damaged or of an unknown format.

@@ -43,7 +43,7 @@ class KafkaConnection:
         """Whether these servers may get what `config` holds.
 
         A secret goes to servers that the job declares or a person names, and to no others: what a savepoint
-        or a record names is the word of whoever can write there.
+        or a record names is the word of who can write there.
         """
         declared = {self.bootstrap, *self.servers.values()}
         return servers in declared or not any(is_secret(name) for name in self.config)

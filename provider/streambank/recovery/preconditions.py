@@ -7,7 +7,8 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
-from streambank.control.marker import marked_generation
+from streambank.control.marker import marked_generation, records_root
+from streambank.control.place import moved_to
 from streambank.core.choices import (
     RESTORE_MODES,
     SINK_CHOICES,
@@ -150,7 +151,7 @@ def records_of(request: RestoreRequest, chosen: Chosen) -> JobControl | None:
         )
     if request.mode == "fork":
         return None
-    control = given or JobControl(request.repository.store.child(f"jobs/{name}"), name)
+    control = given or JobControl.of_repository(request.repository.store, name)
     if given is None or request.guessed:
         _check_records(request, chosen, control)
     return control if given is not None or control.lease.view() is not None else None
@@ -165,7 +166,8 @@ def _check_records(request: RestoreRequest, chosen: Chosen, control: JobControl)
     known = chosen.manifest.taken_by.get("records")
     if not isinstance(known, str) or (request.generation is None and request.sink != "rollback"):
         return
-    if not (is_inside(known, control.store.uri) and is_inside(control.store.uri, known)):
+    same = is_inside(known, control.store.uri) and is_inside(control.store.uri, known)
+    if not same and moved_to(open_store(known)) != records_root(control):
         raise RefusedError(
             f"It is not known whether job {control.name} runs: its records were at {known} when the "
             f"savepoint was taken, not at {control.store.uri}.",
@@ -321,7 +323,7 @@ def _rows(request: RestoreRequest, chosen: Chosen) -> int | None:
         return rows
     name = QueryRef.parse(chosen.manifest.job).job
     given = request.generation or request.control
-    records = given.store if given is not None else request.repository.store.child(f"jobs/{name}")
+    records = (given or JobControl.of_repository(request.repository.store, name)).store
     return reported_rows(records, chosen.manifest)
 
 

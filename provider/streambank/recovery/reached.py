@@ -127,7 +127,7 @@ def records_to_ask(given: JobControl | None, repository: Repository, manifest: M
         manifest: The savepoint.
     """
     asked = QueryRef.parse(manifest.job)
-    control = given or JobControl(repository.store.child(f"jobs/{asked.job}"), asked.job)
+    control = given or JobControl.of_repository(repository.store, asked.job)
     named = _records_of(manifest)
     if named is None or control.generations(asked.query).records.numbers():
         return control

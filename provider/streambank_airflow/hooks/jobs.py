@@ -240,9 +240,14 @@ class JobVerbs:
         from streambank.doctor.diagnose import diagnose_job
 
         job, query = self.declared.find(ref)
+        jobs = self.declared.load().jobs.values()
         found: list[tuple[str | None, Finding]] = [
             *((None, finding) for finding in check_job_installation(job.python)),
-            *((one.query, finding) for one in diagnose_job(job, query) for finding in one.findings),
+            *(
+                (one.query, finding)
+                for one in diagnose_job(job, query, jobs=jobs)
+                for finding in one.findings
+            ),
         ]
         return [
             {**finding.to_dict(), "query": of, "hint": hint_for(finding.code, finding.hint, job.name)}

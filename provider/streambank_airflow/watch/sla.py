@@ -13,7 +13,7 @@ from streambank.declaration.declaration import Job
 from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
 from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import LEVELS, Level, Verdict
-from streambank.storage import S3Access, using_s3
+from streambank.storage import S3Access, open_store, using_s3
 from streambank_airflow.watch.event_time import UNMANAGED
 from streambank_airflow.watch.job import JobView, JobWatcher
 
@@ -34,7 +34,7 @@ class SlaSubject:
         query: The query that is meant; None for all.
         access: How S3 is reached; None for what the process's own settings say.
         checkpoint: The directory of a query that is not declared.
-        repository: Where its savepoints and its records are; None where nobody says.
+        repository: Where its savepoints are; None where that is not known.
     """
 
     ref: str
@@ -82,7 +82,7 @@ class SlaSubject:
                     code="no-repository-named",
                     hint="Fill in the field Repository of the connection, or declare the job.",
                 )
-            return JobControl.open(f"{self.repository.rstrip('/')}/jobs", QueryRef.parse(self.ref).job)
+            return JobControl.of_repository(open_store(self.repository), QueryRef.parse(self.ref).job)
 
     def concerns(self, job: str, query: str) -> bool:
         """Whether a verdict on this query of this job is one of its own."""

@@ -32,7 +32,7 @@ def documented() -> dict[str, set[str]]:
     found = {}
     for section in sections:
         heading, _, body = section.partition("\n")
-        verb = re.match(r"[a-z ]+[a-z]", heading)
+        verb = re.match(r"streambank(?: [a-z][a-z-]*)*", heading)
         assert verb is not None, heading
         rows = re.findall(r"^\| (`-.*?) \| ", body, re.MULTILINE)
         found[verb[0]] = {option for row in rows for option in re.findall(r"`(-[-a-z]*)", row)}

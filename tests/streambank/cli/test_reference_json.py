@@ -78,6 +78,9 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     end_drivers(load_jobs(file).job("flights").records())
     given["job stop"] = succeed("job", "stop", "flights", "--json").document
     given["job history"] = succeed("job", "history", "flights", "--json").document
+    given["job move-records"] = succeed(
+        "job", "move-records", "flights", "--to", tmp_path / "moved", "--json"
+    ).document
     given["job savepoint"] = savepoint_of_two(tmp_path)
     yield given
 
@@ -207,7 +210,7 @@ def test_every_verb_with_json_has_an_example() -> None:
         "compact --purge",
     ):
         assert verb in headings
-    for verb in ("start", "list", "history", "status", "stop", "savepoint", "break"):
+    for verb in ("start", "list", "history", "status", "stop", "savepoint", "break", "move-records"):
         assert f"job {verb}" in headings
 
 

@@ -177,7 +177,7 @@ def test_everything_that_can_be_declared(tmp_path: Path) -> None:
 def test_a_short_declaration_is_enough(tmp_path: Path) -> None:
     declared = load(tmp_path, job())
     only = declared.job("a")
-    assert only.control == f"{declared.repository}/jobs"
+    assert only.records().store.uri == f"{declared.repository}.control/a"
     assert only.working_dir == str(tmp_path)
     assert (only.savepoint.schedule, only.env) == (None, ())
     assert (only.replicate.to, only.retention, only.savepoint.sweep) == ((), None, False)

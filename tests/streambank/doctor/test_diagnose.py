@@ -224,7 +224,7 @@ def test_the_command_finds_the_checkpoint_of_a_job_by_its_savepoints(tmp_path: P
     assert "one-disk" in [one["code"] for one in answer["findings"]]
     unknown = streambank("doctor", "--job", "orders", "-r", repository)
     assert (unknown.code, "There are savepoints of orders/left." in unknown.err) == (3, True)
-    records = JobControl.open(f"{repository}/jobs", "orders")
+    records = JobControl.open(f"{repository}.control", "orders")
     records.generations("left").ensure_first(str(tmp_path / "moved"), by={"user": "test"})
     moved = streambank("doctor", "--job", "orders/left", "-r", repository)
     assert (moved.code, "moved" in moved.err) == (3, True)

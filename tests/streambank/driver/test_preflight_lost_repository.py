@@ -46,6 +46,11 @@ from tests.support.jobs.declared import BY, declare, fake_launcher
 SINK = "ForeachBatchSink"
 
 
+def in_repository(folder: Path) -> Job:
+    """A job whose records are inside its repository: what takes one takes both."""
+    return declare(folder, more='control = "repository/jobs"')
+
+
 def worked(job: Job, *, location: str | None = None) -> LiveCheckpoint:
     """Let a driver have worked in the job's current generation."""
     control = job.records()
@@ -93,7 +98,7 @@ def refused(act: Callable[[], object], code: str = "repository-lost") -> Streamb
 
 
 def test_a_job_whose_repository_is_gone_is_not_started_from_nothing(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     second = move_on(job)
     shutil.rmtree(folder / "checkpoints/flights")
@@ -110,7 +115,7 @@ def test_a_job_whose_repository_is_gone_is_not_started_from_nothing(folder: Path
 
 
 def test_everything_that_looks_at_the_job_says_so(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     lose_repository(folder)
 
@@ -123,12 +128,13 @@ def test_everything_that_looks_at_the_job_says_so(folder: Path) -> None:
     assert assessment.level == "breach"
     assert "[repository-lost]" in assessment.verdicts[0].why
     (diagnosis,) = diagnose_job(job)
-    assert [(one.code, one.severity) for one in diagnosis.findings] == [("repository-lost", "error")]
+    found = [(one.code, one.severity) for one in diagnosis.findings]
+    assert found == [("records-in-repository", "info"), ("repository-lost", "error")]
     assert list((folder / "repository").iterdir()) == []
 
 
 def test_everything_that_looks_at_a_job_says_that_its_checkpoint_is_gone(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     assert (job_status(job).state, diagnose_job(job)[0].findings[0].code) != ("checkpoint-lost",) * 2
     shutil.rmtree(folder / "checkpoints/flights")
@@ -156,7 +162,7 @@ def test_everything_that_looks_at_a_job_says_that_its_checkpoint_is_gone(folder:
 
 
 def test_an_older_copy_of_the_records_does_not_count(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     shutil.copytree(folder / "repository", folder / "copy")
     move_on(job)
@@ -170,7 +176,7 @@ def test_an_older_copy_of_the_records_does_not_count(folder: Path) -> None:
 
 
 def test_a_fresh_start_is_an_act_that_is_recorded(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     second = move_on(job)
     shutil.rmtree(folder / "checkpoints/flights")
@@ -194,7 +200,7 @@ def test_a_fresh_start_is_an_act_that_is_recorded(folder: Path) -> None:
 
 
 def test_the_lost_records_come_back_when_the_job_has_begun_again(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     move_on(job)
     for name in ("flights", "flights.g0002"):
@@ -212,7 +218,7 @@ def test_the_lost_records_come_back_when_the_job_has_begun_again(folder: Path) -
 
 
 def test_a_fresh_start_does_not_go_on_in_an_older_checkpoint(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     move_on(job)
     shutil.rmtree(folder / "checkpoints/flights.g0002")
@@ -225,7 +231,7 @@ def test_a_fresh_start_does_not_go_on_in_an_older_checkpoint(folder: Path) -> No
 
 
 def test_a_fresh_start_goes_on_in_the_checkpoint_that_counted(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     checkpoint = worked(job)
     lose_repository(folder)
 
@@ -236,7 +242,7 @@ def test_a_fresh_start_goes_on_in_the_checkpoint_that_counted(folder: Path) -> N
 
 @pytest.mark.parametrize("older_copy", [False, True])
 def test_a_fresh_start_goes_on_in_the_generation_that_counted(folder: Path, older_copy: bool) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     if older_copy:
         shutil.copytree(folder / "repository", folder / "copy")
@@ -257,7 +263,7 @@ def test_a_fresh_start_goes_on_in_the_generation_that_counted(folder: Path, olde
 
 
 def test_a_fresh_start_goes_on_in_a_generation_that_counted_again(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     records = job.records()
     first = records.generations().all()[0]
@@ -275,7 +281,7 @@ def test_a_fresh_start_goes_on_in_a_generation_that_counted_again(folder: Path) 
 
 
 def test_a_fresh_start_of_a_job_that_has_lost_nothing_is_a_start(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     prepare_launch(job, job.records(), by=BY, fresh_start=True)
     worked(job)
     prepare_launch(job, job.records(), by=BY, fresh_start=True)
@@ -284,7 +290,7 @@ def test_a_fresh_start_of_a_job_that_has_lost_nothing_is_a_start(folder: Path) -
 
 
 def test_a_restore_from_a_replica_is_the_way_out(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     checkpoint = worked(job)
     move_on(job)
     savepoint_job(job, by=BY)
@@ -317,7 +323,7 @@ def test_a_restore_from_a_replica_is_the_way_out(folder: Path) -> None:
 
 
 def test_a_restore_that_comes_to_nothing_leaves_the_job_lost(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     savepoint_job(job, by=BY)
     shutil.copytree(folder / "repository", folder / "replica", ignore=shutil.ignore_patterns("jobs"))
@@ -334,7 +340,7 @@ def test_a_restore_that_comes_to_nothing_leaves_the_job_lost(folder: Path) -> No
 
 def test_where_the_marker_says_that_it_worked_nothing_begins_from_nothing(folder: Path) -> None:
     """What a restore that was killed at its switch leaves behind: a generation, and no facts of the query."""
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     shutil.rmtree(folder / "checkpoints/flights")
     lose_repository(folder)
@@ -431,7 +437,7 @@ def test_a_driver_does_not_accept_another_repository_in_its_place(folder: Path) 
 def test_a_repository_on_s3_by_another_name_is_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     marker = read_marker(job.checkpoint)
     assert marker is not None
@@ -468,7 +474,7 @@ def test_a_checkpoint_on_s3_that_is_gone_is_missed_by_either_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The records were lost, and a restore that came to nothing left others."""
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     marker, generation = read_marker(job.checkpoint), job.records().generation(None)
     assert marker is not None and generation is not None
@@ -491,7 +497,7 @@ def test_another_repository_that_is_declared_is_no_loss(folder: Path) -> None:
 
 
 def test_a_job_that_is_older_than_markers_gets_one_and_is_refused_nothing(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     marker = Path(str(marker_location(job.checkpoint)).removeprefix("file://"))
     assert marker == folder / "checkpoints/flights.streambank.json"
@@ -510,7 +516,7 @@ def test_a_job_that_is_older_than_markers_gets_one_and_is_refused_nothing(folder
 
 
 def test_without_a_marker_the_directory_of_a_later_generation_says_so(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     (folder / "checkpoints/flights.g0003").mkdir(parents=True)
     prepare_launch(job, job.records(), by=BY)
     shutil.rmtree(folder / "repository")
@@ -524,14 +530,14 @@ def test_without_a_marker_the_directory_of_a_later_generation_says_so(folder: Pa
 
 
 def test_a_checkpoint_that_another_program_made_is_adopted(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     LiveCheckpoint(open_store(job.checkpoint), retain=20).run(2)
 
     assert prepare_launch(job, job.records(), by=BY).queries[MAIN].committed == 1
 
 
 def test_two_jobs_with_one_checkpoint_do_not_both_run(folder: Path) -> None:
-    one = declare(folder)
+    one = in_repository(folder)
     worked(one)
     text = (folder / "streaming_jobs.toml").read_text()
     (folder / "other.toml").write_text(text.replace("jobs.flights", "jobs.planes"))
@@ -556,7 +562,7 @@ def test_two_jobs_with_one_checkpoint_do_not_both_run(folder: Path) -> None:
 
 
 def test_one_job_of_two_declarations_does_not_run_twice(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     elsewhere = replace(job, control=f"file://{folder}/elsewhere")
     elsewhere.records().generations().ensure_first(job.checkpoint, by=BY)
@@ -569,7 +575,7 @@ def test_one_job_of_two_declarations_does_not_run_twice(folder: Path) -> None:
 
 
 def test_records_by_another_name_are_no_other_records(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     control = str(job.control).removeprefix("file://")
     (folder / "link").symlink_to(control)
@@ -595,7 +601,7 @@ def test_records_by_another_name_are_no_other_records(folder: Path) -> None:
 def test_records_on_s3_by_another_name_are_not_opened_twice(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     marker = read_marker(job.checkpoint)
     assert marker is not None
@@ -612,7 +618,7 @@ def test_records_on_s3_by_another_name_are_not_opened_twice(
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"format": 2}', b'{"format": 1, "job": "flights"}', b"[]"])
 def test_a_marker_that_cannot_be_read(folder: Path, data: bytes) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     worked(job)
     marker = folder / "checkpoints/flights.streambank.json"
     marker.write_bytes(data)
@@ -634,7 +640,7 @@ def test_a_checkpoint_at_the_root_of_its_store_has_no_beside() -> None:
 
 
 def test_a_marker_holds_no_secret(folder: Path) -> None:
-    job = declare(folder)
+    job = in_repository(folder)
     control = job.records()
     generation = control.generations().ensure_first(job.checkpoint, by=BY)
     (folder / "checkpoints").mkdir()
@@ -656,8 +662,8 @@ def test_a_marker_holds_no_secret(folder: Path) -> None:
 
 
 def test_a_marker_that_cannot_be_written_is_said(folder: Path) -> None:
-    job = declare(folder)
-    control = JobControl.open(job.control, job.name)
+    job = in_repository(folder)
+    control = job.records()
     generation = control.generations().ensure_first(job.checkpoint, by=BY)
     (folder / "checkpoints").write_text("a file")
 

@@ -76,7 +76,7 @@ def test_the_command_line_leaves_the_same_event_as_any_other(
 ) -> None:
     jobs = folder / "streaming_jobs.toml"
     if control is not None:  # with its records apart, a job is found by its declaration alone
-        (folder / "repository/jobs").rename(folder / control)
+        (folder / "repository.control").rename(folder / control)
         jobs.write_text(f'control = "{control}"\n' + jobs.read_text(encoding="utf-8"), encoding="utf-8")
     job = load_jobs(jobs).job("flights")
     named: list[str | int | Path] = ["--jobs", jobs] if control is not None else []

@@ -37,7 +37,9 @@ def drivers(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clu
     monkeypatch.setattr("streambank.job.stop._MARGIN_S", 1.0)
     found = ClusterDrivers(master)
     clock = LeapingClock(found).clock
-    monkeypatch.setattr(Job, "records", lambda job: JobControl.open(job.control, job.name, clock=clock))
+    monkeypatch.setattr(
+        Job, "records", lambda job: JobControl.open(f"{job.repository}.control", job.name, clock=clock)
+    )
     yield found
     found.close()
 

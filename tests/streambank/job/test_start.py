@@ -404,7 +404,7 @@ def test_a_changed_checkpoint_is_refused_and_nothing_is_launched(folder: Path) -
 def test_a_driver_elsewhere_is_waited_for_and_then_replaced(folder: Path) -> None:
     job = declare(folder)
     records = job.records()
-    theirs = records.open(job.control, job.name, here=ELSEWHERE)
+    theirs = JobControl(records.store, job.name, here=ELSEWHERE)
     claim = theirs.lease.acquire([ProcessId("python", 1, 1)], ttl_s=1.0)
     assert job_status(job, launcher=fake_launcher(folder)).state == "unknown"
     result = start(folder, job)

@@ -110,7 +110,7 @@ def test_a_declared_job_with_a_real_driver(tmp_path: Path) -> None:
         )
         assert lines == ["2", "3", "4", "one", "zero"], "drained: all that was there has been processed, once"
     finally:
-        end_drivers(JobControl.open(job.control, "lines"))
+        end_drivers(job.records())
 
 
 class Elsewhere(LocalLauncher):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId
 from streambank.control.progress import ProgressWriter
 from streambank.core.errors import FormatError
@@ -83,7 +84,7 @@ def test_an_application_that_ended_with_an_error_has_failed(folder: Path) -> Non
 
 def test_a_driver_elsewhere_is_unknown_at_a_glance(folder: Path) -> None:
     job = declare(folder)
-    theirs = job.records().open(job.control, job.name, here=ELSEWHERE)
+    theirs = JobControl(job.records().store, job.name, here=ELSEWHERE)
     theirs.lease.acquire([ProcessId("python", 1, 1), ProcessId("jvm", 2, 1)])
     found = status(folder, job)
     assert (found.state, found.host, found.pid, found.jvm_pid) == ("unknown", "elsewhere", 1, 2)
@@ -105,7 +106,7 @@ def test_half_written_heartbeats_and_a_lost_launch_do_not_hinder(folder: Path) -
     job = declare(folder)
     started = start_job(job, by=BY, launcher=fake_launcher(folder))
     stop_job(job, by=BY, launcher=fake_launcher(folder))
-    records = folder / "repository" / "jobs" / "flights"
+    records = folder / "repository.control" / "flights"
     (records / "lease" / "0000000001.beat.json").write_bytes(b'{"be')
     (records / "launches" / f"{started.launch_id}.json").unlink()
     found = status(folder, job)
@@ -115,7 +116,7 @@ def test_half_written_heartbeats_and_a_lost_launch_do_not_hinder(folder: Path) -
 def test_a_damaged_desired_state_is_an_error(folder: Path) -> None:
     job = declare(folder)
     job.records().set_desired("running", by=BY)
-    (folder / "repository" / "jobs" / "flights" / "desired" / "0000000001.json").write_bytes(b"")
+    (folder / "repository.control" / "flights" / "desired" / "0000000001.json").write_bytes(b"")
     with pytest.raises(FormatError) as caught:
         status(folder, job)
     assert caught.value.code == "damaged-record"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
@@ -139,7 +140,7 @@ def test_a_driver_elsewhere_that_does_not_answer_is_an_error_and_never_killed_he
 ) -> None:
     monkeypatch.setattr("streambank.job.stop._MARGIN_S", 0.5)
     job = declare(folder)
-    theirs = job.records().open(job.control, job.name, here=ELSEWHERE)
+    theirs = JobControl(job.records().store, job.name, here=ELSEWHERE)
     claim = theirs.lease.acquire([ProcessId("python", os.getpid(), 1)], ttl_s=60.0)
     beating = threading.Event()
 

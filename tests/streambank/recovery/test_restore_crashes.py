@@ -261,7 +261,7 @@ def _restore_generation(shop: SimulatedJob, taken: str, root: FaultyStore) -> ob
             RestoreRequest(
                 Repository.open(root.child("repository")),
                 taken,
-                generation=JobControl(root.child(f"repository/jobs/{JOB}"), JOB),
+                generation=JobControl(root.child(f"repository.control/{JOB}"), JOB),
                 opener=opener,
                 sink="rollback",
             ),

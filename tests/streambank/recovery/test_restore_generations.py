@@ -116,7 +116,7 @@ class TestGenerations:
 
         shop.run(3)
         taken = shop.take()
-        other = JobControl(shop.repository_store.child("jobs/other"), "other")
+        other = JobControl(shop.open("repository.control/other"), "other")
         with pytest.raises(InputError) as caught:
             restore(RestoreRequest(shop.repository, taken.savepoint, generation=other))
         assert caught.value.code == "another-job"

@@ -84,7 +84,7 @@ def run_take(world: World) -> None:
 
 def run_restore(world: World) -> None:
     repository = Repository.open(open_store(world.shop.repository_store.uri))
-    control = JobControl.open(f"{world.shop.repository_store.uri}/jobs", JOB)
+    control = JobControl.open(f"{world.shop.repository_store.uri}.control", JOB)
     restore(
         RestoreRequest(repository, "latest-good", job=JOB, generation=control, sink="rollback"),
         pace=Pace(parallel=1),
@@ -145,7 +145,7 @@ def test_restore_killed_at_a_request(world: World, which: int | When) -> None:
     for when, request in crashes(undisturbed.requests, which):
         world.put_back()
         kill_at(when, request, lambda: run_restore(world))
-        control = JobControl.open(f"{world.shop.repository_store.uri}/jobs", JOB)
+        control = JobControl.open(f"{world.shop.repository_store.uri}.control", JOB)
         current = control.generation()
         if current is not None and current.number > 1:
             assert b'"id"' in open_store(current.location).read("metadata")
@@ -157,7 +157,7 @@ def test_restore_killed_at_a_request(world: World, which: int | When) -> None:
 
 
 def assert_restored(world: World) -> None:
-    current = JobControl.open(f"{world.shop.repository_store.uri}/jobs", JOB).generation()
+    current = JobControl.open(f"{world.shop.repository_store.uri}.control", JOB).generation()
     assert current is not None and current.number > 1
     assert CheckpointReader(open_store(current.location)).closure().batch == 2
     assert world.shop.sink is not None

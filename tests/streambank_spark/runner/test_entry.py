@@ -48,7 +48,7 @@ def test_the_jobs_file_from_the_environment(jobs: str, monkeypatch: pytest.Monke
 
 def test_a_launch_spec_by_its_path(jobs: str, tmp_path: Path) -> None:
     made = entry.parse(["--job", "flights", "--jobs", jobs])
-    path = tmp_path / "savepoints/jobs/flights" / made.key
+    path = tmp_path / "savepoints.control/flights" / made.key
     assert entry.parse(["--launch", str(path)]) == made
     assert entry.parse(["--launch", f"file://{path}"]) == made
 

@@ -205,7 +205,7 @@ def credentials_are_nowhere(flights: Flights, *pids: int | None) -> None:
     (handle,) = LocalLauncher().find(flights.job.records())
     assert handle.log is not None
     assert SECRET_KEY not in Path(handle.log).read_text(errors="replace")
-    records = open_store(flights.job.control)
+    records = flights.job.records().store
     listed = [info.path for info in records.list()]
     assert listed
     assert not [path for path in listed if SECRET_KEY.encode() in records.read(path)]

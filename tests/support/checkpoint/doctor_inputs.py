@@ -11,10 +11,11 @@ from typing import Any
 from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.core.finding import Finding
-from streambank.doctor.checks.locations import Mount, MountOf
+from streambank.doctor.checks.locations import MountOf
 from streambank.doctor.checks.state_growth import StateColumns, columns_of
 from streambank.doctor.spark_conf import SparkConf
 from streambank.doctor.subject import SkippedCheck
+from streambank.storage.local.mounts import Mount
 from tests.support.checkpoint.recorded import Checkpoint, checkpoint
 
 

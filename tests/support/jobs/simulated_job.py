@@ -79,7 +79,7 @@ class SimulatedJob:
 
     def control(self) -> JobControl:
         """The records of the job."""
-        return JobControl(self.repository_store.child(f"jobs/{JOB}"), JOB)
+        return JobControl(self.open(f"repository.control/{JOB}"), JOB)
 
 
 def quick_store(location: object) -> Store:

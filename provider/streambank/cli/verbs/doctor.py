@@ -116,6 +116,7 @@ def _diagnoses(
             raise _usage(f"{'--file-sink' if sinks else '-r'} needs a CHECKPOINT or --job.")
         return ()
     from streambank.cli.verbs.savepoints import declared_job
+    from streambank.control.marker import records_root
     from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
 
@@ -130,11 +131,13 @@ def _diagnoses(
         raise _usage("--file-sink is for a checkpoint: the outputs of a declared job are known.")
     if jobs is None:
         raise _usage("--job needs --jobs, the file that declares the job, or -r, where its savepoints are.")
-    declared = load_jobs(jobs).job(asked.job)
+    all_jobs = load_jobs(jobs)
+    declared = all_jobs.job(asked.job)
     if repository is not None:
-        declared = replace(declared, repository=normalize_location(repository))
+        own = records_root(declared.records())
+        declared = replace(declared, repository=normalize_location(repository), control=own)
     declared.queries_named(asked.query)
-    return diagnose_job(declared, asked.query)
+    return diagnose_job(declared, asked.query, jobs=all_jobs.jobs.values())
 
 
 def _usage(message: str) -> InputError:

@@ -482,3 +482,37 @@ def break_claim(
             console.line(f"The {what} of job {name} is broken; it was held by {broken.describe()}.")
 
     console.answer(document, text)
+
+
+@app.command("move-records", epilog="Example: streambank job move-records orders")
+def move_records(
+    name: Name,
+    jobs: JobsFile,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOCATION",
+            help="The control location to move them to, which is to be declared as `control` afterwards; by "
+            "default the one beside the repository, which is found without.",
+        ),
+    ] = None,
+    why: Why = "",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Move what a job remembers out of its repository, so that who writes savepoints cannot write records."""
+    from streambank.job.move_records import move_records as move
+
+    moved = move(_job(jobs, name), to=to, by=_by(), why=why)
+
+    def text() -> None:
+        if moved.source is None:
+            console.line(f"The records of job {name} are at {moved.target} already.")
+            return
+        files, size = console.count(moved.files, "file"), console.size(moved.bytes)
+        console.line(f"The records of job {name} are at {moved.target} now; they were at {moved.source}.")
+        console.line(f"{files}, {size}")
+        for warning in moved.warnings:
+            console.line(f"warning: {warning}")
+
+    console.answer(moved.to_dict(), text)

@@ -147,7 +147,7 @@ def restore(
     rate = bytes_per_s(max_rate)
     machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
     opened = open_repository(repository)
-    owner = _owner(opened, savepoint, job, jobs)
+    owner = _owner(opened, savepoint, job, jobs, guess=not generation)
     request = RestoreRequest(
         opened,
         savepoint,
@@ -197,8 +197,10 @@ class _Owner:
     kafka: KafkaConnection | None = None
 
 
-def _owner(repository: Repository, savepoint: str, job: str | None, jobs: str | None) -> _Owner:
-    """Find the records of the savepoint's job: beside the savepoints, unless a jobs file says otherwise."""
+def _owner(
+    repository: Repository, savepoint: str, job: str | None, jobs: str | None, *, guess: bool
+) -> _Owner:
+    """Find the records of the savepoint's job: by its repository, unless a jobs file says otherwise."""
     from streambank.control.control import JobControl
     from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
@@ -209,7 +211,7 @@ def _owner(repository: Repository, savepoint: str, job: str | None, jobs: str | 
     asked = QueryRef.parse(of_job)
     declared = load_jobs(jobs).jobs.get(asked.job) if jobs is not None else None
     if declared is None:
-        return _Owner(JobControl.open(f"{repository.store.uri}/jobs", asked.job))
+        return _Owner(JobControl.of_repository(repository.store, asked.job, guess=guess))
     return _Owner(declared.records(), declared.queries.get(asked.name), True, declared.kafka)
 
 

@@ -178,10 +178,11 @@ def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store) ->
     from streambank.cli.verbs.savepoints import declared_job
     from streambank.control.control import JobControl
     from streambank.core.names import QueryRef
+    from streambank.storage import open_store
 
     asked = QueryRef.parse(name)
     declared = declared_job(asked.job, jobs)
-    control = declared.records() if declared else JobControl.open(f"{repository}/jobs", asked.job)
+    control = declared.records() if declared else JobControl.of_repository(open_store(repository), asked.job)
     generation = control.generation(asked.query)
     if generation is None or generation.location != checkpoint.uri:
         return None

@@ -1,23 +1,18 @@
-"""Where things lie: on one disk, in memory, in a folder that Spark deletes, under rules that delete.
-
-Which file system and which disk a path of this machine is on, by /proc and /sys.
-
-Sources: proc_pid_mountinfo(5); Documentation/block/queue-sysfs and sysfs-block of the kernel.
-"""
+"""Where things lie: on one disk, in memory, in a folder that Spark deletes, under rules that delete."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
+from streambank.declaration.declaration import Job
 from streambank.doctor.spark_conf import SparkConf
 from streambank.doctor.subject import UNDECLARED, CheckResult, SkippedCheck
-from streambank.storage import local_path, scheme_of
+from streambank.storage import is_inside, local_path, scheme_of
+from streambank.storage.local.mounts import Mount
 from streambank.storage.store import Served, Store
 
 MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
@@ -40,66 +35,6 @@ REMOTE = frozenset(
         "virtiofs",
     }
 )
-_VIRTUAL = re.compile(r"(vd|xvd|sr|nbd|rbd)[a-z0-9]*")
-"""Disks of virtual machines: what they say of themselves is their host's default, whatever is behind them."""
-_ESCAPED = re.compile(r"\\([0-7]{3})")
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """What a path is on.
-
-    Attributes:
-        point: Where the file system is mounted.
-        kind: Its type, such as `ext4`, `nfs4` or `tmpfs`.
-        device: Its device as the kernel numbers it, `major:minor`.
-        disk: Name of the whole disk that it lies on; None where there is none, or it cannot be told.
-        spins: Whether the kernel knows that disk for a spinning one; None where it cannot know.
-    """
-
-    point: str
-    kind: str
-    device: str
-    disk: str | None
-    spins: bool | None
-
-    @property
-    def storage(self) -> str:
-        """What tells one place from another: the disk, or else the file system's device."""
-        return self.disk or self.device
-
-
-def mount_of(path: str | os.PathLike[str], root: Path = Path("/")) -> Mount | None:
-    """What a path is on; of one that does not exist, what its nearest existing parent is on.
-
-    Args:
-        path: The path.
-        root: Where `proc` and `sys` are; tests give another place.
-
-    Returns:
-        None where this machine does not tell.
-    """
-    place = Path(os.path.realpath(path))
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    found: tuple[str, str, str] | None = None
-    try:
-        lines = (root / "proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        fields, _, rest = line.partition(" - ")
-        parts = fields.split()
-        if len(parts) < 5 or not rest:
-            continue
-        point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), parts[4])
-        # The last one of the same place covers those before it.
-        if _is_below(str(place), point) and (found is None or len(point) >= len(found[0])):
-            found = point, rest.split()[0], parts[2]
-    if found is None:
-        return None
-    disk = _disk(found[2], root)
-    return Mount(*found, disk, _spins(disk, root))
 
 
 def machine_bytes(root: Path = Path("/")) -> int | None:
@@ -120,29 +55,6 @@ def machine_bytes(root: Path = Path("/")) -> int | None:
         if limit.isdecimal():
             total = min(total, int(limit))
     return total
-
-
-def _is_below(path: str, point: str) -> bool:
-    return path == point or path.startswith(point.rstrip("/") + "/")
-
-
-def _disk(device: str, root: Path) -> str | None:
-    """The whole disk of a device, which may be a partition of it."""
-    link = root / "sys/dev/block" / device
-    if not link.exists():
-        return None
-    place = Path(os.path.realpath(link))
-    return place.parent.name if (place / "partition").exists() else place.name
-
-
-def _spins(disk: str | None, root: Path) -> bool | None:
-    if disk is None or _VIRTUAL.fullmatch(disk):
-        return None
-    try:
-        said = (root / "sys/block" / disk / "queue/rotational").read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    return {"0": False, "1": True}.get(said)
 
 
 MountOf = Callable[[Path], Mount | None]
@@ -356,3 +268,49 @@ def _judge_local(path: Path, source: str, mount_of: MountOf) -> Iterator[CheckRe
         "Each batch reads and writes there: RocksDB is made for a local SSD.",
         "Set SPARK_LOCAL_DIRS, or spark.local.dir of the job, to a directory on a local SSD.",
     )
+
+
+def check_records_apart(job: str, records: Store, repository: Store) -> Iterator[Finding]:
+    """Records that lie among savepoints: who may write those can say what the job does.
+
+    Args:
+        job: The job's name.
+        records: Where its records are.
+        repository: The root of its repository.
+    """
+    if not is_inside(records.uri, repository.uri):
+        return
+    others = [name for name in repository.names("savepoints") if name != job]
+    shared = f", where savepoints of {', '.join(others[:3])}{' and others' if others[3:] else ''} are, too"
+    yield Finding(
+        "records-in-repository",
+        "warning" if others else "info",
+        records.uri,
+        f"The records of job {job} are inside its repository {repository.uri}{shared if others else ''}.",
+        "Who may write savepoints can also say which checkpoint is current, and start and stop the job.",
+        f"Stop the job, and move them: `streambank job move-records {job}`. docs/howto/access.md says which "
+        "rights each place needs.",
+    )
+
+
+def check_owners(job: Job, jobs: Iterable[Job]) -> Iterator[Finding]:
+    """Jobs of several owners that share a place, by the owners that are declared for Airflow.
+
+    Args:
+        job: The job.
+        jobs: All that the jobs file declares.
+    """
+    mine = job.airflow.owner
+    others = [one for one in jobs if mine and one.airflow.owner not in (None, mine)]
+    for what, place in (("repository", job.repository), ("control location", job.control)):
+        shared = sorted({str(one.airflow.owner) for one in others if place in (one.repository, one.control)})
+        if shared:
+            yield Finding(
+                "several-owners",
+                "warning",
+                str(place),
+                f"The {what} of job {job.name} ({mine}) is also that of jobs of {', '.join(shared)}.",
+                "Each of them can forge or delete what the others have there.",
+                f"Give the jobs of each owner a {what} of their own, and each owner rights on that one only: "
+                "docs/howto/access.md.",
+            )

@@ -101,8 +101,8 @@ def check_replay(
         planner: What the checkpoint was read with.
         oldest: The oldest savepoint; None for none.
         exists: Whether a file of a source is there, by its URI.
-        named: Locations that the job names. Whoever writes into the checkpoint writes the log of the source,
-            too: a file is only looked for where the scheme is that of one of these, or a local path.
+        named: Locations that the job names. Who writes into the checkpoint writes the log of the source, too:
+            a file is only looked for where the scheme is that of one of these, or a local path.
 
     Raises:
         StreambankError: A log of the checkpoint cannot be read.

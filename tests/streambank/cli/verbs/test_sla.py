@@ -89,7 +89,7 @@ def test_a_checkpoint_without_a_commit_log_is_no_query_that_has_only_begun(tmp_p
 
 def test_records_may_be_elsewhere(tmp_path: Path, jobs: Path) -> None:
     job = leaking(tmp_path)
-    records = tmp_path / "repository/jobs/flights/progress/main"
+    records = tmp_path / "repository.control/flights/progress/main"
     alone = streambank("sla", tmp_path / "checkpoints/flights", "--history", records, "--json")
     assert {one["objective"]: one for one in alone.document["verdicts"]}["growth"]["level"] == "warn"
     records.rename(tmp_path / "moved")

@@ -8,16 +8,20 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import StorageError
+from streambank.declaration.airflow import AirflowPolicy
+from streambank.declaration.declaration import Job
 from streambank.doctor.checks.locations import (
-    Mount,
     check_fence,
     check_local_dir,
     check_location,
     check_one_disk,
+    check_owners,
+    check_records_apart,
     check_rules,
     check_unnamed,
 )
 from streambank.doctor.spark_conf import SparkConf
+from streambank.storage.local.mounts import Mount
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import LifecycleRule
 from tests.support.checkpoint.doctor_inputs import (
@@ -179,3 +183,35 @@ def test_disks_that_cannot_be_seen_are_said() -> None:
         (told,) = skipped(check_local_dir(settings, {}, here, MACHINE))
         assert why in told.why
     assert SSD.storage == "nvme0n1" and NFS.storage == "0:50"
+
+
+def test_records_among_savepoints_are_named_and_louder_where_others_save_there() -> None:
+    repository, apart = (
+        MemoryStore("memory://r/savepoints"),
+        MemoryStore("memory://r/savepoints.control/orders"),
+    )
+    assert not found(check_records_apart("orders", apart, repository))
+    inside = repository.child("jobs/orders")
+    repository.write("savepoints/orders/b000001-1.json", b"")
+    assert (
+        found(check_records_apart("orders", inside, repository))["records-in-repository"].severity == "info"
+    )
+    repository.write("savepoints/sales/b000001-1.json", b"")
+    seen = found(check_records_apart("orders", inside, repository))["records-in-repository"]
+    assert seen.severity == "warning" and "savepoints of sales are" in seen.cause
+    assert "move-records orders" in seen.hint
+
+
+def test_owners_that_share_a_place_are_named() -> None:
+    def job(name: str, owner: str | None, repository: str, control: str | None = None) -> Job:
+        return Job(name, "a.py", name, {}, repository, control, airflow=AirflowPolicy(owner=owner))
+
+    orders = job("orders", "payments", "s3://lake/one")
+    others = [orders, job("sales", "payments", "s3://lake/one"), job("tmp", None, "s3://lake/one")]
+    assert not found(check_owners(orders, others))
+    others.append(job("bets", "games", "s3://lake/one"))
+    assert "jobs of games" in found(check_owners(orders, others))["several-owners"].cause
+    alone = job("orders", "payments", "s3://lake/two", "s3://lake/control")
+    assert not found(check_owners(alone, others))
+    others.append(job("slots", "games", "s3://lake/three", "s3://lake/control"))
+    assert "control location" in found(check_owners(alone, others))["several-owners"].cause

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streambank.doctor.checks.locations import machine_bytes, mount_of
+from streambank.doctor.checks.locations import machine_bytes
+from streambank.storage.local.mounts import mount_of
 
 MOUNTS = """\
 22 1 8:1 / / rw - ext4 /dev/sda1 rw

@@ -131,7 +131,7 @@ def test_a_missing_folder_or_spark_submit_is_told_by_the_driver_or_the_error(fol
 def test_a_job_keeps_the_newest_logs_only(folder: Path) -> None:
     job = declare(folder, "--run-to-end")
     control, launcher = job.records(), fake_launcher(folder)
-    logs = folder / "repository" / "jobs" / "flights" / "logs"
+    logs = folder / "repository.control" / "flights" / "logs"
     logs.mkdir(parents=True)
     for number in range(KEPT_LOGS + 5):
         for suffix in ("", ".1"):
@@ -219,5 +219,5 @@ def test_settings_reach_spark_submit(folder: Path) -> None:
         "--digest",
         spec.digest,
         "--launch",
-        f"{folder}/repository/jobs/flights/launches/{spec.launch_id}.json",
+        f"{folder}/repository.control/flights/launches/{spec.launch_id}.json",
     ]

@@ -65,7 +65,7 @@ def test_every_property_and_only_declared_variables_are_sent(folder: Path, maste
     )
     assert body["mainClass"] == "org.apache.spark.deploy.PythonRunner"
     assert body["appResource"] == "file:/p/streambank.zip"
-    launch = f"{folder}/repository/jobs/flights/launches/{spec.launch_id}.json"
+    launch = f"{folder}/repository.control/flights/launches/{spec.launch_id}.json"
     zipped = "streambank.zip"
     assert body["appArgs"] == [zipped, zipped, "--digest", spec.digest, "--launch", launch]
     assert body["environmentVariables"] == {
