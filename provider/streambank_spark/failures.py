@@ -6,6 +6,7 @@ import re
 import sys
 
 from streambank.core.errors import FormatError, StreambankError
+from streambank.core.text import visible
 
 _TRACEBACK = "Traceback (most recent call last):"
 _OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|MemoryError|exceeding memory limits|OOM\b|oom-kill")
@@ -24,10 +25,15 @@ def say_error(error: StreambankError) -> int:
     Returns:
         Its exit code.
     """
-    print(f"streambank: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"streambank: {error.hint}", file=sys.stderr)
+    say(error.message)
+    for line in error.hint.splitlines():
+        say(line)
     return error.exit_code
+
+
+def say(text: str) -> None:
+    """Say something beside the program's answer; no name of a file in it steers a terminal."""
+    print(f"streambank: {visible(text)}", file=sys.stderr, flush=True)
 
 
 def first_line(error: BaseException) -> str:

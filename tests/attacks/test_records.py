@@ -96,7 +96,10 @@ def test_a_place_that_is_no_page_is_none(job: Job, page: object) -> None:
     assert (handle.tracking, handle.log) == ("https://spark:8080/a", "http://spark:8081/b")
 
 
-def test_a_process_that_is_no_driver_is_not_killed(job: Job, bystander: ProcessId, tmp_path: Path) -> None:
+def test_a_process_that_is_no_driver_is_not_killed(
+    job: Job, bystander: ProcessId, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.job.stop._MARGIN_S", 0.2)
     control = job.records()
     spec = prepare_launch(job, control, by=BY)
     write_launch(control, spec)

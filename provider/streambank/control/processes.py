@@ -221,6 +221,8 @@ def send_signal(target: ProcessId, number: int) -> bool:
         descriptor = os.pidfd_open(target.pid)
     except ProcessLookupError:
         return False
+    except OSError:  # the kernel has none, or a container forbids them
+        return _send_by_pid(target, number)
     try:
         # The descriptor names the process that has the pid now; whether it is the one that is meant is asked
         # after.
@@ -230,11 +232,27 @@ def send_signal(target: ProcessId, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError as error:
-        raise StorageError(
-            f"Process {target.pid} ({target.role}) belongs to another user.",
-            code="not-permitted",
-            hint="Run this as that user.",
-        ) from error
+        raise _not_permitted(target) from error
     finally:
         os.close(descriptor)
     return True
+
+
+def _send_by_pid(target: ProcessId, number: int) -> bool:
+    try:
+        if not target.is_living():
+            return False
+        os.kill(target.pid, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError as error:
+        raise _not_permitted(target) from error
+    return True
+
+
+def _not_permitted(target: ProcessId) -> StorageError:
+    return StorageError(
+        f"Process {target.pid} ({target.role}) belongs to another user.",
+        code="not-permitted",
+        hint="Run this as that user.",
+    )

@@ -1,20 +1,21 @@
-"""Credentials have no place among Spark's settings: they are arguments, which every user can read.
+"""Credentials have no place among Spark's settings: its pages, event logs and clusters show them.
 
 What is one tells its name: by what Spark itself hides in its logs and pages (`spark.redaction.regex` of 4.3),
 and by how keys of storage services are called. Names that only lead to a credential, or say how one is dealt
-with, are none.
+with, are none. A value may hold one under any name: a login in an address, or `password=...` in an address of
+JDBC or in options of Java.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from streambank.declaration.fields import Fields
 
 _CREDENTIAL = re.compile(
     r"secret|passw|passphrase|token|access[._-]?key|credentials?$|auth\.pass$|jaas\.config$"
-    r"|(?:private|account|encryption|api|sas)[._-]?key\b",
+    r"|(?:private|account|encryption|api|sas)[._-]?key\b|(?:^|[._-])(?:pwd|pw|pass|pat|dsn)$",
     re.IGNORECASE,
 )
 _SHARED_ACCESS = re.compile(r"\bfs\.azure\.sas\.(?!token\.provider\.type$)")
@@ -29,28 +30,58 @@ _ABOUT = re.compile(
     r"|^spark\.kubernetes\.(?:container\.image\.pullSecrets|kerberos\.tokenSecret\..+)$"
 )
 """Paths, addresses, classes, switches and numbers; and where Kubernetes is to take a secret from."""
+_AUTH = re.compile(r"(?:^|[._-])auth$", re.IGNORECASE)
+_KIND_OF_AUTH = re.compile(
+    r"true|false|none|simple|basic|digest|kerberos|spnego|ldap|saml|oauth2?|iam|token", re.IGNORECASE
+)
+"""What follows `auth` where it says how, and not with what."""
+_FOLDER = re.compile(r"(?:^|\.)(?:OLD)?PWD$")
+"""The variable of a shell's working directory, in capitals as it is always written."""
+_LOGIN = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+_GIVEN = re.compile(r"([A-Za-z][\w.-]*)[\"']?\s*=\s*[\"']?([^\s,;&\"']+)")
+"""A name and its value within a value."""
+_REFERENCE = re.compile(r"\$\{|\{\{")
+"""How a value begins that something else fills in."""
 _AZURE_HOST = re.compile(r"\.[\w-]+\.(?:dfs|blob)\.core\.[\w.-]+$")
 
 
-def is_credential(setting: str) -> bool:
-    """Whether a setting of this name holds a credential."""
+def is_credential(setting: str, value: str = "") -> bool:
+    """Whether a setting is a credential, by its name or because its value holds one.
+
+    Args:
+        setting: Its name.
+        value: Its value; empty where only the name is known.
+    """
+    return _is_named_so(setting, value) or _LOGIN.search(value) is not None or _holds_one(value)
+
+
+def _is_named_so(setting: str, value: str) -> bool:
     # Azure's names may end with the account that they are for.
     name = _AZURE_HOST.sub("", setting)
+    if _FOLDER.search(name):
+        return False
     named = _CREDENTIAL.search(name) is not None and _ABOUT.search(name) is None
-    return named or _SHARED_ACCESS.search(name) is not None
+    with_what = bool(value) and _AUTH.search(name) is not None and _KIND_OF_AUTH.fullmatch(value) is None
+    return named or with_what or _SHARED_ACCESS.search(name) is not None
 
 
-def refuse_credentials(settings: Iterable[str], fields: Fields) -> None:
+def _holds_one(value: str) -> bool:
+    given = (match.groups() for match in _GIVEN.finditer(value))
+    return any(_is_named_so(name, "") and not _REFERENCE.match(one) for name, one in given)
+
+
+def refuse_credentials(settings: Mapping[str, str], fields: Fields) -> None:
     """Refuse a job whose `spark` table holds a credential: of a storage service, a database, TLS or Spark.
 
     Raises:
         InputError: It does (code `bad-declaration`); the message names the setting, not its value.
     """
-    for name in settings:
-        if is_credential(name):
+    for name, value in settings.items():
+        if is_credential(name, value):
+            what = "is" if _is_named_so(name, value) else "holds"
             raise fields.source.mistake(
                 (*fields.path, "spark", name),
-                "it is a credential, and settings are arguments that every user of the host can read",
-                "Leave it out: credentials come from the environment (AWS_PROFILE, AWS_ACCESS_KEY_ID, ...), "
-                "from a role, or from Hadoop's own files.",
+                f"it {what} a credential, and pages, event logs and clusters show settings",
+                "Leave it out: credentials come from the environment (AWS_PROFILE, AWS_ACCESS_KEY_ID, what "
+                "`env` names), from a role, or from files of Hadoop or Java.",
             )

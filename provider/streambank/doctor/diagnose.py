@@ -29,10 +29,12 @@ from streambank.doctor.checks.left import check_left
 from streambank.doctor.checks.liveness import check_life
 from streambank.doctor.checks.locations import (
     MountOf,
+    check_authentication,
     check_fence,
     check_local_dir,
     check_location,
     check_one_disk,
+    check_openness,
     check_owners,
     check_records_apart,
     check_rules,
@@ -51,6 +53,7 @@ from streambank.doctor.checks.sources import (
 )
 from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
 from streambank.doctor.left_directories import left_directories
+from streambank.doctor.spark_conf import SparkConf
 from streambank.doctor.subject import (
     CheckResult,
     Query,
@@ -167,8 +170,9 @@ def _of_life(job: Job, machine: Machine, jobs: Iterable[Job]) -> list[Finding]:
     try:
         records = job.records()
         life = job_life(records, now, queries=job.queries, start_s=job.start.timeout_s)
+        safe = check_authentication(SparkConf(job.master, job.spark))
         apart = check_records_apart(job.name, records.store, open_store(job.repository))
-        return [*check_life(job.name, life, now), *apart, *check_owners(job, jobs)]
+        return [*check_life(job.name, life, now), *apart, *check_owners(job, jobs), *safe]
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:
@@ -335,6 +339,7 @@ def _repository(
     location: str, repository: str, replicas: Iterable[str], machine: Machine
 ) -> Iterator[CheckResult]:
     uri = normalize_location(repository)
+    yield from check_openness(normalize_location(location), uri)
     yield from check_one_disk(normalize_location(location), uri, tuple(replicas), machine.mount_of)
     store = open_store(uri)
     yield from check_rules("repository", store)

@@ -31,6 +31,7 @@ from streambank.control.limits import (
 from streambank.control.records import JsonDict, decode_json, encode_json
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
+from streambank.storage.local.modes import close_directory
 
 FORMAT = 1
 
@@ -186,7 +187,8 @@ def launch_key(launch_id: str) -> str:
 
 
 def write_launch(control: JobControl, spec: LaunchSpec) -> None:
-    """Keep a launch spec among the job's records."""
+    """Keep a launch spec among the job's records, where others of the machine may not read its arguments."""
+    close_directory(f"{control.store.uri}/launches", 0o750)
     control.store.write(spec.key, spec.encoded(), exclusive=True)
 
 

@@ -26,6 +26,7 @@ from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
+from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -159,7 +160,14 @@ def open_repository(job: Job, records: JobControl, *, new: bool = False) -> Repo
         lost = savepoints_lost(declared_query(job, name, records))
         if lost is not None:
             raise lost
-    return Repository.open(open_store(job.repository), create=True)
+    return Repository.open(open_store(job.repository), create=True, like=_closest(job, records))
+
+
+def _closest(job: Job, records: JobControl) -> str:
+    """The checkpoint of the job that the fewest users may look into."""
+    places = [place_of(job, records, name)[0] for name in job.queries]
+    known = {place: found.mode for place in places if (found := openness(place)) is not None}
+    return min(known, key=lambda place: (known[place].bit_count(), known[place]), default=places[0])
 
 
 def _mark(job: Job, records: JobControl, name: str, repository: Repository, by: Mapping[str, str]) -> None:

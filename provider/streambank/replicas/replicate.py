@@ -47,7 +47,7 @@ def open_replica(source: Repository, store: Store) -> Repository:
             there.
         IntegrityError, FormatError: See `Repository.open`.
     """
-    replica = Repository.open(store, create=True, digest=source.digest_name)
+    replica = Repository.open(store, create=True, digest=source.digest_name, like=source.store.uri)
     if replica.id == source.id:
         raise InputError(
             f"{store.uri} and {source.store.uri} are the same repository, {source.id}.",

@@ -38,6 +38,7 @@ from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.read import ObjectLocation
 from streambank.repository.objects.write import ObjectWriter
 from streambank.repository.trash import COMMIT_WINDOW_S, MIN_GRACE_S, boot_clock_s
+from streambank.storage.local.modes import make_directory, openness
 from streambank.storage.store import Store, chunks
 
 __all__ = ["Damage", "ObjectLocation", "ObjectWriter", "RebuildReport", "Repository", "SavepointSummary"]
@@ -60,13 +61,17 @@ class Repository:
         self.objects = Objects(store, header.digest)
 
     @classmethod
-    def open(cls, store: Store, *, create: bool = False, digest: str = DEFAULT_DIGEST) -> Repository:
+    def open(
+        cls, store: Store, *, create: bool = False, digest: str = DEFAULT_DIGEST, like: str | None = None
+    ) -> Repository:
         """The repository at the root of a store.
 
         Args:
             store: Where.
             create: Make one where there is nothing yet.
             digest: Algorithm of a new one: `blake3`, or `sha256` to need nothing but the standard library.
+            like: The checkpoint, or repository, that it is made for: on a disk, no more users may look into
+                the new one.
 
         Raises:
             NotFoundError: There is none (code `no-repository`).
@@ -74,6 +79,8 @@ class Repository:
             FormatError: A newer Streambank made it (code `unknown-format`).
             IntegrityError: Its header is damaged or gone (codes `record-damaged`, `header-missing`).
         """
+        if create and like is not None:
+            make_directory(store.uri, openness(like))
         header = create_header(store, digest, str(uuid.uuid4())) if create else read_header(store)
         return cls(store, header)
 

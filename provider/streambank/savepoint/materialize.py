@@ -35,6 +35,7 @@ from streambank.core.errors import (
 )
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
+from streambank.storage.local.modes import Openness, make_directory, openness
 from streambank.storage.store import FileInfo, Store
 from streambank.work.executor import DEFAULT_PACE, Executor, Pace
 from streambank.work.pace import Meter, Progress, RateLimit
@@ -206,6 +207,8 @@ class _Materialize:
         self.note = json.dumps(note).encode()
         if leftovers:
             self._clear(leftovers)
+        saved_as = Openness.parse(self.manifest.taken_by.get("mode"))
+        make_directory(self.target.uri, openness(self.manifest.checkpoint) or saved_as)
         try:
             self.target.write(METADATA, self.note, exclusive=True)
         except ConflictError as error:

@@ -55,6 +55,7 @@ from streambank.savepoint.sinks import (
     described,
     require_sinks,
 )
+from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -133,9 +134,11 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     check_asked(request.note, request.max_replans, request.batch)
     check_choice(request.closure, "closure", CLOSURE_KINDS)
     known = request if request.derived_from is None else request.derived_from
+    mode = openness(request.checkpoint.uri)
     details = {
         "taken_at": datetime.now(UTC),
-        "taken_by": {"user": user_name(), "host": socket.gethostname(), **request.taken_by},
+        "taken_by": {"user": user_name(), "host": socket.gethostname(), **request.taken_by}
+        | ({} if mode is None else {"mode": str(mode)}),
         "note": request.note,
         **{name: getattr(known, name) for name in ("spark_version", "application", "conf")},
     }

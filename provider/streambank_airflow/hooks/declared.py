@@ -136,7 +136,7 @@ class DeclaredJobs:
             store = self.repository_store(ref)
             if checkpoint is not None:
                 check_apart(store, checkpoint)
-            return Repository.open(store, create=create)
+            return Repository.open(store, create=create, like=checkpoint)
 
     def repository_store(self, ref: str) -> Store:
         """Where the repository of a job is, whatever is there.

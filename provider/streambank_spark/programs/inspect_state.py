@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,12 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streambank.core.errors import InputError, NotFoundError, StorageError, StreambankError
 from streambank.core.names import QueryRef
+from streambank.core.text import visible
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
-from streambank_spark.failures import first_line, refuse_wrong_schema, say_error
+from streambank_spark.failures import first_line, refuse_wrong_schema, say, say_error
 from streambank_spark.state.hot_keys import by_key, changes, sizes
 from streambank_spark.state.staging import Staging, materialized_savepoint, require_schemas, require_shared
 from streambank_spark.state.state import QueryState
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             keep(options, report)
         if options.report is not None:
             options.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        print("\n".join(lines(report)))
+        print("\n".join(map(visible, lines(report))))
     except StreambankError as error:
         return say_error(error)
     return 0
@@ -255,14 +255,10 @@ def laid_out(master: str, options: argparse.Namespace, reference: str) -> Iterat
     """
     repository = Repository.open(open_store(options.repository))
     job, savepoint = repository.find(reference, options.job)
-    staging = Staging(master, options.work, _warn)
+    staging = Staging(master, options.work, say)
     with materialized_savepoint(repository, job, savepoint, staging) as found:
         require_schemas(found.manifest)
         yield found.of, found.location
-
-
-def _warn(text: str) -> None:
-    print(f"streambank: {text}", file=sys.stderr)
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.doctor.left_directories import LeftDirectories
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank_spark.failures import condition_of, first_line, refuse_wrong_schema, say_error
+from streambank_spark.failures import condition_of, first_line, refuse_wrong_schema, say, say_error
 from streambank_spark.programs.execute_plan import end_group, end_with
 from streambank_spark.rewrite.derive import Derived
 from streambank_spark.rewrite.expiry import Key
@@ -92,13 +91,13 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
     if typed:
         spark.sparkContext.setLogLevel("OFF")  # what tasks fail with quotes rows, too
     try:
-        staging = Staging(spark.sparkContext.master or "", plan["work"], _note)
+        staging = Staging(spark.sparkContext.master or "", plan["work"], say)
         if order is None:
             findings = look_deep(spark, repository, *which, staging)
             return {"findings": [each.to_dict() for each in findings]}
         if isinstance(order, ValidateRequest):
-            return validate(spark, repository, *which, order, staging, by=plan["by"], say=_note)
-        done = carry_out(spark, repository, *which, order, staging, by=plan["by"], say=_note)
+            return validate(spark, repository, *which, order, staging, by=plan["by"], say=say)
+        done = carry_out(spark, repository, *which, order, staging, by=plan["by"], say=say)
         document = done.to_dict() | {"operation": order.operation, "dry_run": order.dry_run}
         if order.key is not None:
             document |= _search(spark, repository, which[0], done, order, staging, plan["search"])
@@ -154,12 +153,8 @@ def _search(
             replicas=where["replicas"],
             live=live,
             left=LeftDirectories.from_dict(where["left"]),
-            say=_note,
+            say=say,
         )
     except StreambankError as error:
         return not_searched(error.message)
     return found.to_dict() | {"replicas": where["replicas"]}
-
-
-def _note(text: str) -> None:
-    print(f"streambank: {text}", file=sys.stderr, flush=True)

@@ -67,7 +67,7 @@ def run(spec: LaunchSpec) -> int:
     parent = _jvm_process()
     control = spec.control_of_job()
     claim = take_lease(spec, control, [this_process("python"), parent])
-    driver = Driver(spec, control, claim, parent.pid)
+    driver = Driver(spec, control, claim, parent)
     # From now on, or others would call a driver dead whose records take long to read.
     driver.keeper.start()
     try:
@@ -140,17 +140,17 @@ class Driver:
         spec: What was launched.
         control: The job's records.
         claim: The lease, held.
-        jvm_pid: The JVM.
+        jvm_process: The JVM.
     """
 
-    def __init__(self, spec: LaunchSpec, control: JobControl, claim: Claim, jvm_pid: int) -> None:
+    def __init__(self, spec: LaunchSpec, control: JobControl, claim: Claim, jvm_process: ProcessId) -> None:
         self.spec = spec
         self.control = control
         self.claim = claim
-        self.jvm_pid = jvm_pid
+        self.jvm_process = jvm_process
         self.queries = Queries(spec.job, spec.queries)
         self.journal = ControlJournal(control, spec.launch_id, claim.epoch)
-        self.stopping = Stopping(self.queries, self.journal, jvm_pid)
+        self.stopping = Stopping(self.queries, self.journal, jvm_process)
         self.signs = Signs(AwakeClock(spec.ttl_s))
         self.settling = Settling(spec.queries, AwakeClock(spec.ttl_s))
         self.poll = Poll(
@@ -175,7 +175,7 @@ class Driver:
             "driver-started",
             application=str(program),
             pid=os.getpid(),
-            jvm_pid=self.jvm_pid,
+            jvm_pid=self.jvm_process.pid,
             by=dict(self.spec.by),
         )
         refusals.refuse_connect_sessions()
@@ -232,7 +232,7 @@ class Driver:
     def _lease_lost(self, why: str) -> NoReturn:
         """Whoever holds the lease now may be running already: be gone before the next commit."""
         self._lost.set()
-        kill_driver(self.jvm_pid, lambda: self.journal.record("killed", why=f"its lease was lost: {why}"))
+        kill_driver(self.jvm_process, lambda: self.journal.record("killed", why=f"its lease was lost: {why}"))
 
     def _on_term(self, whom: str) -> None:
         self.stopping.ask(StopRequest("term", why=f"TERM to {whom}", force_after_s=self.spec.force_after_s))
@@ -264,9 +264,10 @@ class Driver:
             raise SystemExit(0)
         if self._java_handler is None:
             actual = jvm.jvm_pid()
-            if actual != self.jvm_pid:
+            if actual != self.jvm_process.pid:
                 raise RefusedError(
-                    f"The session's JVM is process {actual}, but process {self.jvm_pid} started this driver.",
+                    f"The session's JVM is process {actual}, but this driver was started by "
+                    f"{self.jvm_process.pid}.",
                     code="foreign-jvm",
                     hint="Let the application use the session that spark-submit started.",
                 )

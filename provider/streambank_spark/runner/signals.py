@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from streambank.control.processes import ProcessId, send_signal
+
 OnTerm = Callable[[str], None]
 
 
@@ -73,17 +75,17 @@ def watch_jvm(on_term: OnTerm) -> object:
 _LAST_WORDS_S = 1.0
 
 
-def kill_driver(jvm: int, last_words: Callable[[], None] | None = None) -> NoReturn:
+def kill_driver(jvm: ProcessId, last_words: Callable[[], None] | None = None) -> NoReturn:
     """SIGKILL the JVM, then this process. Nothing is flushed, released or waited for.
 
     The driver's log is no place for last words: Python's output goes through the JVM.
 
     Args:
-        jvm: The JVM's process id.
+        jvm: The JVM; no later process that has its pid is touched.
         last_words: Leaves behind why, once the JVM is gone; gets a second, since a store may hang.
     """
     try:
-        kill(jvm)
+        send_signal(jvm, signal.SIGKILL)
         if last_words is not None:
             speaker = threading.Thread(target=last_words, name="streambank-last-words", daemon=True)
             speaker.start()
@@ -91,11 +93,3 @@ def kill_driver(jvm: int, last_words: Callable[[], None] | None = None) -> NoRet
     finally:
         os.kill(os.getpid(), signal.SIGKILL)
     os._exit(137)
-
-
-def kill(pid: int) -> None:
-    """SIGKILL a process; one that is gone already is no error."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

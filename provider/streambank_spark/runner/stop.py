@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from pyspark.errors import StreamingQueryException
 
+from streambank.control.processes import ProcessId
 from streambank_spark.private.boundary import finish_batch_then_end
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.signals import kill_driver
@@ -73,13 +74,13 @@ class Stopping:
     Args:
         queries: What may run.
         journal: Where events go.
-        jvm_pid: Whom to kill in the end.
+        jvm_process: The JVM, to be killed in the end.
     """
 
-    def __init__(self, queries: Queries, journal: Journal, jvm_pid: int) -> None:
+    def __init__(self, queries: Queries, journal: Journal, jvm_process: ProcessId) -> None:
         self.queries = queries
         self.journal = journal
-        self.jvm_pid = jvm_pid
+        self.jvm_process = jvm_process
         self.forced = False
         self.interrupted = False
         self.drained: bool | None = None
@@ -185,10 +186,10 @@ class Stopping:
         if self._wait_ended(time.monotonic() + force_after_s, at_boundary=False):
             return
         self.journal.record("killed", why="the queries did not stop")
-        kill_driver(self.jvm_pid)
+        kill_driver(self.jvm_process)
 
     def _kill(self, why: str) -> None:
-        kill_driver(self.jvm_pid, lambda: self.journal.record("killed", why=why))
+        kill_driver(self.jvm_process, lambda: self.journal.record("killed", why=why))
 
     def _wait_ended(self, deadline: float, *, at_boundary: bool) -> bool:
         told: set[str] = set()
@@ -229,7 +230,7 @@ class Stopping:
                 signal.pthread_kill(_main_ident(), signal.SIGINT)
         time.sleep(force_after_s)
         self.journal.record("killed", why="the application did not end")
-        kill_driver(self.jvm_pid)
+        kill_driver(self.jvm_process)
 
 
 def _main_ident() -> int:

@@ -7,8 +7,10 @@ nothing that reads state writes to them.
 
 from __future__ import annotations
 
+import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from tempfile import TemporaryDirectory
@@ -19,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.control.processes import who
-from streambank.core.errors import InputError, RefusedError
+from streambank.core.errors import InputError, NotFoundError, RefusedError, StorageError
 from streambank.recovery.restore import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
@@ -27,10 +29,11 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import FileInfo, Store, local_path, open_store
+from streambank.storage.local.modes import Openness, make_directory, openness
 from streambank.storage.locations import is_inside
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
-from streambank.work.staging import INSPECTED, TEMPORARY, beside, checkpoint_name, repository_name
+from streambank.work.staging import INSPECTED, TEMPORARY, beside, checkpoint_name, is_staging, repository_name
 from streambank.work.target import check_target_apart
 from streambank_spark.failures import first_line
 
@@ -107,7 +110,7 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
                 hint="Give a --work outside of it: nothing is ever written into a live checkpoint.",
             )
         stack.callback(_remove, place)
-        repository = Repository.open(place, create=True)
+        repository = Repository.open(place, create=True, like=source.uri)
         taken = take(
             TakeRequest(source, repository, INSPECTED, batch=batch, closure="minimal"),
             pace=Pace(progress=staging.progress),
@@ -120,6 +123,7 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
 def place_beside(location: str) -> Iterator[Store]:
     """An empty place beside what was laid out, for a `with`; gone with all that is in it when that ends."""
     target = open_store(beside(location))
+    make_directory(target.uri, openness(location))
     try:
         yield target
     finally:
@@ -127,7 +131,9 @@ def place_beside(location: str) -> Iterator[Store]:
 
 
 def _work(stack: ExitStack, staging: Staging) -> str:
+    _sweep(tempfile.gettempdir(), lambda name: name.startswith(TEMPORARY))
     if staging.work is not None:
+        _sweep(staging.work, is_staging)
         return for_spark(staging.work.rstrip("/"))
     if not staging.master.startswith("local"):
         raise InputError(
@@ -136,6 +142,18 @@ def _work(stack: ExitStack, staging: Staging) -> str:
             hint="Give a work location, such as a folder on a shared disk or on S3.",
         )
     return stack.enter_context(TemporaryDirectory(prefix=TEMPORARY))
+
+
+def _sweep(work: str, is_ours: Callable[[str], bool]) -> None:
+    """Remove state that a command has left behind which was killed: what has not changed for a week."""
+    before_ns = time.time_ns() - int(_LEFT_S * 1e9)
+    store = open_store(work)
+    for name in filter(is_ours, store.names()):
+        left = store.child(name)
+        with suppress(StorageError, NotFoundError):  # another user's, or another one removes it
+            changed_ns = [info.mtime_ns for info in left.list()]
+            if changed_ns and max(changed_ns) < before_ns:
+                _remove(left)
 
 
 def for_spark(location: str) -> str:
@@ -155,6 +173,8 @@ def _laid_out(
             manifest = repository.load(job, savepoint)
             check_target_apart(target.uri, repository.store.uri, manifest.checkpoint)
             stack.callback(_remove, target)
+            if staging.master.startswith("local"):  # nobody but this user's processes has to read it
+                make_directory(target.uri, Openness(0o700))
             materialize(
                 repository, manifest, target, owner=owner, link=True, pace=Pace(progress=staging.progress)
             )
@@ -188,6 +208,7 @@ def _remove(target: Store) -> None:
     target.prune()
 
 
+_LEFT_S = 7 * 86_400.0
 _EACH = 2
 """Probes for each task that the cluster has room for."""
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from streambank.driver.spec import property_lines
 from streambank_spark.submit.bundle import VARIABLE, python_of_workers
 
 STOP_S = 20.0
+_LOOK_S = 0.05
 """How long an application may take to end when it is asked to."""
 
 
@@ -76,9 +78,7 @@ class _Child:
     process: subprocess.Popen[bytes]
 
     def wait(self, seconds: float) -> int | None:
-        with suppress(subprocess.TimeoutExpired):
-            return self.process.wait(seconds)
-        return None
+        return _ended(self.process, seconds)
 
 
 @contextmanager
@@ -112,13 +112,23 @@ def spark_submit(submission: Submission) -> Iterator[Running]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Ask it to end, so that the cluster is told; and see to it that nothing of it stays."""
-    if process.poll() is None:
+    if _ended(process, 0.0) is None:
         process.terminate()
-        with suppress(subprocess.TimeoutExpired):  # what follows does not ask
-            process.wait(STOP_S)
+        _ended(process, STOP_S)
+    # It has not been waited for yet, so that no other process can have its pid, nor another group.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """How a child ended, once it has, which leaves it to be waited for; None where it runs on for so long."""
+    until = time.monotonic() + seconds
+    while (found := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
+        if time.monotonic() >= until:
+            return None
+        time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
 
 __all__ = ["JAVA_OPTIONS", "property_lines", "with_deep_stack"]

@@ -49,6 +49,22 @@ def test_a_signal_reaches_its_process_and_says_when_it_is_gone() -> None:
         assert not send_signal(known, signal.SIGKILL)
 
 
+def test_where_there_are_no_descriptors_of_processes_the_pid_is_looked_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden(pid: int) -> int:
+        raise PermissionError(pid)
+
+    monkeypatch.setattr(os, "pidfd_open", forbidden)
+    ours = this_process("python")
+    assert not send_signal(replace(ours, start_ticks=ours.start_ticks - 1), signal.SIGKILL)
+    with child(SLEEP) as one:
+        say(one)
+        known = process(one.pid, "python")
+        assert known is not None and send_signal(known, signal.SIGKILL)
+        assert one.wait(timeout=10) == -signal.SIGKILL
+
+
 def test_a_process_hidden_by_proc_counts_as_living(monkeypatch: pytest.MonkeyPatch) -> None:
     def hidden(pid: int) -> tuple[str, int, int]:
         raise FileNotFoundError(pid)

@@ -86,7 +86,7 @@ def test_a_drivers_death_begins_with_its_cause(
 ) -> None:
     managed.dies.write_text("0")
     frames = "|".join(f"\tat org.apache.hadoop.Frame.f{n}(Frame.java)" for n in range(60))
-    failure = f"java.io.IOException: the disk is full|{frames}"
+    failure = f"java.io.IOException: the disk is full|password=planted-77 jdbc:x://u:planted-77@h/|{frames}"
     words = f"26/11/24 07:00:00 INFO Main: up|{failure}|26/11/24 07:00:00 INFO Shutdown: over"
     declared = managed.jobs_file.read_text()
     managed.jobs_file.write_text(
@@ -102,6 +102,7 @@ def test_a_drivers_death_begins_with_its_cause(
     assert "driver | java.io.IOException: the disk is full" in mine[1]
     assert "57 more" in mine[-1]
     assert "f50" not in "".join(mine)
+    assert "password=***" in "".join(mine) and "planted-77" not in "".join(said), "a log that many may read"
 
 
 def test_a_stop_that_came_after_the_run_was_asked_for_counts(managed: Managed) -> None:

@@ -111,7 +111,7 @@ def take(
     place = open_store(repository)
     check_apart(place, source.uri)
     _refuse_lost(place, job, jobs, source)
-    target = Repository.open(place, create=True)
+    target = Repository.open(place, create=True, like=source.uri)
     brokers = brokers_of(kafka, declared_kafka(job, jobs))
     named: list[SinkCapture] = [FileSinkCapture(location) for location in file_sink or []]
     if kafka_sink is not None:

@@ -12,6 +12,7 @@ from streambank.declaration.declaration import Job
 from streambank.doctor.spark_conf import SparkConf
 from streambank.doctor.subject import UNDECLARED, CheckResult, SkippedCheck
 from streambank.storage import is_inside, local_path, scheme_of
+from streambank.storage.local.modes import openness
 from streambank.storage.local.mounts import Mount
 from streambank.storage.store import Served, Store
 
@@ -145,6 +146,27 @@ def check_one_disk(
     )
 
 
+def check_openness(checkpoint: str, repository: str) -> Iterator[Finding]:
+    """Savepoints on a disk that more users may read than the checkpoint.
+
+    Args:
+        checkpoint: URI of the checkpoint.
+        repository: URI of the repository.
+    """
+    here, there = openness(checkpoint), openness(repository)
+    if here is None or there is None or not there.mode & ~here.mode & 0o055:
+        return
+    who = "everybody on this machine" if there.mode & ~here.mode & 0o005 else "its group"
+    yield Finding(
+        "repository-more-open",
+        "warning",
+        repository,
+        f"The repository can be read by {who} (mode {there}), and the checkpoint cannot ({here}).",
+        "The state of the query is in both.",
+        f"Close it: `chmod {here.mode:o} {local_path(repository)}`.",
+    )
+
+
 def _storage(location: str, mount_of: MountOf) -> str | None:
     """What a location is on, as far as that can be told."""
     path = local_path(location)
@@ -207,6 +229,25 @@ def check_fence(checkpoint: str, *, declared: bool, leased: bool, began: bool) -
         "Spark's checkpoint manager for S3A creates log files that several drivers can win at once: two "
         "drivers on this checkpoint corrupt it in silence.",
         "Declare the job, and let Streambank start it: one lease, one driver.",
+    )
+
+
+def check_authentication(conf: SparkConf) -> Iterator[Finding]:
+    """A cluster in which anybody on the network may talk to the driver and the executors.
+
+    Args:
+        conf: The job's settings.
+    """
+    if conf.is_local or conf.declared.get("spark.authenticate", "").lower() == "true":
+        return
+    yield Finding(
+        "no-authentication",
+        "info",
+        "",
+        f"The job runs on {conf.master}, and its settings have no spark.authenticate = true. Those of the "
+        "cluster's own spark-defaults.conf are not seen here.",
+        "Without it, whoever reaches the ports of driver and executors can take part in the application.",
+        "Set spark.authenticate, and spark.network.crypto.enabled: docs/howto/launchers.md.",
     )
 
 

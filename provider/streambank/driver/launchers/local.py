@@ -32,13 +32,22 @@ from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation, find_installation, require_known_spark
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.log import DriverLog
-from streambank.driver.spec import BIND_ADDRESS, LOOPBACK, LaunchSpec, launch_key, loopback_settings
+from streambank.driver.spec import (
+    BIND_ADDRESS,
+    LOOPBACK,
+    LaunchSpec,
+    launch_key,
+    loopback_settings,
+    property_lines,
+)
 from streambank.storage import local_path
 from streambank.storage.names import is_key
 
 KEPT_LOGS = 20
 """How many drivers' logs a job keeps."""
 
+_PROPERTIES = 9
+"""The descriptor by which spark-submit reads Spark's settings; shells use those from 10 on for themselves."""
 _GO = 'cd -- "$1" && shift && exec "$@"'
 _FRESH_SIGNALS = (
     signal.SIGHUP,
@@ -92,8 +101,8 @@ class LocalLauncher:
             settings["PYTHONPATH"] = os.pathsep.join(found.python_path)
         command = [str(found.spark_submit), "--master", job.master, "--name", job.name]
         command += client_options(job, spec.launch_id)
-        for name, value in {**loopback_settings(job.master, job.spark), **own_settings(job)}.items():
-            command += ["--conf", f"{name}={value}"]
+        properties = {**loopback_settings(job.master, job.spark), **own_settings(job)}
+        command += ["--properties-file", f"/dev/fd/{_PROPERTIES}", "--load-spark-defaults"]
         command += [str(found.entry), *launch_arguments(control, spec)]
         parent = os.environ if self._environment is None else self._environment
         locations = [spec.control, *(query.checkpoint for query in spec.queries.values())]
@@ -103,7 +112,7 @@ class LocalLauncher:
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             _drop_old_logs(log.parent)
-            pid = _spawn(command, job.working_dir, environment, log)
+            pid = _spawn(command, job.working_dir, environment, log, property_lines(properties))
         except OSError as error:
             raise StorageError(
                 f"The driver of job {job.name} could not be started: {error.strerror or error}.",
@@ -178,22 +187,35 @@ def launch_arguments(control: JobControl, spec: LaunchSpec) -> list[str]:
     return ["--digest", spec.digest, "--launch", f"{launch_prefix(control)}{spec.launch_id}.json"]
 
 
-def _spawn(command: list[str], folder: str, environment: Mapping[str, str], log: Path) -> int:
-    """Start a process in a session of its own, with nothing of ours but the log."""
+def _spawn(
+    command: list[str], folder: str, environment: Mapping[str, str], log: Path, properties: str
+) -> int:
+    """Start a process in a session of its own, with nothing of ours but the log and the properties.
+
+    The properties are in a file without a name: only the process and its user can read it, and it is gone
+    with the process.
+    """
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    return os.posix_spawn(
-        "/bin/sh",
-        ["sh", "-c", _GO, "sh", folder, *command],
-        environment,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o640),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setsid=True,
-        setsigmask=(),
-        setsigdef=_FRESH_SIGNALS,
-    )
+    file = os.memfd_create("spark.conf")
+    try:
+        with open(file, "w", encoding="utf-8", closefd=False) as writer:
+            writer.write(properties)
+        return os.posix_spawn(
+            "/bin/sh",
+            ["sh", "-c", _GO, "sh", folder, *command],
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, file, _PROPERTIES),
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o640),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_FRESH_SIGNALS,
+        )
+    finally:
+        os.close(file)
 
 
 def _own_processes() -> Iterator[tuple[ProcessId, list[str]]]:

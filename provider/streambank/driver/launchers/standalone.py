@@ -330,7 +330,8 @@ def _defaults(environment: Mapping[str, str]) -> dict[str, str]:
             hint="Let this user read it, or name another folder in SPARK_CONF_DIR.",
         ) from error
     found = read_properties(text)
-    return {name: one for name, one in found.items() if name.startswith("spark.") and not is_credential(name)}
+    own = {name: one for name, one in found.items() if name.startswith("spark.")}
+    return {name: one for name, one in own.items() if not is_credential(name, one)}
 
 
 def _spark_version() -> str:

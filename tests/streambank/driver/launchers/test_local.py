@@ -193,7 +193,7 @@ def test_an_installation_in_site_packages_is_not_put_on_the_path_of_others(
 def test_settings_reach_spark_submit(folder: Path) -> None:
     submit = folder / "echo" / "bin" / "spark-submit"
     submit.parent.mkdir(parents=True)
-    submit.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$@"\n')
+    submit.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$@"; cat /dev/fd/9\n')
     submit.chmod(0o755)
     job = declare(folder, more='master = "local[3]"\n[jobs.flights.spark]\n"spark.a" = "b c"')
     control = job.records()
@@ -207,17 +207,16 @@ def test_settings_reach_spark_submit(folder: Path) -> None:
         "local[3]",
         "--name",
         "flights",
-        "--conf",
-        "spark.authenticate=true",
-        "--conf",
-        "spark.driver.bindAddress=127.0.0.1",
-        "--conf",
-        "spark.driver.host=127.0.0.1",
-        "--conf",
-        "spark.a=b c",
+        "--properties-file",
+        "/dev/fd/9",
+        "--load-spark-defaults",
         "/entry.py",
         "--digest",
         spec.digest,
         "--launch",
         f"{folder}/repository.control/flights/launches/{spec.launch_id}.json",
+        "spark.authenticate=true",
+        "spark.driver.bindAddress=127.0.0.1",
+        "spark.driver.host=127.0.0.1",
+        "spark.a=b c",
     ]
