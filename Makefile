@@ -100,6 +100,10 @@ test-quick: setup  ## What needs neither Java nor Airflow, within 2 minutes: for
 test-storm: classes  ## The long tests: savepoints taken and restored under load; PART=2/4 runs a part of them
 	@$(PYTEST) --dist worksteal -m storm --record-storm $(if $(PART),--part $(PART)) $(ARGS)
 
+.PHONY: test-fuzz
+test-fuzz: setup  ## Parsers fed with what is nearly right; SECONDS=600 each (default: 60), TARGET=offsets for one of them
+	@$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60) $(if $(TARGET),--target $(TARGET)) $(ARGS)
+
 .PHONY: storm-report
 storm-report: setup  ## Whether the whole storm passed on this commit, by the records of its parts
 	@$(BIN)/python -m tests.support.storm $(COMMIT)

@@ -30,6 +30,7 @@ from streambank.checkpoint.state.rocksdb import ReadRange
 from streambank.checkpoint.state.versions import MISSING_HINT, Chain, ChainReaders, plan_chain
 from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.errors import FormatError, NotFoundError, check_choice
+from streambank.core.json_text import is_whole_number
 from streambank.storage import FileInfo
 
 __all__ = [
@@ -356,7 +357,7 @@ class _Plan:
 
 
 def _whole_number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() and int(text) > 0 else None
+    return int(text) if text is not None and is_whole_number(text) and int(text) > 0 else None
 
 
 _ASYNC_HINT = (

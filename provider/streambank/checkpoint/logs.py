@@ -14,6 +14,7 @@ from typing import Any
 
 from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
 from streambank.core.errors import FormatError
+from streambank.core.json_text import is_whole_number
 
 MAX_OFFSETS_VERSION = 2
 MAX_COMMITS_VERSION = 3
@@ -177,7 +178,11 @@ def _offset(text: str, path: str) -> str | None:
 def _unique_ids(raw: Any, path: str) -> dict[int, tuple[tuple[str, ...], ...]]:
     result: dict[int, tuple[tuple[str, ...], ...]] = {}
     for operator, partitions in raw.items() if isinstance(raw, dict) else [("", None)]:
-        if not operator.isdecimal() or not isinstance(partitions, list) or not all(map(_names, partitions)):
+        if (
+            not is_whole_number(operator)
+            or not isinstance(partitions, list)
+            or not all(map(_names, partitions))
+        ):
             raise FormatError(
                 f"{path} has stateUniqueIds of an unknown shape.", code="half-written", hint=HALF_WRITTEN_HINT
             )

@@ -13,7 +13,7 @@ from typing import Any
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.logs import format_metadata
 from streambank.checkpoint.operators import flatten, parse_operator_metadata
-from streambank.checkpoint.text import load_json
+from streambank.checkpoint.text import decode, encode, load_json
 from streambank.core.errors import FormatError
 
 _SCHEMAS = "/_stateSchema/"
@@ -38,13 +38,13 @@ def rewrite_operator_metadata(data: bytes, path: str, new_root: str) -> bytes:
     metadata = parse_operator_metadata(data, path)
     if not any(store.schema_paths for store in metadata.stores):
         return data
-    first, _, rest = data.decode("utf-8").partition("\n")
+    first, _, rest = decode(data, path).partition("\n")
     document = load_json(rest, path)
     folder = f"{_hadoop_uri(new_root)}/state/{metadata.operator}{_SCHEMAS}"
     for store in document["stateStoreInfo"]:
         if "stateSchemaFilePaths" in store:
             store["stateSchemaFilePaths"] = _moved(store["stateSchemaFilePaths"], folder, path)
-    return f"{first}\n{json.dumps(document, separators=(',', ':'), ensure_ascii=False)}".encode()
+    return encode(f"{first}\n{json.dumps(document, separators=(',', ':'), ensure_ascii=False)}", path)
 
 
 def schema_paths(data: bytes, path: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from streambank.checkpoint.logs import UniqueIds, parse_commit, parse_offsets
 from streambank.checkpoint.operators import parse_operator_metadata
-from streambank.core.json_text import loads
+from streambank.checkpoint.text import decode, encode, load_json
 
 DERIVED_FROM = "spark.streambank.derivedFrom"
 """The setting that says which savepoint the state was made from, and by what."""
@@ -33,10 +33,10 @@ def with_conf(data: bytes, path: str, conf: Mapping[str, str]) -> bytes:
         FormatError: `half-written` or `unknown-version`.
     """
     parse_offsets(data, path)
-    version, batch, rest = data.decode("utf-8").split("\n", 2)
-    document = loads(batch)
+    version, batch, rest = decode(data, path).split("\n", 2)
+    document = load_json(batch, path)
     document["conf"] = {**document.get("conf", {}), **conf}
-    return "\n".join((version, _compact(document), rest)).encode()
+    return encode("\n".join((version, _compact(document), rest)), path)
 
 
 def with_unique_ids(data: bytes, path: str, unique_ids: UniqueIds) -> bytes:
@@ -51,13 +51,13 @@ def with_unique_ids(data: bytes, path: str, unique_ids: UniqueIds) -> bytes:
         FormatError: `half-written` or `unknown-version`.
     """
     parse_commit(data, path)
-    version, _, text = data.decode("utf-8").partition("\n")
-    document = loads(text)
+    version, _, text = decode(data, path).partition("\n")
+    document = load_json(text, path)
     document["stateUniqueIds"] = {
         str(operator): [list(stores) for stores in partitions]
         for operator, partitions in sorted(unique_ids.items())
     }
-    return f"{version}\n{_compact(document)}".encode()
+    return encode(f"{version}\n{_compact(document)}", path)
 
 
 def with_partitions(data: bytes, path: str, partitions: int) -> bytes:
@@ -70,11 +70,11 @@ def with_partitions(data: bytes, path: str, partitions: int) -> bytes:
     """
     if parse_operator_metadata(data, path).version < 2:
         return data
-    first, _, rest = data.decode("utf-8").partition("\n")
-    document = loads(rest)
+    first, _, rest = decode(data, path).partition("\n")
+    document = load_json(rest, path)
     for store in document["stateStoreInfo"]:
         store["numPartitions"] = partitions
-    return f"{first}\n{_compact(document)}".encode()
+    return encode(f"{first}\n{_compact(document)}", path)
 
 
 def _compact(document: Any) -> str:

@@ -30,6 +30,22 @@ def decode(data: bytes, path: str) -> str:
         ) from error
 
 
+def encode(text: str, path: str) -> bytes:
+    """The bytes of a text that came from a file.
+
+    Raises:
+        FormatError: `half-written`: JSON in it names a half of a character.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise FormatError(
+            f"{path} names a character that there is not: {error.reason}.",
+            code="half-written",
+            hint=HALF_WRITTEN_HINT,
+        ) from error
+
+
 def load_json(text: str, path: str = "the text") -> Any:
     """A JSON value.
 

@@ -131,8 +131,17 @@ class JobControl:
                 code="damaged-record",
                 hint=f"Look at {self.desired_records.describe(record.number)}.",
             )
-        by, why, at = data.get("by") or {}, str(data.get("why", "")), from_json_time(str(data["at"]))
-        return Desired(state, by, why, at, record.number)
+        by = data.get("by")
+        try:
+            at = from_json_time(str(data["at"]))
+        except (KeyError, ValueError) as error:
+            raise FormatError(
+                f"{self.desired_records.describe(record.number)} does not say when it was made.",
+                code="damaged-record",
+                hint="It was cut off or edited. Say again what is meant to be: start or stop the job.",
+            ) from error
+        by = by if isinstance(by, dict) else {}
+        return Desired(state, by, str(data.get("why", "")), at, record.number)
 
     def set_desired(self, state: DesiredState, *, by: Mapping[str, str], why: str = "") -> Desired:
         """Say what is meant to be; as it was recorded. The last one to say it counts."""

@@ -17,7 +17,6 @@ from pathlib import Path
 from streambank.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from streambank.core.json_text import loads
 from streambank.core.text import visible
-from streambank.storage.local.mounts import mount_of
 from streambank.storage.locations import local_path, normalize_location, open_store
 from streambank.storage.store import Store
 
@@ -132,5 +131,7 @@ def _moved(job: str, store: Store) -> RefusedError:
 
 def _is_apart(path: Path) -> bool:
     """Whether a directory is on another file system than its parent, or a disk or folder is mounted there."""
+    from streambank.storage.local.mounts import mount_of
+
     mount, parent = mount_of(path), mount_of(path.parent)
     return path == path.parent or (mount != parent and path.exists())

@@ -26,6 +26,11 @@ def loads(text: str | bytes | bytearray) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
+def is_whole_number(text: str) -> bool:
+    """Whether a text is a whole number, without a sign, that `int` reads and a float could hold."""
+    return text.isdecimal() and len(text) <= MOST_DIGITS
+
+
 def _whole(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits is too large")

@@ -226,7 +226,7 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     text = read_text(file)
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
         raise InputError(
             f"{file} is not valid TOML: {error}.",
             code="bad-declaration",

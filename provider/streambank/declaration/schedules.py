@@ -7,6 +7,7 @@ from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import pairwise
 
+from streambank.core.json_text import is_whole_number
 from streambank.core.zones import UTC_NAME, time_zone
 from streambank.declaration.savepoints import Blackout
 
@@ -119,7 +120,7 @@ def _numbers(
     found: set[int] = set()
     for part in field.split(","):
         span, _, step = part.partition("/")
-        if step and not (step.isdecimal() and int(step) > 0):
+        if step and not (is_whole_number(step) and int(step) > 0):
             return None
         begin, dash, end = span.partition("-")
         if span == "*":
@@ -139,4 +140,4 @@ def _numbers(
 def _number(text: str, names: Sequence[str], first: int) -> int | None:
     if text in names:
         return names.index(text) + first
-    return int(text) if text.isdecimal() else None
+    return int(text) if is_whole_number(text) else None

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from streambank.core.choices import SEVERITIES, Severity
 from streambank.core.errors import InputError
+from streambank.core.json_text import is_whole_number
 from streambank.core.units import parse_bytes
 from streambank.core.zones import UTC_NAME
 from streambank.declaration.fields import Fields
@@ -141,7 +142,7 @@ def with_usual(
     if gap_s is not None:
         usual["savepoint_age"] = SAVEPOINTS_MISSED * gap_s
     deltas = conf.get(MIN_DELTAS, "")
-    if deltas.isdecimal():
+    if is_whole_number(deltas):
         usual["snapshot_age"] = float(DELTAS_MISSED * max(DEFAULT_MIN_DELTAS, int(deltas)))
     return replace(policy, usual=usual)
 

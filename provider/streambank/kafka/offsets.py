@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from streambank.checkpoint.text import load_json
 from streambank.core.errors import FormatError
+from streambank.core.json_text import is_whole_number
 
 Offsets = Mapping[str, Mapping[int, int]]
 """Topic -> partition -> offset."""
@@ -32,7 +33,7 @@ def parse_offsets(text: object) -> Offsets | None:
         if not isinstance(partitions, dict) or not partitions:
             return None
         for partition, offset in partitions.items():
-            if not partition.isdecimal() or not isinstance(offset, int) or isinstance(offset, bool):
+            if not is_whole_number(partition) or not isinstance(offset, int) or isinstance(offset, bool):
                 return None
             found.setdefault(topic, {})[int(partition)] = offset
     return found

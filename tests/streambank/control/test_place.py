@@ -11,6 +11,7 @@ from streambank.control.control import JobControl
 from streambank.control.place import MOVED, MOVING, at_declared, beside, find_records
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.storage import open_store
+from streambank.storage.local import mounts
 from streambank.storage.local.mounts import Mount
 from streambank.storage.store import Store
 
@@ -50,7 +51,7 @@ def test_what_is_beside_a_link_to_another_disk_is_on_another_disk(
     far.mkdir()
     assert beside(str(tmp_path / "savepoints")) == f"file://{tmp_path}/savepoints.control"
     share = Mount(str(far), "nfs4", "0:50", None, None)
-    monkeypatch.setattr(place, "mount_of", lambda path: share if path.resolve() == far else LINKED)
+    monkeypatch.setattr(mounts, "mount_of", lambda path: share if path.resolve() == far else LINKED)
     assert beside(str(tmp_path / "savepoints")) is None
     assert find_records(open_store(tmp_path / "savepoints"), "orders").uri.endswith("/savepoints/jobs/orders")
 

@@ -38,7 +38,8 @@ def saved(managed: Managed) -> Managed:
 
 @pytest.fixture
 def lost(saved: Managed) -> Managed:
-    """The same, with an empty directory where its repository was."""
+    """The same, with an empty directory where its repository was, and nothing where its records were."""
+    (saved.folder / "repository.control").rename(saved.folder / "control.gone")
     (saved.folder / "repository").rename(saved.folder / "repository.gone")
     (saved.folder / "repository").mkdir()
     return saved

@@ -35,7 +35,7 @@ def says(monkeypatch: pytest.MonkeyPatch, *severities: Any) -> None:
     monkeypatch.setattr(
         diagnose,
         "diagnose_job",
-        lambda job, query: (Diagnosis(job.name, query or "main", "file:///ck", found),),
+        lambda job, query, jobs: (Diagnosis(job.name, query or "main", "file:///ck", found),),
     )
 
 
@@ -77,7 +77,7 @@ def test_a_form_may_leave_it_out(jobs_file: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_cure_is_in_airflows_words(jobs_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = Finding("checkpoint-lost", "error", "", "It is gone.", "It hurts.", "`streambank restore` it.")
     found = (Diagnosis("flights", "main", "file:///ck", (lost,)),)
-    monkeypatch.setattr(diagnose, "diagnose_job", lambda job, query: found)
+    monkeypatch.setattr(diagnose, "diagnose_job", lambda job, query, jobs: found)
     run = run_dag(dag_of(jobs_file))
     (finding,) = xcom(run, "doctor")["findings"]
     assert finding["hint"].startswith("Trigger flights.restore.")
@@ -96,7 +96,7 @@ def test_findings_are_in_the_log_with_their_cure(
 def test_what_cannot_be_read_now_is_tried_again(jobs_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
 
-    def moving(job: Any, query: Any) -> tuple[Diagnosis, ...]:
+    def moving(job: Any, query: Any, jobs: Any) -> tuple[Diagnosis, ...]:
         tries.append(1)
         if len(tries) == 1:
             raise ConflictError("It moved.", code="checkpoint-moved", hint="Ask again.")

@@ -245,7 +245,8 @@ def test_the_largest_key_of_a_declared_job_is_judged_by_its_sla(
         tmp_path, more=f'[jobs.rocksdb-window]\napplication = "app.py"\ncheckpoint = "{tmp_path}/ck"\n'
     )
     jobs = load_jobs(job.source)
-    job = replace(jobs.job("rocksdb-window"), repository=saved.as_uri())
+    control = f"{jobs.repository}.control"
+    job = replace(jobs.job("rocksdb-window"), repository=saved.as_uri(), control=control)
     named = ("--jobs", job.source, "--job", job.name, "-r", saved, "--record")
     request = options(*named)
     assert request.savepoint == str(_ref(saved, "rocksdb-window")[1]), "the newest good one"

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from streambank.checkpoint.closure import Closure
 from streambank.core.errors import InputError
 from streambank.core.finding import Finding
+from streambank.core.json_text import is_whole_number
 from streambank.core.units import parse_duration_s, say_bytes, say_duration
 from streambank.declaration.sla import DEFAULT_MIN_DELTAS, MIN_DELTAS
 from streambank.doctor.subject import NO_PROGRESS, CheckResult, SkippedCheck
@@ -124,14 +125,14 @@ def check_restarts(
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and text.strip().isdecimal() else None
+    return int(text) if text is not None and is_whole_number(text.strip()) else None
 
 
 def _seconds(text: str | None) -> float | None:
     """A duration as Spark takes it: milliseconds without a unit."""
     if text is None:
         return None
-    if text.strip().isdecimal():
+    if is_whole_number(text.strip()):
         return int(text) / 1000
     try:
         return parse_duration_s(text.strip().replace("min", "m"))

@@ -132,7 +132,14 @@ class Measuring:
                 values["gap_s"] = max(0.0, gap.total_seconds())
         took_s = values.get("batch_s")
         self._batch = batch
-        self._end = None if begin is None or took_s is None else begin + timedelta(seconds=took_s)
+        self._end = None if begin is None or took_s is None else _later(begin, took_s)
+
+
+def _later(begin: datetime, seconds: float) -> datetime | None:
+    try:
+        return begin + timedelta(seconds=seconds)
+    except OverflowError:  # Spark's clock was far off, or somebody wrote that number
+        return None
 
 
 def source_lag_rows(sources: Any) -> float | None:

@@ -1,0 +1,1 @@
+"""Fuzzers for every parser of foreign bytes: `make test-fuzz`, and for a moment each in `make test`."""

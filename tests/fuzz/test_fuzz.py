@@ -1,0 +1,105 @@
+"""Each parser for a moment, and for minutes in the storm; what fuzzing has found, once more."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import StreambankError
+from tests.fuzz.mutate import Mutator
+from tests.fuzz.run import Failure, fuzz, main
+from tests.fuzz.targets import TARGETS, Target
+
+MOMENT_S = 0.3
+MINUTES_S = 60.0
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_a_moment_of_each_parser(name: str) -> None:
+    assert fuzz(TARGETS[name], MOMENT_S, seed=20, most=2000) > 0
+
+
+@pytest.mark.storm
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_minutes_of_each_parser(name: str) -> None:
+    seed = random.randrange(1 << 32)
+    assert fuzz(TARGETS[name], MINUTES_S, seed) > 0, f"seed {seed}"
+
+
+def test_the_same_seed_makes_the_same_inputs() -> None:
+    def some(seed: int) -> list[bytes]:
+        mutator, seeds = Mutator(random.Random(seed)), TARGETS["commits"].seeds()
+        return [mutator(seeds[0], seeds) for _ in range(50)]
+
+    assert some(1) == some(1) != some(2)
+
+
+@pytest.mark.parametrize(
+    ("does", "kind"),
+    [
+        (lambda data: [][1], "IndexError at outside"),
+        (lambda data: exec("while True: pass"), "no answer within"),
+        (lambda data: b"x" * (400 << 20), "more than 300 MB"),
+    ],
+)
+def test_a_parser_that_breaks_its_promise_is_caught(
+    does: object, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.fuzz.run.ANSWER_S", 0.2 if "answer" in kind else 5.0)
+    seen: list[bytes] = []
+
+    def feed(data: bytes) -> None:
+        seen.append(data)
+        if len(seen) > 1:
+            does(data)  # type: ignore[operator]
+
+    child = os.fork()  # the memory of this process is not to grow
+    if child == 0:
+        try:
+            fuzz(Target(lambda: [b"seed"], feed), 5.0, seed=1)
+        except Failure as failure:
+            os._exit(0 if failure.kind.startswith(kind) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_failure_is_kept_and_its_seed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def feed(data: bytes) -> None:
+        if b"seed" not in data:
+            raise KeyError(data)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tests.fuzz.run.TARGETS", {"broken": Target(lambda: [b"seed"], feed)})
+    monkeypatch.setattr(sys, "argv", ["run", "--target", "broken", "--seconds", "5", "--seed", "7"])
+    assert main() == 1
+    (kept,) = (tmp_path / ".streambank/fuzz").iterdir()
+    said = capfd.readouterr()
+    assert f"--seed 7: {kept.relative_to(tmp_path)}" in said.out and "KeyError" in said.err
+    assert b"seed" not in kept.read_bytes()
+
+
+FOUND = [
+    ("commits", b'v2\n{"stateUniqueIds":{"' + b"9" * 5000 + b'":[]}}'),
+    ("operator-metadata", b'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"\xff"},"stateStoreInfo":[]}'),
+    ("jobs-file", b"a = " + b"[" * 5000),
+    ("jobs-file", b"a = " + b"9" * 5000),
+    ("kafka-offsets", b'{"t":{"' + b"9" * 5000 + b'":1}}'),
+    ("records", b'desired/0000000001.json\n{"state": "stopped", "by": {"user": "ann"}, "why": ""}'),
+    ("records", b'desired/0000000001.json\n{"state": "stopped", "at": "yesterday", "by": 1}'),
+]
+"""What once ended in another exception than one of ours."""
+
+
+@pytest.mark.parametrize(("name", "data"), FOUND)
+def test_what_was_found_stays_mended(name: str, data: bytes) -> None:
+    try:
+        TARGETS[name].feed(data)
+    except StreambankError as error:
+        assert error.hint
