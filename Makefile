@@ -15,7 +15,7 @@ UV := .boot/bin/uv
 export UV_CACHE_DIR := $(CURDIR)/.boot/cache
 UV_TMP := $(CURDIR)/.boot/tmp
 # What the targets below need; `make lock` resolves exactly this.
-LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group stack --group test --group lint --group build \
+LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group stack --group test --group lint --group audit --group build \
 	--python-version 3.11 --custom-compile-command "make lock" --quiet
 # One more than the cores that they are made for: tests wait much for processes that they have started (four were slower).
 WORKERS ?= 3
@@ -44,11 +44,13 @@ python:
 java:
 	@version=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); test "$${version:-0}" -ge 17 || { echo "Streambank needs Java 17 or newer for Spark: install it (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME" >&2; exit 1; }
 
-# uv installs what the lock names and refuses everything else; it is the only thing fetched without the lock.
-$(UV): | python
-	@rm -rf .boot && mkdir -p $(UV_TMP)
+# uv installs what the lock names and refuses everything else; it comes by a lock of its own.
+$(UV): requirements-boot.lock | python
+	@rm -rf .boot/bin .boot/lib .boot/lib64 .boot/include .boot/pyvenv.cfg && mkdir -p $(UV_TMP)
 	@"$(PYTHON)" -m venv .boot >/dev/null || { echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)" >&2; rm -rf .boot; exit 1; }
-	@.boot/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check uv
+	@.boot/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check \
+		--require-hashes --no-deps --only-binary :all: --requirement requirements-boot.lock
+	@touch $@
 
 .venv/.ready: export TMPDIR := $(UV_TMP)
 .venv/.ready: requirements.lock pyproject.toml | python java $(UV)
@@ -156,6 +158,18 @@ yarn-jars: setup  ## Fetch Hadoop's jars for the tests on YARN into .streambank/
 .PHONY: lock
 lock: | $(UV)  ## Resolve requirements.lock again from pyproject.toml (make lock ARGS=--upgrade: newer versions)
 	@$(UV) pip compile $(LOCK_ARGS) $(ARGS) pyproject.toml --output-file requirements.lock >/dev/null
+
+.PHONY: sbom
+sbom: setup  ## What the project is made of, by the lock: dist/sbom.json (CycloneDX)
+	@$(BIN)/python -m supply.sbom dist/sbom.json
+
+.PHONY: vulnerabilities
+vulnerabilities: setup  ## Known vulnerabilities of what the lock pins; fails where the database does not answer (ARGS="-s osv" asks another)
+	@$(BIN)/python -m supply.vulnerabilities $(ARGS)
+
+.PHONY: image-digests
+image-digests: setup  ## Write the digest behind each image's tag into docker-compose.yml and docker/Dockerfile (needs Docker)
+	@$(BIN)/python -m supply.images
 
 .PHONY: wheel
 wheel: setup  ## Build the wheel into dist/

@@ -20,6 +20,7 @@ TARGETS = [
     "test",
     "test-quick",
     "test-storm",
+    "test-fuzz",
     "storm-report",
     "demo",
     "up",
@@ -31,6 +32,9 @@ TARGETS = [
     "bench",
     "s3a-jars",
     "lock",
+    "sbom",
+    "vulnerabilities",
+    "image-digests",
     "wheel",
     "clean",
 ]
@@ -65,6 +69,7 @@ def checkout(tmp_path: Path) -> Path:
     """A folder with the Makefile, whose uv is a stand-in."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "requirements.lock").touch()
+    (tmp_path / "requirements-boot.lock").touch()
     (tmp_path / "pyproject.toml").touch()
     uv = tmp_path / ".boot" / "bin" / "uv"
     uv.parent.mkdir(parents=True)
@@ -91,6 +96,15 @@ def test_setup_installs_from_the_lock_by_hash_and_the_project_without_dependenci
     )
     assert "--no-deps" in calls[2] and "--editable ." in calls[2]
     assert len(list((checkout / ".boot" / "tmp").iterdir())) == 3, "temporary files stay in the folder"
+
+
+def test_uv_comes_by_hash_and_in_one_version() -> None:
+    text = (ROOT / "requirements-boot.lock").read_text()
+    assert re.fullmatch(r"uv==[0-9.]+ \\\n( +--hash=sha256:[0-9a-f]{64}( \\)?\n)+(    # .*\n)*", text), text[
+        :200
+    ]
+    recipe = (ROOT / "Makefile").read_text()
+    assert re.search(r"pip install .*\\\n.*--require-hashes --no-deps .*requirements-boot.lock", recipe)
 
 
 def test_a_second_setup_does_nothing_until_the_lock_changes(checkout: Path) -> None:

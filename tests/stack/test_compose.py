@@ -123,7 +123,7 @@ def test_a_service_is_limited_and_listens_to_this_machine_only(name: str) -> Non
     assert re.fullmatch(r"\d+[mg]", SERVICES[name]["mem_limit"])
     for port in SERVICES[name].get("ports", []):
         assert re.fullmatch(r"127\.0\.0\.1:\$\{[A-Z0-9_]+_PORT:-\d+\}:\d+", port)
-    assert not {"privileged", "network_mode", "user", "cap_add"} & set(SERVICES[name])
+    assert not {"privileged", "network_mode", "cap_add"} & set(SERVICES[name])
 
 
 def test_named_volumes_are_declared_and_used_and_mounted_files_exist() -> None:
@@ -235,10 +235,10 @@ def test_spark_starts_what_the_installed_spark_has(name: str) -> None:
 def test_the_s3_server_knows_its_options() -> None:
     weed = shutil.which("weed", path=str(Path(sys.executable).parent))
     assert weed is not None
-    told = subprocess.run([weed, "mini", "-help"], capture_output=True, text=True, check=False, timeout=60)
+    told = subprocess.run([weed, "server", "-help"], capture_output=True, text=True, check=False, timeout=60)
     known = set(re.findall(r"^\s+-([\w.]+)", told.stdout + told.stderr, re.MULTILINE))
     first, verb, *options = words("s3")
-    assert (first, verb) == ("weed", "mini")
+    assert (first, verb) == ("weed", "server")
     assert {option.partition("=")[0].removeprefix("-") for option in options} <= known
     assert "-master.telemetry=false" in options and "-s3.autoCreateBucket=false" in options
 
@@ -303,3 +303,30 @@ def test_jobs_run_on_the_cluster_with_their_checkpoints_in_s3(tmp_path: Path) ->
     }
     folders = {word for job in jobs.values() for word in job.args if word.startswith("/")}
     assert folders and all(any(folder.startswith(f"{root}/") for root in mounted) for folder in folders)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_process_has_a_right_of_roots_or_gets_one(name: str) -> None:
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"] and "cap_add" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in service and service.get("user") in (None, "postgres")
+
+
+def test_images_are_named_by_an_exact_version() -> None:
+    images = {service["image"] for service in SERVICES.values()} - {"streambank-stack"}
+    images |= {line.split()[1] for line in DOCKERFILE.splitlines() if line.startswith("FROM ")}
+    assert len(images) == 3
+    for image in images:
+        assert re.search(r":\d+\.\d+(\.\d+)?(-[a-z-]+)?(@sha256:[0-9a-f]{64})?$", image), image
+
+
+def test_only_what_asks_for_a_key_can_be_reached_of_the_object_store() -> None:
+    words = SERVICES["s3"]["command"].split()
+    assert "-ip.bind=127.0.0.1" in words and "-s3.ip.bind=0.0.0.0" in words
+    assert SERVICES["s3"]["ports"] == ["127.0.0.1:${S3_PORT:-8333}:8333"]
+    assert SERVICES["s3"]["environment"]["AWS_SECRET_ACCESS_KEY"]
+
+
+def test_no_page_in_a_browser_kills_applications_by_the_masters() -> None:
+    assert "-Dspark.ui.killEnabled=false" in SERVICES["spark-master"]["environment"]["SPARK_MASTER_OPTS"]
