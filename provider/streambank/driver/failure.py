@@ -118,7 +118,7 @@ def driver_failure(control: JobControl, launch_id: str | None, lines: Sequence[s
 def recorded_failure(control: JobControl, launch_id: str) -> str | None:
     """Why a query of a launch failed, as the runner recorded it; None where it recorded no failure.
 
-    It may hold secrets: it is there to be searched, and to be shown by `shown` or `failure_in`.
+    The runner has left out what looks like a secret to it; what does to the reader goes by `shown`.
 
     Args:
         control: The job's records.
@@ -172,6 +172,17 @@ def shown(text: str, variables: Mapping[str, str] | None = None) -> str:
         text: What is to be shown.
         variables: The environment whose secrets are left out; this process's by default.
     """
+    text = redacted(text, variables)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+def redacted(text: str, variables: Mapping[str, str] | None = None) -> str:
+    """A text without what looks like a secret.
+
+    Args:
+        text: What is to be kept, or shown.
+        variables: The environment whose secrets are left out; this process's by default.
+    """
     for name, value in (os.environ if variables is None else variables).items():
         secret = _SECRET_VARIABLE.search(name) and not _PLACE.fullmatch(name)
         if secret and len(value) >= _SHORTEST_SECRET:
@@ -179,8 +190,7 @@ def shown(text: str, variables: Mapping[str, str] | None = None) -> str:
     text = _NAMED.sub(rf"\g<1>{HIDDEN}", text)
     text = _IN_ADDRESS.sub(rf"\g<1>{HIDDEN}", text)
     text = _BEARER.sub(rf"\g<1> {HIDDEN}", text)
-    text = _OF_AWS.sub(HIDDEN, text)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    return _OF_AWS.sub(HIDDEN, text)
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:

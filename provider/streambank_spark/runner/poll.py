@@ -17,6 +17,7 @@ from streambank.control.progress import ProgressWriter
 from streambank.control.pruning import prune_and_tell
 from streambank.control.requests import STOP, Request
 from streambank.core.errors import StorageError
+from streambank.driver.failure import redacted
 from streambank.driver.log import DriverLog
 from streambank.driver.spec import LaunchSpec
 from streambank_spark.private import jvm
@@ -170,7 +171,8 @@ class Poll:
             self._journal.record("first-trigger", query=managed.name, batch=managed.last_batch)
         if over:
             managed.over = True
-            managed.failure = jvm.failure(managed.query)
+            failure = jvm.failure(managed.query)
+            managed.failure = None if failure is None else redacted(failure)
             self._signs.ended(managed.name, failed=managed.failure is not None)
             self._settling.triggered(managed.name)
             self._journal.record(
