@@ -100,6 +100,10 @@ def test_a_jobs_arguments_are_not_for_everybody(tmp_path: Path) -> None:
     launches.chmod(0o755)  # as an earlier version made it
     write_launch(control, prepare_launch(job, control, by=BY))
     assert mode(launches) == 0o750
+    os.umask(0o002)
+    launches.chmod(0o2775)  # shared by a group, of which a driver's user is one
+    write_launch(control, prepare_launch(job, control, by=BY))
+    assert launches.stat().st_mode & 0o7777 == 0o2770
 
 
 def test_state_that_is_laid_out_is_for_its_user_and_goes_after_a_kill(tmp_path: Path) -> None:

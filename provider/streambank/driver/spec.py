@@ -188,7 +188,7 @@ def launch_key(launch_id: str) -> str:
 
 def write_launch(control: JobControl, spec: LaunchSpec) -> None:
     """Keep a launch spec among the job's records, where others of the machine may not read its arguments."""
-    close_directory(f"{control.store.uri}/launches", 0o750)
+    close_directory(f"{control.store.uri}/launches", 0o770)
     control.store.write(spec.key, spec.encoded(), exclusive=True)
 
 

@@ -7,12 +7,14 @@ nothing that reads state writes to them.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
@@ -131,7 +133,7 @@ def place_beside(location: str) -> Iterator[Store]:
 
 
 def _work(stack: ExitStack, staging: Staging) -> str:
-    _sweep(tempfile.gettempdir(), lambda name: name.startswith(TEMPORARY))
+    _sweep(tempfile.gettempdir(), _is_our_temporary)
     if staging.work is not None:
         _sweep(staging.work, is_staging)
         return for_spark(staging.work.rstrip("/"))
@@ -142,6 +144,15 @@ def _work(stack: ExitStack, staging: Staging) -> str:
             hint="Give a work location, such as a folder on a shared disk or on S3.",
         )
     return stack.enter_context(TemporaryDirectory(prefix=TEMPORARY))
+
+
+def _is_our_temporary(name: str) -> bool:
+    """Whether a folder in the temporary folder is one of ours, and of this user."""
+    with suppress(OSError):
+        return (
+            name.startswith(TEMPORARY) and (Path(tempfile.gettempdir()) / name).lstat().st_uid == os.geteuid()
+        )
+    return False
 
 
 def _sweep(work: str, is_ours: Callable[[str], bool]) -> None:

@@ -23,7 +23,7 @@ EXAMPLES = """Examples:
 
   streambank inspect /data/checkpoints/orders --batch 41 --json
 
-  streambank inspect /data/checkpoints/orders --history /data/savepoints/jobs/orders/progress/main --within 6h
+  streambank inspect /data/ck/orders --history /data/savepoints.control/orders/progress/main --within 6h
 """
 
 
