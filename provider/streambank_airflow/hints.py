@@ -97,6 +97,14 @@ HINTS = {
     ),
     "not-expired": "It was swept for good, or never expired.",
     "not-hdfs-backed": "The state is in RocksDB already.",
+    "bad-signing-key": (
+        "Look at the file that the workers' environment variable STREAMBANK_SIGNING_KEYS names: a key a "
+        "line, in hex, the new one first."
+    ),
+    "not-signed": (
+        "Use another one. If you know where it comes from, let somebody with a shell verify and sign it: "
+        "docs/howto/access.md."
+    ),
     "not-stopped": "Trigger <job>.stop first.",
     "object-damaged": "Use another savepoint, or repair this one from a replica.",
     "operation-in-progress": (

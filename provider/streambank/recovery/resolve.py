@@ -10,6 +10,7 @@ from streambank.core.errors import IntegrityError, NotFoundError
 from streambank.repository.catalog import LATEST_GOOD, newest_first, none_of, only_job
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
+from streambank.repository.signatures import refuse_without_key
 from streambank.savepoint.verify import VerifyReport, verify
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -74,9 +75,20 @@ def choose(
         place = only_job(repository.store, job)
         return _latest_good(repository, place, record, by, pace)
     place, savepoint = repository.find(reference, job)
+    _require_key(repository, place, savepoint)
     manifest = repository.load(place, savepoint)
     require_whole(verify(repository, place, savepoint, "quick", record=False))
     return Chosen(manifest)
+
+
+def _require_key(repository: Repository, job: str, savepoint: str) -> None:
+    """Restore nothing that was signed without looking at the signature.
+
+    Raises:
+        RefusedError: There is no key (code `signing-key-missing`).
+    """
+    if not repository.keys:
+        refuse_without_key(repository.store, job, savepoint)
 
 
 def require_whole(report: VerifyReport) -> None:
@@ -122,6 +134,7 @@ def _latest_good(
                 by=by,
             )
             if report.restorable:
+                _require_key(repository, job, summary.savepoint)
                 manifest = repository.load(job, summary.savepoint)
                 return Chosen(manifest, (*unreadable, *damaged), _unrecorded(report))
         except NotFoundError as error:

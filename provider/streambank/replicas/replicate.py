@@ -27,6 +27,7 @@ from streambank.repository.manifest import Manifest, decode
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
+from streambank.repository.signatures import add_signature, signatures_of
 from streambank.storage.store import Opener, Store
 from streambank.work.check import BAD_DISK, DAMAGE, ObjectsTask, check_objects, is_damage, object_tasks
 from streambank.work.executor import DEFAULT_PACE, Executor, Pace
@@ -34,6 +35,7 @@ from streambank.work.move import Moved, Moving
 from streambank.work.pace import UNLIMITED, Meter, Progress, RateLimit
 
 _TRIES = 3
+_MOST_SIGNATURES = 20
 _STORE_AGAIN = ("objects-condemned", "object-missing")
 """What listing a savepoint says where something that it counts on is about to be deleted, or was."""
 
@@ -217,6 +219,9 @@ class _Copy:
         there: Manifest | None
         try:
             same = self.replica.store.read(self.key) == data
+            if same:  # it may have been signed since
+                for name in self._signatures():
+                    add_signature(self.replica.store, self.job, self.savepoint, name)
             there = manifest if same else self.replica.load(self.job, self.savepoint)
         except NotFoundError:
             there = None
@@ -267,13 +272,19 @@ class _Copy:
                 bad = {digest: self._damaged_there(error) for digest, error in bad.items()}
                 return self._result("failed", errors=_by_file(there or manifest, bad), **numbers)
         if there is None:
-            self.replica.adopt(manifest, data)
+            self.replica.adopt(manifest, data, signatures=self._signatures())
         try:
             pinned, errors = self._pin()
         except NotFoundError as error:  # it was deleted there just now
             return self._result("failed", errors=((self.key, error),), **numbers)
         state: State = "copied" if there is None else "refilled" if missing else "there"
         return self._result(state, pinned=pinned, errors=errors, **numbers)
+
+    def _signatures(self) -> list[str]:
+        """Those of the source that the replica lacks."""
+        there = signatures_of(self.replica.store, self.job, self.savepoint)
+        here = signatures_of(self.source.store, self.job, self.savepoint)
+        return [name for name in here if name not in there][:_MOST_SIGNATURES]
 
     def _pin(self) -> tuple[bool, tuple[tuple[str, StreambankError], ...]]:
         """Pin the replica where the source is pinned; a pin mark that cannot be read counts as one."""
@@ -323,6 +334,7 @@ def read_manifest(repository: Repository, job: str, savepoint: str) -> tuple[byt
         IntegrityError, FormatError: It cannot be used.
     """
     data = repository.store.read(manifest_key(job, savepoint))
+    repository.require_signed(job, savepoint, (data,))
     return data, check_place(decode(data, manifest_name(job, savepoint)), job, savepoint)
 
 

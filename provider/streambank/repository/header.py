@@ -14,7 +14,9 @@ from streambank.storage.locations import is_inside
 from streambank.storage.store import Store
 
 HEADER_KEY = "repository.json"
-_PARTS = frozenset({"condemned", "expired", "index", "marks", "objects", "packs", "sampling", "savepoints"})
+_PARTS = frozenset(
+    {"condemned", "expired", "index", "marks", "objects", "packs", "sampling", "savepoints", "signatures"}
+)
 _MAY_BE_THERE_BEFORE = frozenset({"jobs", "lost+found"})
 _PROBE = "write-test"
 """How the names begin of what `check_new` writes and deletes; one that broke off leaves an empty file."""

@@ -37,6 +37,14 @@ from streambank.repository.objects.index_files import Damage, RebuildReport
 from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.read import ObjectLocation
 from streambank.repository.objects.write import ObjectWriter
+from streambank.repository.signatures import (
+    Keys,
+    Signing,
+    add_signature,
+    refuse_without_key,
+    require_signature,
+    signing_keys,
+)
 from streambank.repository.trash import COMMIT_WINDOW_S, MIN_GRACE_S, boot_clock_s
 from streambank.storage.local.modes import make_directory, openness
 from streambank.storage.store import Store, chunks
@@ -51,11 +59,14 @@ class Repository:
         store: Its root.
         id: A UUID that tells it from its replicas.
         digest_name: The algorithm of its digests.
+        keys: What its savepoints are signed by; none where they need not be.
         objects: Its objects, packs and index, for callers that plan by where things lie.
     """
 
-    def __init__(self, store: Store, header: RepositoryHeader) -> None:
+    def __init__(self, store: Store, header: RepositoryHeader, keys: Keys = ()) -> None:
         self.store = store
+        self.keys = keys
+        self._header = header
         self.id = header.id
         self.digest_name = header.digest
         self.objects = Objects(store, header.digest)
@@ -82,7 +93,11 @@ class Repository:
         if create and like is not None:
             make_directory(store.uri, openness(like))
         header = create_header(store, digest, str(uuid.uuid4())) if create else read_header(store)
-        return cls(store, header)
+        return cls(store, header, signing_keys())
+
+    def without_keys(self) -> Repository:
+        """The same repository, whose savepoints are read whether they are signed or not."""
+        return Repository(self.store, self._header)
 
     def commit(self, manifest: Manifest) -> bool:
         """Make a savepoint exist: the one commit point. All its objects must have been stored and flushed.
@@ -94,15 +109,56 @@ class Repository:
             IntegrityError: An object that it names is not there (code `object-missing`).
             ConflictError: A sweep has condemned an object meanwhile (code `objects-condemned`): store again
                 what `condemned` names, and commit again.
+            RefusedError: The job's savepoints are signed, and there is no key (code `signing-key-missing`).
         """
-        return self._commit(manifest, encode(replace(manifest, digest=self.digest_name)))
+        manifest = replace(manifest, digest=self.digest_name)
+        if self.keys:
+            self.sign(manifest.job, manifest.savepoint, encode(manifest))
+        else:
+            refuse_without_key(self.store, manifest.job)
+        return self._commit(manifest, encode(manifest))
 
-    def adopt(self, manifest: Manifest, data: bytes, *, replace_damaged: bool = False) -> bool:
+    def sign(self, job: str, savepoint: str, data: Iterable[bytes]) -> str:
+        """Sign the bytes of a manifest with the first key; the id of the key.
+
+        Args:
+            job: `job` or `job/query`.
+            savepoint: The savepoint's id.
+            data: The bytes, or chunks of them.
+        """
+        signing = Signing(self.keys[:1], job, savepoint)
+        for chunk in data:
+            signing.update(chunk)
+        (name,) = signing.names()
+        add_signature(self.store, job, savepoint, name)
+        return self.keys[0].id
+
+    def require_signed(self, job: str, savepoint: str, data: Iterable[bytes]) -> None:
+        """Make sure that the bytes of a manifest are signed, where there are keys.
+
+        Raises:
+            IntegrityError: They are not (codes `not-signed`, `bad-signature`).
+        """
+        if self.keys:
+            signing = Signing(self.keys, job, savepoint)
+            for chunk in data:
+                signing.update(chunk)
+            require_signature(self.store, job, savepoint, signing)
+
+    def adopt(
+        self,
+        manifest: Manifest,
+        data: bytes,
+        *,
+        signatures: Iterable[str] = (),
+        replace_damaged: bool = False,
+    ) -> bool:
         """Make a savepoint of another repository exist here too, with the very bytes of its manifest.
 
         Args:
             manifest: What the bytes say.
             data: The other repository's file.
+            signatures: Those that lie beside it there.
             replace_damaged: A file of this name is there, is known to be damaged, and gives way.
 
         Returns:
@@ -111,6 +167,8 @@ class Repository:
         Raises:
             IntegrityError: As `commit`.
         """
+        for name in signatures:
+            add_signature(self.store, manifest.job, manifest.savepoint, name)
         return self._commit(manifest, data, exclusive=not replace_damaged)
 
     def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes], *, exclusive: bool = True) -> bool:
@@ -140,18 +198,22 @@ class Repository:
             raise
 
     def load(self, job: str, savepoint: str) -> Manifest:
-        """A savepoint's manifest, checked.
+        """A savepoint's manifest, checked; its signature, too, where there are keys.
 
         Raises:
             NotFoundError: There is no such savepoint (code `no-such-savepoint`).
-            IntegrityError, FormatError: See `manifest.decode`.
+            IntegrityError, FormatError: See `manifest.decode`, or it is not signed (`not-signed`,
+                `bad-signature`).
         """
         what = manifest_name(job, savepoint)
+        signing = Signing(self.keys, job, savepoint)
         try:
             with self.store.open(manifest_key(job, savepoint)) as reader:
-                manifest = decode(chunks(reader), what)
+                manifest = decode(signing.passing(chunks(reader)), what)
         except NotFoundError as error:
             raise catalog.no_such_savepoint(job, savepoint) from error
+        if self.keys:
+            require_signature(self.store, job, savepoint, signing)
         return check_place(manifest, job, savepoint)
 
     def manifests(self, job: str | None = None) -> Iterator[SavepointSummary]:

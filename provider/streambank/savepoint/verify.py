@@ -25,6 +25,7 @@ from streambank.repository.coverage import Coverage
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
+from streambank.repository.signatures import UNSIGNED
 from streambank.savepoint import spark_checksums
 from streambank.savepoint.formats import unknown_versions
 from streambank.work.check import BAD_SECTOR, check_objects
@@ -314,8 +315,12 @@ def checksum_findings(repository: Repository, entries: Mapping[str, FileEntry]) 
 def manifest_finding(job: str, savepoint: str, error: IntegrityError | FormatError) -> Finding:
     """What a manifest that cannot be used comes to."""
     newer = isinstance(error, FormatError)
+    if error.code in UNSIGNED:
+        code, newer = error.code, True  # its hint is of more use than the one for damage
+    else:
+        code = "manifest-unknown" if newer else "manifest-damaged"
     return Finding(
-        "manifest-unknown" if newer else "manifest-damaged",
+        code,
         "error",
         f"savepoints/{job}/{savepoint}.json",
         error.message,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,11 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["list --expired"] = succeed("list", *repository, "--expired", "--json").document
     given["sweep"] = succeed("sweep", *repository, "--json").document
     given["undelete"] = succeed("undelete", first, *repository, "--json").document
+    given["key"] = succeed("key", tmp_path / "keys", "--json").document
+    monkeypatch.setenv("STREAMBANK_SIGNING_KEYS", str(tmp_path / "keys"))
+    given["sign"] = succeed("sign", newest, *repository, "--json").document
+    monkeypatch.delenv("STREAMBANK_SIGNING_KEYS")
+    shutil.rmtree(tmp_path / "repository/signatures")
     manifest = tmp_path / f"repository/savepoints/orders/{newest}.json"
     manifest.write_bytes(manifest.read_bytes()[:-9])
     back = ("--job", "orders", "--into", tmp_path / "back", "--json")

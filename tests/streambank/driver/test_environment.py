@@ -77,7 +77,9 @@ def test_a_driver_on_s3_gets_what_leads_there(folder: Path, monkeypatch: pytest.
     job = declare(folder, more="")
     launched: list[Mapping[str, str]] = []
 
-    def spawn(command: object, folder: object, environment: Mapping[str, str], log: object) -> int:
+    def spawn(
+        command: object, folder: object, environment: Mapping[str, str], log: object, properties: str
+    ) -> int:
         launched.append(environment)
         raise OSError("not today")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -327,13 +328,13 @@ def test_objects_that_are_about_to_be_deleted_are_stored_again(source: Repositor
     class Sweeping(Repository):
         refused = 0
 
-        def adopt(self, manifest: Manifest, data: bytes, *, replace_damaged: bool = False) -> bool:
+        def adopt(self, manifest: Manifest, data: bytes, **how: Any) -> bool:
             if self.refused < 2:
                 self.refused += 1
                 for key in [*keys(self.store, "objects"), *keys(self.store, "packs")]:
                     self.store.delete(key)
                 raise ConflictError("A sweep was faster.", code="objects-condemned")
-            return super().adopt(manifest, data, replace_damaged=replace_damaged)
+            return super().adopt(manifest, data, **how)
 
     target = MemoryStore()
     replica = Sweeping.open(target, create=True)

@@ -1,0 +1,76 @@
+"""Signing a savepoint that is there already: somebody vouches for it once all its bytes were looked at."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streambank.core.errors import InputError, IntegrityError
+from streambank.repository.catalog import manifest_key
+from streambank.repository.repository import Repository
+from streambank.repository.signatures import VARIABLE
+from streambank.savepoint.verify import verify
+from streambank.work.executor import Pace
+from streambank.work.pace import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """What came of it.
+
+    Attributes:
+        job: `job` or `job/query`.
+        savepoint: Its id.
+        signed: Whether it is signed now.
+        key: The id of the key; None where it is not signed.
+        says: That it is, or why not.
+    """
+
+    job: str
+    savepoint: str
+    signed: bool
+    key: str | None
+    says: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def sign_savepoint(
+    repository: Repository, job: str, savepoint: str, *, progress: Progress | None = None
+) -> Signed:
+    """Sign a savepoint with the first key, if a full verification finds nothing wrong.
+
+    Args:
+        repository: Where it is.
+        job: `job` or `job/query`.
+        savepoint: Its id.
+        progress: Told about files and bytes.
+
+    Raises:
+        InputError: There is no key (code `bad-signing-key`).
+        NotFoundError: There is no such savepoint.
+        StorageError: The environment failed.
+    """
+    if not repository.keys:
+        raise InputError(
+            "There is no key to sign with.",
+            code="bad-signing-key",
+            hint=f"Make one with `streambank key FILE`, and name the file in {VARIABLE}.",
+        )
+    data = repository.store.read(manifest_key(job, savepoint))
+    try:
+        repository.require_signed(job, savepoint, (data,))
+        return Signed(job, savepoint, True, repository.keys[0].id, "it was signed already")
+    except IntegrityError:
+        pass
+    pace = Pace(progress=progress)
+    report = verify(repository.without_keys(), job, savepoint, "full", pace=pace, record=False)
+    problems = [finding for finding in report.findings if finding.severity == "error"]
+    if problems:
+        return Signed(job, savepoint, False, None, f"not signed: {problems[0].file}: {problems[0].cause}")
+    if repository.store.read(manifest_key(job, savepoint)) != data:
+        return Signed(job, savepoint, False, None, "not signed: it was changed while it was verified")
+    key = repository.sign(job, savepoint, (data,))
+    return Signed(job, savepoint, True, key, f"signed by key {key}")
