@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from streambank.core.errors import InputError, RefusedError, StreambankError
+from streambank.driver.environment import OWN_PROGRAMS, driver_environment
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.catalog import manifest_key
@@ -204,3 +206,9 @@ def test_a_key_is_only_its_owners_and_never_shown(tmp_path: Path, shop: Simulate
     assert secret.encode() not in stored and secret not in names
     assert secret not in repr(read_keys(key))
     assert streambank("key", key, "--json").document["error"] == "bad-signing-key", "it is not replaced"
+
+
+def test_no_jobs_application_gets_the_key_and_our_programs_do(key: Path) -> None:
+    assert VARIABLE in OWN_PROGRAMS
+    assert VARIABLE not in driver_environment(os.environ)
+    assert driver_environment(os.environ, extra=OWN_PROGRAMS)[VARIABLE] == str(key)

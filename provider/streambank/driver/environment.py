@@ -37,6 +37,10 @@ PASSED = frozenset(
 """Names that pass as they are; so do those that begin with `LC_`."""
 
 
+OWN_PROGRAMS = ("STREAMBANK_SIGNING_KEYS",)
+"""What programs of ours get besides, which take savepoints as this process does; no application of a job does."""
+
+
 def driver_environment(
     parent: Mapping[str, str],
     *,

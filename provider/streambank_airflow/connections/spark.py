@@ -27,7 +27,7 @@ from airflow.sdk.exceptions import AirflowException
 from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy, place_of, settle
-from streambank.driver.environment import driver_environment
+from streambank.driver.environment import OWN_PROGRAMS, driver_environment
 from streambank.work.executor import BySize, Threads
 
 if TYPE_CHECKING:
@@ -160,7 +160,9 @@ class _Submitting(threading.Thread):
 
     def run(self) -> None:
         """Submit, and wait."""
-        environment = driver_environment(os.environ, settings=self._submission.environment)
+        environment = driver_environment(
+            os.environ, extra=OWN_PROGRAMS, settings=self._submission.environment
+        )
         try:
             self._hook.submit(str(self._submission.entry), env=environment, start_new_session=True)
         except AirflowException as error:

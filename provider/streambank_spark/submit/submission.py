@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from streambank.driver.environment import driver_environment
+from streambank.driver.environment import OWN_PROGRAMS, driver_environment
 from streambank.driver.installed import Installation
 from streambank.driver.spec import property_lines
 from streambank_spark.submit.bundle import VARIABLE, python_of_workers
@@ -98,7 +98,7 @@ def spark_submit(submission: Submission) -> Iterator[Running]:
     with submission.log.open("wb") as output:
         process = subprocess.Popen(
             command,
-            env=driver_environment(os.environ, settings=submission.environment),
+            env=driver_environment(os.environ, extra=OWN_PROGRAMS, settings=submission.environment),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
