@@ -38,7 +38,7 @@ PASSED = frozenset(
 
 
 OWN_PROGRAMS = ("STREAMBANK_SIGNING_KEYS",)
-"""What programs of ours get besides, which take savepoints as this process does. No job's application does."""
+"""What programs of ours get besides: they take savepoints as this process does. No job's application does."""
 
 
 def driver_environment(

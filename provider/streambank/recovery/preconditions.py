@@ -7,8 +7,8 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
-from streambank.control.marker import marked_generation, records_root
-from streambank.control.place import moved_to
+from streambank.control.marker import marked_generation, records_root, service_name
+from streambank.control.place import INSIDE, SUFFIX, moved_to
 from streambank.core.choices import (
     RESTORE_MODES,
     SINK_CHOICES,
@@ -167,7 +167,7 @@ def _check_records(request: RestoreRequest, chosen: Chosen, control: JobControl)
     if not isinstance(known, str) or (request.generation is None and request.sink != "rollback"):
         return
     same = is_inside(known, control.store.uri) and is_inside(control.store.uri, known)
-    if not same and moved_to(open_store(known)) != records_root(control):
+    if not same and not _were_moved(request, known, control):
         raise RefusedError(
             f"It is not known whether job {control.name} runs: its records were at {known} when the "
             f"savepoint was taken, not at {control.store.uri}.",
@@ -175,6 +175,13 @@ def _check_records(request: RestoreRequest, chosen: Chosen, control: JobControl)
             hint="Name its jobs file with --jobs. If those records are lost, name a jobs file whose "
             "`control` is the location for the new ones.",
         )
+
+
+def _were_moved(request: RestoreRequest, known: str, control: JobControl) -> bool:
+    """Whether those records, if the repository is their usual place, were moved to where these are."""
+    places = (f"{request.repository.store.uri}/{INSIDE}", f"{request.repository.store.uri}{SUFFIX}")
+    own = any(service_name(known) == service_name(f"{place}/{control.name}") for place in places)
+    return own and moved_to(open_store(known)) == records_root(control)
 
 
 def prepare(

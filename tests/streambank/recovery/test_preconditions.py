@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from streambank.control.marker import records_root
+from streambank.control.place import MOVED
 from streambank.core.errors import RefusedError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
@@ -72,3 +75,20 @@ def test_guessed_records_that_are_the_jobs_are_used(shop: SimulatedJob) -> None:
 def test_a_look_at_a_savepoint_in_a_directory_needs_no_records(shop: SimulatedJob) -> None:
     savepoint = managed(shop, ELSEWHERE)
     assert shop.restore(savepoint, control=shop.control(), guessed=True).batch == 2
+
+
+@pytest.mark.parametrize("to", ["where they are", "elsewhere"])
+def test_records_that_were_moved_out_of_the_repository_are_the_jobs(shop: SimulatedJob, to: str) -> None:
+    before = shop.repository_store.child("jobs/orders")
+    savepoint = managed(shop, before.uri)
+    place = records_root(shop.control()) if to == "where they are" else "memory://elsewhere"
+    before.write(MOVED, json.dumps({"to": place}).encode())
+    request = RestoreRequest(
+        shop.repository, savepoint, generation=shop.control(), guessed=True, opener=quick_store, by=BY
+    )
+    if to == "where they are":
+        assert restore(request).generation == 2
+    else:
+        with pytest.raises(RefusedError) as caught:
+            restore(request)
+        assert caught.value.code == "other-records"

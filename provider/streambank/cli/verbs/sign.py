@@ -1,4 +1,4 @@
-"""The verbs `sign` and `key`: savepoints that nobody can forge who may only write in the repository."""
+"""The verbs `sign` and `key`: savepoints that a writer of the repository cannot forge."""
 
 from __future__ import annotations
 
