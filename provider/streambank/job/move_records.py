@@ -29,7 +29,7 @@ from streambank.core.errors import (
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.storage.locations import is_inside, normalize_location, open_store
-from streambank.storage.store import CHUNK_BYTES, Store
+from streambank.storage.store import Store, chunks
 
 OPERATION = "move-records"
 MOVED_EVENT = "records-moved"
@@ -190,7 +190,8 @@ def _copy(source: Store, target: Store, left_out: Sequence[str]) -> tuple[int, i
             continue
         try:
             if not target.copy_from(source, key, key):
-                target.write(key, _chunks(source, key))
+                with source.open(key) as reader:
+                    target.write(key, chunks(reader))
         except NotFoundError:
             continue  # it was pruned meanwhile
         copied = target.stat(key).size_bytes
@@ -202,12 +203,6 @@ def _copy(source: Store, target: Store, left_out: Sequence[str]) -> tuple[int, i
             )
         files, size = files + 1, size + copied
     return files, size
-
-
-def _chunks(source: Store, key: str) -> Iterator[bytes]:
-    with source.open(key) as reader:
-        while data := reader.read(CHUNK_BYTES):
-            yield data
 
 
 def _root(store: Store) -> str:
