@@ -15,7 +15,7 @@ from streambank.checkpoint.state.changelog import (
 )
 from streambank.checkpoint.state.rocksdb import ReadRange, ZipMetadata, read_zip_metadata
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
-from streambank.storage import FileInfo
+from streambank.storage import FileInfo, Store
 
 _FIRST_HEAD_BYTES = 1 << 14
 MAX_SMALL_BYTES = 1 << 26
@@ -41,11 +41,7 @@ class CheckpointFiles:
         """
         info = self._listing.get(path)
         if info is not None and info.size_bytes > MAX_SMALL_BYTES:
-            raise FormatError(
-                f"{path} has {info.size_bytes} bytes, which is too large for this kind of file.",
-                code="half-written",
-                hint="The file is damaged, or another program wrote it.",
-            )
+            raise _too_large(path, info.size_bytes)
         return self._range(path, 0, None)
 
     def query_id(self) -> str:
@@ -114,6 +110,27 @@ class CheckpointFiles:
         elif isinstance(kept, Exception):
             raise kept
         return kept  # type: ignore[return-value]  # a path is parsed as one thing only
+
+
+def read_query_id(store: Store) -> str:
+    """The query id in a checkpoint's `metadata`, of which no more is read than there can be.
+
+    Raises:
+        NotFoundError: It has none.
+        FormatError: `half-written`.
+    """
+    data = store.read("metadata", 0, MAX_SMALL_BYTES + 1)
+    if len(data) > MAX_SMALL_BYTES:
+        raise _too_large("metadata", f"more than {MAX_SMALL_BYTES}")
+    return parse_metadata(data)
+
+
+def _too_large(path: str, size_bytes: object) -> FormatError:
+    return FormatError(
+        f"{path} has {size_bytes} bytes, which is too large for this kind of file.",
+        code="half-written",
+        hint="The file is damaged, or another program wrote it.",
+    )
 
 
 class NamesOnly(CheckpointFiles):

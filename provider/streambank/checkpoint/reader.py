@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from streambank.checkpoint.closure import ClosurePlanner, plan_closure
 from streambank.checkpoint.compactible import parse_log_name
+from streambank.checkpoint.files import read_query_id
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.inspection import Inspection, inspect_listing, retained_batches
 from streambank.checkpoint.listing import LISTING_ORDER, Listing, list_checkpoint
-from streambank.checkpoint.logs import parse_metadata
 from streambank.checkpoint.shape import Closure
 from streambank.core.choices import ClosureKind
 from streambank.core.errors import ConflictError, NotFoundError, StreambankError
@@ -45,7 +45,7 @@ class CheckpointReader:
             FormatError: `half-written`.
         """
         try:
-            return parse_metadata(self.store.read("metadata"))
+            return read_query_id(self.store)
         except NotFoundError as error:
             raise NotFoundError(
                 f"{self.store.uri} has no metadata, so its query is not known.",

@@ -27,13 +27,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from streambank.checkpoint.files import read_query_id
 from streambank.checkpoint.position import batches_of
 from streambank.compaction.quarantine import Quarantine
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import read_marker, service_name
 from streambank.control.records import RecordStream
-from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.errors import FormatError, NotFoundError, StreambankError
 from streambank.core.json_text import loads
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
@@ -49,7 +50,7 @@ from streambank.sinks.unguarded import sink_from_description
 from streambank.storage import local_path, open_store
 from streambank.storage.store import Store
 from streambank.work.staging import INSPECTED, TEMPORARY, is_repository, is_staging
-from streambank.work.target import METADATA, read_note
+from streambank.work.target import read_note
 
 Kind = Literal["generation", "unfinished-restore", "restored", "quarantine", "output-aside", "staging"]
 AT_A_GLANCE = 1000
@@ -447,8 +448,8 @@ class _Search:
 
 def _query_id(store: Store) -> object:
     try:
-        return loads(store.read(METADATA)).get("id")
-    except (NotFoundError, ValueError, AttributeError):
+        return read_query_id(store)
+    except (NotFoundError, FormatError):
         return None
 
 

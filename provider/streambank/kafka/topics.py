@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Mapping
@@ -11,6 +12,10 @@ from streambank.kafka.broker import Topic
 from streambank.kafka.offsets import Offsets
 
 _FIELD = "kafka"
+_LONGEST_NAME = 249
+"""Characters of a topic's name."""
+_MOST_STEPS = _LONGEST_NAME**3
+"""So many ways to match a name are tried within a second."""
 _NO_TOPIC = ""
 """The id of no topic: that of the one that was read is not known, and it is not the one that was there."""
 
@@ -97,6 +102,8 @@ def _objects(said: Any) -> Mapping[str, Mapping[str, Any]]:
 def topic_pattern(pattern: str) -> re.Pattern[str] | None:
     r"""The pattern; None where Python cannot read it, or would read it otherwise than Java.
 
+    None, too, where a name may keep it busy for long: whoever wrote the savepoint chose the pattern.
+
     Topics are made of ASCII letters, digits, `.`, `_` and `-`, so only what is written in a pattern may
     differ: classes within classes and their intersections, `\Q...\E`, `\p{...}` and names of groups are
     Java's own.
@@ -109,9 +116,48 @@ def topic_pattern(pattern: str) -> re.Pattern[str] | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            return re.compile(pattern, re.ASCII)
+            compiled = re.compile(pattern, re.ASCII)
+        return compiled if _steps(pattern) <= _MOST_STEPS else None
     except (re.error, FutureWarning, DeprecationWarning, OverflowError, RecursionError):
         return None
+
+
+_ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?:[:=!>]|<[=!]|[ims-]+[:)])|.", re.DOTALL)
+_REPEAT = re.compile(r"([*+?]|\{[0-9]*,?[0-9]*\})[?+]?")
+
+
+def _steps(pattern: str) -> float:
+    """At most so many ways to match a topic's name: infinite where what is repeated has several itself.
+
+    Args:
+        pattern: One that Python reads.
+    """
+    outer: list[tuple[float, float]] = []  # of each open group: ways of the branches before, and of this one
+    before, ways, place = 0.0, 1.0, 0
+    while place < len(pattern):
+        repeat = _REPEAT.match(pattern, place)
+        if repeat is not None:
+            ways *= 2 if repeat[1] == "?" else _LONGEST_NAME
+            place = repeat.end()
+            continue
+        atom = _ATOM.match(pattern, place)
+        assert atom is not None
+        place = atom.end()
+        if atom[0] == "(" and pattern.startswith("?", place):
+            return math.inf  # a group of a kind that is not known here, such as `(?x)`
+        if atom[0] == "|":
+            before, ways = before + ways, 1.0
+        elif atom[0] == ")":
+            inside = before + ways
+            before, ways = outer.pop()
+            repeat = _REPEAT.match(pattern, place)
+            if inside > 1 and repeat is not None and repeat[1] != "?":
+                return math.inf
+            ways *= inside
+        elif atom[0].startswith("(") and not atom[0].endswith(")"):
+            outer.append((before, ways))
+            before, ways = 0.0, 1.0
+    return before + ways
 
 
 def _nested_class(pattern: str) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.checkpoint.logs import parse_metadata
+from streambank.checkpoint.files import read_query_id
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.control import JobControl
 from streambank.control.progress import newest_batch_of
@@ -205,7 +205,7 @@ def _unlike(places: Iterable[str]) -> list[str]:
 def _batches(location: str, query_id: str) -> Batches:
     """The batches of a checkpoint; none where it is gone, or another query's."""
     try:
-        if parse_metadata(open_store(location).read("metadata")) != query_id:
+        if read_query_id(open_store(location)) != query_id:
             return Batches(None, None)
     except (NotFoundError, FormatError):
         pass  # half of a checkpoint: its logs still say what was begun

@@ -26,6 +26,8 @@ FORMAT = 1
 """The version that is written, and the only one that is read."""
 RECORD_SEAL = "record_digest"
 _BLOCK_BYTES = 256 << 10
+_LONGEST_LINE = 512 << 20
+"""A sink's files stand on one line: room for two million of them."""
 
 
 dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": ")).encode
@@ -69,7 +71,7 @@ def unseal(chunks: Iterable[bytes], seal_name: str, what: str) -> Iterator[bytes
         IntegrityError: It is cut off, or not as it was written (code `record-damaged`).
         FormatError: It is of a format that is not known.
     """
-    blocks = _whole_lines(chunks)
+    blocks = _whole_lines(chunks, what)
     beginning = b""
     while beginning.count(b"\n") < 3 and (block := next(blocks, b"")):
         beginning += block
@@ -93,7 +95,10 @@ def unseal(chunks: Iterable[bytes], seal_name: str, what: str) -> Iterator[bytes
         hasher.update(body)
         yield from split_lines(body)
         if found:
-            if block[end:] + b"".join(blocks) != _seal_lines(seal_name, digest_name, hasher.hexdigest()):
+            ending, found_ending = _seal_lines(seal_name, digest_name, hasher.hexdigest()), block[end:]
+            while len(found_ending) <= len(ending) and (block := next(blocks, b"")):
+                found_ending += block
+            if found_ending != ending:
                 raise damaged(what, "its content has changed since it was written")
             return
         block = b""
@@ -151,18 +156,28 @@ def damaged(what: str, why: str) -> IntegrityError:
     )
 
 
-def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Chunks cut anywhere as blocks of whole lines; the last may lack its end."""
-    rest = b""
+def _whole_lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
+    """Chunks cut anywhere as blocks of whole lines; the last may lack its end.
+
+    Raises:
+        IntegrityError: A line is longer than any can be, or holds a byte that JSON cannot hold, as a file
+            with holes does.
+    """
+    rest: list[bytes] = []
+    size_bytes = 0
     for chunk in chunks:
+        if b"\0" in chunk:
+            raise damaged(what, "it holds zero bytes")
         end = chunk.rfind(b"\n") + 1
         if end:
-            yield rest + chunk[:end]
-            rest = chunk[end:]
-        else:
-            rest += chunk
-    if rest:
-        yield rest
+            yield b"".join((*rest, chunk[:end]))
+            rest, size_bytes = [], 0
+        rest.append(chunk[end:])
+        size_bytes += len(chunk) - end
+        if size_bytes > _LONGEST_LINE:
+            raise damaged(what, "a line of it has no end")
+    if size_bytes:
+        yield b"".join(rest)
 
 
 def _blocks(lines: Iterable[bytes]) -> Iterator[bytes]:

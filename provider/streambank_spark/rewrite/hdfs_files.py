@@ -25,6 +25,9 @@ _CHECKSUM_MASK = 0x0FFF_FFFF
 _BLOCK_BYTES = 32 * 1024
 """`spark.io.compression.lz4.blockSize`, of which any is read."""
 _LEVEL_BASE = 10
+_PIECE_BYTES = 1 << 20
+_SMALL_BYTES, _MOST_TIMES = 64 << 20, 255
+"""What a file of zstd may unpack into: that much, or that many times its size, the most that LZ4 can do."""
 CODECS = ("lz4", "zstd")
 """Codecs of state files that can be rewritten."""
 
@@ -129,7 +132,17 @@ def _decompress(data: bytes, codec: str, path: str) -> bytes:
             with zstandard.ZstdDecompressor().stream_reader(
                 io.BytesIO(data), read_across_frames=True
             ) as reader:
-                return bytes(reader.read())
+                most = max(_SMALL_BYTES, _MOST_TIMES * len(data))
+                unpacked = bytearray()
+                while piece := reader.read(_PIECE_BYTES):
+                    unpacked += piece
+                    if len(unpacked) > most:
+                        raise FormatError(
+                            f"{path} has {len(data)} bytes and unpacks into more than {most}.",
+                            code="half-written",
+                            hint=_DAMAGED,
+                        )
+                return bytes(unpacked)
         except zstandard.ZstdError as error:
             raise FormatError(f"{path} is damaged: {error}.", code="half-written", hint=_DAMAGED) from error
     decompress, xxh32 = _package("lz4.block").decompress, _package("xxhash").xxh32_intdigest

@@ -23,6 +23,7 @@ READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_LAST_NS = (1 << 63) - 1
 
 
 class Root:
@@ -191,8 +192,15 @@ class Root:
 
 def file_info(key: str, status: os.stat_result) -> FileInfo:
     """A stat of the operating system as ours."""
-    identity = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
-    return FileInfo(key, status.st_size, status.st_mtime_ns, identity, status.st_nlink)
+    changed_ns = mtime_ns(status)
+    identity = f"{status.st_ino}-{status.st_size}-{changed_ns}"
+    return FileInfo(key, status.st_size, changed_ns, identity, status.st_nlink)
+
+
+def mtime_ns(status: os.stat_result) -> int:
+    """When a file was changed: 1970 for before that, and the last moment that 64 bits hold for after it."""
+    found = status.st_mtime_ns
+    return found if 0 <= found <= _LAST_NS else max(0, min(found, _LAST_NS))
 
 
 def _real_path(descriptor: int, path: str) -> str:

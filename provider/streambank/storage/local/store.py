@@ -19,7 +19,7 @@ from streambank.core.errors import FormatError, IntegrityError, NotFoundError
 from streambank.storage.local.durability import Waiting, folder_ends, sync_directories
 from streambank.storage.local.errors import NOT_THERE, exists_error, translate, translate_read
 from streambank.storage.local.read import LocalHeld, buffered, read_range
-from streambank.storage.local.root import LOOK, READ, Root
+from streambank.storage.local.root import LOOK, READ, Root, mtime_ns
 from streambank.storage.local.write import begin_write_back, copy_descriptor, create_exclusively, fill
 from streambank.storage.names import MAX_KEY_LENGTH, check_key, check_prefix, is_part, is_temporary
 from streambank.storage.store import Features, FileInfo, Leftover, Row, Store
@@ -73,9 +73,9 @@ class LocalStore:
         A link to a directory, or out of the root, is listed as itself; reading it is refused by name.
         """
         for folder, rows in self.scan(prefix):
-            for name, number, size_bytes, mtime_ns, names in rows:
+            for name, number, size_bytes, changed_ns, names in rows:
                 key = f"{folder}/{name}" if folder else name
-                yield FileInfo(key, size_bytes, mtime_ns, f"{number}-{size_bytes}-{mtime_ns}", names)
+                yield FileInfo(key, size_bytes, changed_ns, f"{number}-{size_bytes}-{changed_ns}", names)
 
     def scan(self, prefix: str = "") -> Iterator[tuple[str, Sequence[Row]]]:
         """See `ScanningStore.scan`."""
@@ -328,7 +328,7 @@ class LocalStore:
                             continue
                     except FileNotFoundError:
                         continue  # it vanished between the listing and the stat
-                    rows.append((name, found.st_ino, found.st_size, found.st_mtime_ns, found.st_nlink))
+                    rows.append((name, found.st_ino, found.st_size, mtime_ns(found), found.st_nlink))
         except NotFoundError:
             return [], []
         except OSError as error:

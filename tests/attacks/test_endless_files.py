@@ -1,0 +1,122 @@
+"""Who can write a file, or the name of a pattern, keeps whoever reads it busy, or fills the memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from streambank.checkpoint.files import MAX_SMALL_BYTES
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.core.errors import FormatError, IntegrityError
+from streambank.kafka.topics import topic_pattern
+from streambank.repository.manifest import decode_head
+from streambank.repository.sealed import encode_record, unseal
+from streambank.storage import open_store
+from streambank_spark.rewrite.hdfs_files import load_rows, snapshot
+from tests.support.checkpoint.recorded import unpack
+from tests.support.cli import streambank
+
+CHUNK = 1 << 20
+
+
+def test_metadata_with_holes_is_not_read_whole(tmp_path: Path) -> None:
+    os.truncate(os.open(tmp_path / "metadata", os.O_CREAT | os.O_WRONLY), 1 << 40)
+    with pytest.raises(FormatError) as caught:
+        CheckpointReader(open_store(tmp_path)).query_id()
+    assert caught.value.code == "half-written" and str(MAX_SMALL_BYTES) in caught.value.message
+
+
+def test_zstd_does_not_unpack_into_all_memory() -> None:
+    bomb = zstandard.ZstdCompressor().compress(bytes(300 << 20))
+    assert len(bomb) < 20_000
+    with pytest.raises(FormatError) as caught:
+        load_rows(lambda path: bomb, ["1.snapshot"], "zstd")
+    assert caught.value.code == "half-written" and "1.snapshot has" in caught.value.message
+    rows = {b"key": bytes(1 << 20)}
+    assert load_rows(lambda path: snapshot(rows, "zstd"), ["1.snapshot"], "zstd") == rows
+
+
+@pytest.mark.parametrize("filling", [b"\0", b"a"])
+def test_a_line_without_an_end_is_read_once_and_not_whole(
+    filling: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.repository.sealed._LONGEST_LINE", 64 * CHUNK)
+    given = 0
+
+    def chunks() -> object:
+        nonlocal given
+        while True:
+            given += 1
+            yield filling * CHUNK
+
+    began_s = time.monotonic()
+    with pytest.raises(IntegrityError) as caught:
+        decode_head(chunks(), "savepoint b000003")  # type: ignore[arg-type]
+    assert caught.value.code == "record-damaged" and "b000003" in caught.value.message
+    assert given <= 65 and time.monotonic() - began_s < 5
+
+
+def test_what_follows_a_seal_is_not_gathered() -> None:
+    """Nor is a good file refused that comes a byte at a time."""
+    data = encode_record({"kind": "pin"}, "blake3")
+    assert len(list(unseal((data[at : at + 1] for at in range(len(data))), "record_digest", "mark"))) == 2
+    given = 0
+
+    def chunks() -> object:
+        nonlocal given
+        yield data
+        while True:
+            given += 1
+            yield b"\n" * CHUNK
+
+    with pytest.raises(IntegrityError):
+        list(unseal(chunks(), "record_digest", "mark"))  # type: ignore[arg-type]
+    assert given == 1
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+", "(a|aa)*b", "(?:(a?)){50}", "a?" * 40, ".*.*.*.*x", "(?i)(a+)+", "(?x)(a+) +"]
+)
+def test_a_pattern_that_could_run_for_years_is_not_run(pattern: str) -> None:
+    assert topic_pattern(pattern) is None
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("flights", "flights.*", ".*ights-?.*", "(?i)FLIGHTS(-v[0-9]+)?", "(weather|flights|orders.*)"),
+        *("[a-z]+", "(?:fl)+ights", "[(]?flights[)+]?", "\\(?flights"),
+    ],
+)
+def test_the_patterns_of_real_queries_are_run(pattern: str) -> None:
+    read = topic_pattern(pattern)
+    assert read is not None and read.fullmatch("flights")
+    began_s = time.monotonic()
+    read.fullmatch("a" * 249)
+    assert time.monotonic() - began_s < 1
+
+
+def test_the_worst_pattern_that_is_run_ends() -> None:
+    read = topic_pattern("a*a*a*x")
+    assert read is not None
+    began_s = time.monotonic()
+    assert read.fullmatch("a" * 249) is None
+    assert time.monotonic() - began_s < 5
+
+
+@pytest.mark.parametrize("second", [-86_400, 10_413_792_000])
+def test_files_from_before_1970_or_after_2262_are_saved(tmp_path: Path, second: int) -> None:
+    checkpoint = unpack("4.3.0/hdfs-window", tmp_path) / "checkpoint"
+    for name in ("metadata", "offsets/0"):
+        os.utime(checkpoint / name, (second, second))
+    assert streambank("inspect", str(checkpoint), "--json").code == 0
+    for _ in range(2):
+        taken = streambank(
+            "take", str(checkpoint), "--job", "x", "-r", str(tmp_path / "repository"), "--json"
+        )
+        assert taken.code == 0, taken
+    assert taken.document["already_there"] is True
