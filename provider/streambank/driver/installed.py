@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import streambank
 from streambank.core.errors import FormatError, InputError, StorageError
+from streambank.core.json_text import loads
 from streambank.driver.environment import driver_environment
 
 ENTRY = "run_query.py"
@@ -128,7 +128,7 @@ def _origins_of(python: str) -> dict[str, str]:
             cwd="/",  # modules in the caller's folder are not the interpreter's
             env=driver_environment(os.environ),
         )
-        found: dict[str, str] = json.loads(done.stdout)
+        found: dict[str, str] = loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise StorageError(
             f"{python} does not run: {error}.",

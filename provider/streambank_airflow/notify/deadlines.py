@@ -8,7 +8,6 @@ what became of the run decides whether anybody is alerted, and with which words.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException
 
 from streambank.core.errors import StreambankError
+from streambank.core.json_text import loads
 from streambank.core.units import from_json_time
 from streambank.declaration.notify import Notify
 from streambank_airflow.failures import describe
@@ -123,7 +123,7 @@ async def tell_late_restore(
     if notify is None:
         declared = await _declared(job, jobs_file, streambank_conn_id, message)
     else:
-        declared = tuple(Notify(**data) for data in json.loads(notify))
+        declared = tuple(Notify(**data) for data in loads(notify))
     # In threads: neither one that hangs nor one that blocks may hold up the triggerer.
     ends = await asyncio.to_thread(send_all, [(one, seen) for one in declared], native=True)
     failed = [f"{one.path}: {why}" for one, why in zip(declared, ends, strict=True) if why]

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.core.errors import InputError, StorageError, StreambankError
+from streambank.core.json_text import loads
 from streambank.doctor.left_directories import LeftDirectories
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
+        plan = loads(path.read_text(encoding="utf-8"))
         return {name: plan[name] for name in ("repository", "job", "savepoint", "order")} | {
             name: plan.get(name) for name in ("work", "by", "search")
         }

@@ -7,7 +7,6 @@ starts from zero.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -20,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
+from streambank.core.json_text import loads
 from streambank_spark.failures import condition_of, first_line
 from streambank_spark.private.expressions import computed
 from streambank_spark.state.digest import row_hash
@@ -228,7 +228,7 @@ def _rows_of(frame: DataFrame, operator: OperatorState, part: Part, text: str) -
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(text)
+        found = loads(text)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -8,7 +8,6 @@ cannot be changed.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, St
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
+from streambank.core.json_text import loads
 from streambank.repository.repository import Repository
 from streambank_spark.failures import first_line
 from streambank_spark.private.expressions import computed
@@ -272,7 +272,7 @@ def samples(mended: Mended, limit: int) -> list[dict[str, Any]]:
     shown = storable(broken.select(PARTITION, KEY, F.col(VALUE).alias("before"), mended.new.alias("after")))
     names = [name for name in shown.columns if name != PARTITION]
     told = shown.select(PARTITION, as_json(shown, names).alias("row")).limit(limit)
-    return [{"partition": row[PARTITION]} | json.loads(row["row"]) for row in told.collect()]
+    return [{"partition": row[PARTITION]} | loads(row["row"]) for row in told.collect()]
 
 
 OPERATION = "repair"

@@ -6,7 +6,6 @@ number of partitions can be compared; only what is shown is read as text, in a s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streambank.core.errors import InputError
+from streambank.core.json_text import loads
 from streambank_spark.state.digest import hashes, row_hash
 from streambank_spark.state.read import KEY, Choice, as_json, chosen_parts, storable
 from streambank_spark.state.state import PARTITION, Part, QueryState
@@ -189,10 +189,10 @@ def _samples(frames: Sequence[DataFrame | None], shown: Sequence[Any]) -> list[d
         found: dict[tuple[int, int], list[Any]] = {}
         for row in _told(frame, wanted) if frame is not None else ():
             which = (row["key_1"], row["key_2"])
-            keys[which] = json.loads(row["key"]).get(KEY)
+            keys[which] = loads(row["key"]).get(KEY)
             rows = found.setdefault(which, [])
             if len(rows) < ROWS_A_KEY:
-                rows.append(json.loads(row["row"]))
+                rows.append(loads(row["row"]))
         values.append(found)
     return [
         {

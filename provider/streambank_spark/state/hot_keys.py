@@ -13,7 +13,6 @@ in another), so state is taken away by the unit and never by the row.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
@@ -26,6 +25,7 @@ from pyspark.sql.types import DataType, NullType, StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import FormatError, InputError
+from streambank.core.json_text import loads
 from streambank_spark.failures import first_line
 from streambank_spark.state.state import PARTITION
 
@@ -225,7 +225,7 @@ _SHOWN = ("change", "rows_before", "rows", "bytes_before", "bytes")
 
 
 def _key(text: str) -> Any:
-    return json.loads(text)["key"]
+    return loads(text)["key"]
 
 
 UNIT = "unit"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -10,6 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from streambank.core.errors import InputError
+from streambank.core.json_text import loads
 from streambank_spark.failures import first_line
 from streambank_spark.state.read import as_json, storable
 from streambank_spark.state.state import QueryState
@@ -74,5 +74,5 @@ def read_query(state: QueryState, text: str, limit: int) -> tuple[list[str], lis
     answer = storable(run_query(state, text))
     told = answer.select(as_json(answer, answer.columns).alias("row"))
     rows = (told.limit(limit + 1) if limit else told).collect()
-    found = [json.loads(row["row"]) for row in rows]
+    found = [loads(row["row"]) for row in rows]
     return answer.columns, found[:limit] if limit else found, bool(limit) and len(found) > limit

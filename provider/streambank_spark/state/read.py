@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType
 
 from streambank.core.errors import InputError, RefusedError
+from streambank.core.json_text import loads
 from streambank.storage import open_store
 from streambank_spark.failures import first_line
 from streambank_spark.state.state import PARTITION, Part, QueryState
@@ -143,7 +144,7 @@ def _rows(state: QueryState, choice: Choice, limit: int) -> Iterator[dict[str, A
         for row in told.collect() if limit else told.toLocalIterator():
             given += 1
             head = {"operator": part.operator, "part": part.name, "partition": row[PARTITION]}
-            yield head | json.loads(row["row"])
+            yield head | loads(row["row"])
         if limit and given >= limit:
             return
 
@@ -158,7 +159,7 @@ def is_key(frame: DataFrame, text: str) -> Column:
     if not isinstance(kind, StructType) or not kind.fields:
         raise _bad_key(text, kind, "this state has no key")
     try:
-        wanted = json.loads(text)
+        wanted = loads(text)
     except ValueError:
         wanted = text
     if not isinstance(wanted, dict):

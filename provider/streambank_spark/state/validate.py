@@ -5,7 +5,6 @@ Null is not true: a rule that cannot be judged for a row is broken by it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from streambank.core.errors import InputError
+from streambank.core.json_text import loads
 from streambank_spark.private.expressions import computed
 from streambank_spark.state.read import Choice, as_json, bad_expression, chosen_parts, storable
 from streambank_spark.state.state import PARTITION, Part, QueryState
@@ -120,5 +120,5 @@ def _judge(state: QueryState, part: Part, rule: Rule, limit: int) -> Judged:
         bad = storable(frame.where(~holds))
         names = [name for name in bad.columns if name != PARTITION]
         told = bad.select(PARTITION, as_json(bad, names).alias("row")).limit(limit)
-        examples = [{"partition": row[PARTITION]} | json.loads(row["row"]) for row in told.collect()]
+        examples = [{"partition": row[PARTITION]} | loads(row["row"]) for row in told.collect()]
     return Judged(rule.expression, part.operator, part.name, rows, broken, examples)

@@ -7,7 +7,6 @@ argument. The folder goes away at the end; where Spark failed, its log stays and
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from shutil import rmtree
 from typing import IO, Any
 
 from streambank.core.errors import ConflictError, InputError, StorageError, StreambankError
+from streambank.core.json_text import loads
 from streambank.driver.installed import entry_path, find_installation
 from streambank.storage import scheme_of
 from streambank.work.executor import O, T, Threads, Work
@@ -159,7 +159,7 @@ class _Run:
             while text := lines.readline():
                 rest += text
                 if rest.endswith("\n"):
-                    self._take(json.loads(rest))
+                    self._take(loads(rest))
                     rest = ""
             if exit_code is not None:
                 return exit_code

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from streambank.core.errors import StorageError
+from streambank.core.json_text import loads
 from streambank.driver.installed import entry_path, find_installation
 from streambank.storage import scheme_of
 from streambank.work.plan_lines import read_error
@@ -89,7 +90,7 @@ def _tell(text: str, spark: SparkExecutor) -> str:
 
 def _answer(report: Path, master: str, output: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+        found: dict[str, Any] = loads(report.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StorageError(
             f"Spark at {master} ended without a report. Its output is in {output}.",
