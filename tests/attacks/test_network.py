@@ -19,9 +19,10 @@ from tests.support.checkpoint.recorded import checkpoint
 
 
 class Redirecting(ThreadingHTTPServer):
-    """Sends whoever asks for /go to `target`; remembers what it was asked."""
+    """Sends whoever asks for /go to `target`, answers others with `status`; remembers what it was asked."""
 
     target = ""
+    status = 200
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -35,7 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.server.asked.append(f"{self.command} {self.path}")
         going = self.path == "/go"
-        self.send_response(302 if going else 200)
+        self.send_response(302 if going else self.server.status)
         if going:
             self.send_header("Location", self.server.target)
         data = b"" if going else b"{}"
@@ -125,3 +126,23 @@ def test_a_driver_on_this_machine_is_for_this_machine() -> None:
     assert loopback_settings("local[1]", {"spark.driver.host": "here", "spark.authenticate": "false"}) == {}
     for master in ("spark://m:7077", "yarn", "k8s://https://m", "local-cluster[1,1,512]"):
         assert loopback_settings(master, {}) == {}
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_guarded_cluster_is_said_to_get_no_login(cluster: Redirecting, status: int) -> None:
+    """A master behind `spark.master.rest.filters` refuses, and whoever asked learns that no address will help."""
+    cluster.status = status
+    with pytest.raises(StorageError) as raised:
+        send_json(f"http://127.0.0.1:{cluster.server_port}/v1/submissions/create", {"password": "planted"})
+    assert raised.value.code == "cluster-refused"
+    assert f"it answered {status}" in raised.value.message and "planted" not in str(raised.value.to_dict())
+    assert raised.value.hint is not None
+    assert "no login" in raised.value.hint and "client mode" in raised.value.hint
+
+
+def test_a_cluster_that_refuses_for_another_reason_is_not_said_to_want_a_login(cluster: Redirecting) -> None:
+    cluster.status = 404
+    with pytest.raises(StorageError) as raised:
+        get_json(f"http://127.0.0.1:{cluster.server_port}/v1/submissions/status/x")
+    assert raised.value.code == "cluster-refused"
+    assert "login" not in (raised.value.hint or "")

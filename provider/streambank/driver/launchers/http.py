@@ -24,6 +24,9 @@ UNANSWERED = "cluster-unanswered"
 REFUSED = "cluster-refused"
 """It was answered, and not done."""
 
+_ADDRESSES = "Check whether the cluster is up, and check the addresses in the job's table launch."
+_NO_LOGIN = "Streambank sends a cluster no login: let this host in without one, or use client mode."
+
 
 def get_json(url: str, timeout_s: float = TIMEOUT_S) -> Mapping[str, Any]:
     """The JSON object at an address.
@@ -72,7 +75,8 @@ def ask(url: str, *, body: bytes | None = None, method: str = "GET", timeout_s: 
     except urllib.error.HTTPError as error:
         # A gateway's own errors say nothing about what is behind it.
         code = UNANSWERED if error.code in (500, 502, 503, 504) else REFUSED
-        raise _error(url, f"it answered {error.code}{_message(error)}", code) from error
+        hint = _NO_LOGIN if error.code in (401, 403) else _ADDRESSES
+        raise _error(url, f"it answered {error.code}{_message(error)}", code, hint) from error
     except urllib.error.URLError as error:
         sent = not isinstance(error.reason, _NotConnected)
         code = "cluster-unanswered" if sent else "cluster-unreachable"
@@ -172,9 +176,5 @@ def _message(error: urllib.error.HTTPError) -> str:
     return f": {str(said)[:500]}" if said else ""
 
 
-def _error(url: str, why: str, code: str) -> StorageError:
-    return StorageError(
-        f"{url.partition('?')[0]} could not be asked: {why}.",
-        code=code,
-        hint="Check whether the cluster is up, and check the addresses in the job's table launch.",
-    )
+def _error(url: str, why: str, code: str, hint: str = _ADDRESSES) -> StorageError:
+    return StorageError(f"{url.partition('?')[0]} could not be asked: {why}.", code=code, hint=hint)
