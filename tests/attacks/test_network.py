@@ -130,7 +130,7 @@ def test_a_driver_on_this_machine_is_for_this_machine() -> None:
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_guarded_cluster_is_said_to_get_no_login(cluster: Redirecting, status: int) -> None:
-    """A master behind `spark.master.rest.filters` refuses, and whoever asked learns that no address will help."""
+    """A master behind `spark.master.rest.filters` refuses, and it is said that no other address helps."""
     cluster.status = status
     with pytest.raises(StorageError) as raised:
         send_json(f"http://127.0.0.1:{cluster.server_port}/v1/submissions/create", {"password": "planted"})
