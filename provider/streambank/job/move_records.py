@@ -181,7 +181,10 @@ def _begin(job: Job, source: Store, target: Store) -> None:
 
 
 def _copy(source: Store, target: Store, left_out: Sequence[str]) -> tuple[int, int]:
-    """Copy what is not there yet; how many files, and their bytes."""
+    """Copy what is not there yet; how many files, and their bytes.
+
+    What is there stays: after the switch, whoever works in the new place may have the same number already.
+    """
     there = {info.path for info in target.list()}
     files = size = 0
     for info in list(source.list()):
@@ -189,11 +192,14 @@ def _copy(source: Store, target: Store, left_out: Sequence[str]) -> tuple[int, i
         if key in there or key == MOVED or key.startswith((*_NOT_COPIED, *left_out)):
             continue
         try:
-            if not target.copy_from(source, key, key):
-                with source.open(key) as reader:
-                    target.write(key, chunks(reader))
+            with source.open(key) as reader:
+                target.write(key, chunks(reader), exclusive=True)
         except NotFoundError:
             continue  # it was pruned meanwhile
+        except ConflictError as error:
+            if error.code != "exists":
+                raise
+            continue
         copied = target.stat(key).size_bytes
         if copied != info.size_bytes:
             raise StorageError(

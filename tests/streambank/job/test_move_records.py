@@ -19,6 +19,7 @@ from streambank.declaration.declaration import Job, load_jobs
 from streambank.job.move_records import move_records
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
+from streambank.storage.store import FileInfo
 from tests.support.jobs.declared import BY, declare
 
 
@@ -30,13 +31,13 @@ class Killed(BaseException):
 def killed_at(step: int) -> Iterator[list[str]]:
     """Nothing is written or deleted any more from this call on; what was asked for until then."""
     calls: list[str] = []
-    kept = {name: getattr(LocalStore, name) for name in ("write", "copy_from", "delete")}
+    kept = {name: getattr(LocalStore, name) for name in ("write", "delete")}
 
     def mortal(name: str) -> Any:
         def call(self: LocalStore, *arguments: Any, **named: Any) -> Any:
             if threading.current_thread() is not threading.main_thread():
                 return None
-            calls.append(f"{name} {arguments[-1 if name == 'copy_from' else 0]}")
+            calls.append(f"{name} {arguments[0]}")
             if len(calls) >= step:
                 raise Killed
             return kept[name](self, *arguments, **named)
@@ -235,3 +236,32 @@ def test_a_mark_in_the_new_place_that_names_another_folder_has_nothing_deleted_t
         move_records(job, by=BY)
     assert caught.value.code == "records-twice"
     assert (other / "kept").exists()
+
+
+def test_what_is_begun_in_the_new_place_right_after_the_switch_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who had opened the old place says `stopped` there at the same time, by the same number."""
+    job = ran(tmp_path)
+    old = job.records()
+    write, listing = LocalStore.write, LocalStore.list
+    begun: list[int] = []
+
+    def late(self: LocalStore, key: str, data: Any, *, exclusive: bool = False) -> None:
+        write(self, key, data, exclusive=exclusive)
+        if key == MOVED:
+            old.set_desired("stopped", by=BY, why="late")
+
+    def begins(self: LocalStore, prefix: str = "") -> Iterator[FileInfo]:
+        found = list(listing(self, prefix))
+        if "repository.control" in self.uri and not begun and old.store.exists(MOVED):
+            begun.append(1)
+            job.records().set_desired("running", by=BY, why="in the new place")
+        return iter(found)
+
+    monkeypatch.setattr(LocalStore, "write", late)
+    monkeypatch.setattr(LocalStore, "list", begins)
+    move_records(job, by=BY)
+    assert begun
+    desired = job.records().desired()
+    assert desired is not None and (desired.why, desired.number) == ("in the new place", 2)
