@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError, RefusedError, StreambankError
+from streambank.core.signing import VARIABLE, new_key, read_keys
 from streambank.driver.environment import OWN_PROGRAMS, driver_environment
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.catalog import manifest_key
 from streambank.repository.manifest import encode
 from streambank.repository.repository import Repository
-from streambank.repository.signatures import VARIABLE, new_key, read_keys
 from streambank.savepoint.sign import sign_savepoint
 from streambank.savepoint.verify import verify
 from tests.support.cli import streambank, succeed

@@ -36,9 +36,11 @@ from streambank.control.place import find_records
 from streambank.control.processes import HostId, this_host
 from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.requests import Requests
+from streambank.control.signed import Signer
 from streambank.control.watch import Watches
 from streambank.core.errors import FormatError, InputError
 from streambank.core.names import MAIN, check_job_name
+from streambank.core.signing import signing_keys
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage import open_store
 from streambank.storage.store import Store
@@ -86,7 +88,8 @@ class JobControl:
         self.operation_lock = OperationLock(store, name, here=self.here, clock=self.clock)
         self.requests = Requests(store)
         self.watches = Watches(store)
-        self.desired_records = RecordStream(store, "desired")
+        self.signer = Signer(name, signing_keys())
+        self.desired_records = RecordStream(store, "desired", signer=self.signer)
         self.event_records = RecordStream(store, "events")
 
     @classmethod
@@ -119,6 +122,7 @@ class JobControl:
 
         Raises:
             FormatError: The newest record is damaged (code `damaged-record`).
+            IntegrityError: It is not signed, and has to be (codes `not-signed`, `bad-signature`).
         """
         record = self.desired_records.latest()
         if record is None:
@@ -165,7 +169,7 @@ class JobControl:
 
     def generations(self, query: str | None = None) -> Generations:
         """The generations of a query (None for the only one)."""
-        return Generations(self.store, self.name, query)
+        return Generations(self.store, self.name, query, signer=self.signer)
 
     def generation(self, query: str | None = None) -> Generation | None:
         """The current generation of a query; None before the first start."""

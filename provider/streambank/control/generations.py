@@ -15,6 +15,7 @@ from typing import Any
 
 from streambank.control.operation import Operation
 from streambank.control.records import JsonDict, RecordStream
+from streambank.control.signed import Signer
 from streambank.core.errors import ConflictError, FormatError, RefusedError
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
@@ -89,15 +90,29 @@ class Generation:
 
 
 class Generations:
-    """The generations of one query of a job."""
+    """The generations of one query of a job.
 
-    def __init__(self, store: Store, job: str, query: str | None = None) -> None:
+    Args:
+        store: The job's records.
+        job: Its name.
+        query: The query's name; None for the only one.
+        signer: Signs and verifies them.
+    """
+
+    def __init__(
+        self, store: Store, job: str, query: str | None = None, *, signer: Signer | None = None
+    ) -> None:
         self.job = job
         self.query = query or MAIN
-        self.records = RecordStream(store, f"generation/{self.query}")
+        self.records = RecordStream(store, f"generation/{self.query}", signer=signer)
 
     def current(self) -> Generation | None:
-        """The one that counts; None before the first start."""
+        """The one that counts; None before the first start.
+
+        Raises:
+            FormatError: Its record is damaged (code `damaged-record`).
+            IntegrityError: It is not signed, and has to be (codes `not-signed`, `bad-signature`).
+        """
         record = self.records.latest()
         return None if record is None else Generation.from_dict(record.data)
 
@@ -111,8 +126,10 @@ class Generations:
         Raises:
             RefusedError: The declared checkpoint is another one than generation 1 (code
                 `checkpoint-changed`): the query would silently go on in the old place, or start from nothing
-                in the new one.
+                in the new one. Or the records are signed, and there is no key (`signing-key-missing`).
+            IntegrityError: A record is not signed, and has to be (codes `not-signed`, `bad-signature`).
         """
+        self.records.require_key()
         if not self.records.numbers():
             self.records.create(1, Generation(1, location, None, utc_now(), by).to_dict())
         generations = self.all()

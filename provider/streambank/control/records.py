@@ -17,7 +17,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.core.errors import ConflictError, FormatError, NotFoundError
+from streambank.control.signed import SIGNATURE, Signer
+from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
 from streambank.core.json_text import loads
 from streambank.storage.store import Store
 
@@ -74,11 +75,18 @@ def _damaged(what: str, cause: str) -> FormatError:
 
 
 class RecordStream:
-    """The records `<prefix>/<10 digits>.json` of a store. Other names are left alone."""
+    """The records `<prefix>/<10 digits>.json` of a store. Other names are left alone.
 
-    def __init__(self, store: Store, prefix: str) -> None:
+    Args:
+        store: The job's records.
+        prefix: The folder.
+        signer: Signs each record, and verifies each that is read; None for a stream that is not signed.
+    """
+
+    def __init__(self, store: Store, prefix: str, *, signer: Signer | None = None) -> None:
         self.store = store
         self.prefix = prefix
+        self.signer = signer
 
     def key(self, number: int, suffix: str = "") -> str:
         """The key of a record, or of a file that accompanies it (`suffix` such as `.beat`)."""
@@ -102,14 +110,22 @@ class RecordStream:
         Raises:
             NotFoundError: There is no such number.
             FormatError: It is damaged (code `damaged-record`).
+            IntegrityError: It is not signed, and has to be (codes `not-signed`, `bad-signature`).
         """
-        return decode_json(self.store.read(self.key(number)), self.describe(number))
+        return self._read(number, ())
+
+    def _read(self, number: int, names: Iterable[str]) -> JsonDict:
+        data = self.store.read(self.key(number))
+        if self.signer is not None:
+            self.signer.check(self.store, self.key(number), data, names)
+        return decode_json(data, self.describe(number))
 
     def latest(self) -> Record | None:
         """The newest record, or None while there is none.
 
         Raises:
             FormatError: The newest record is damaged: older ones must not silently stand in for it.
+            IntegrityError: It is not signed, and has to be; so for `all` and `newest_first`.
         """
         return next(self.newest_first(), None)
 
@@ -119,7 +135,8 @@ class RecordStream:
         Raises:
             FormatError: A record is damaged.
         """
-        yield from self._read_those(number for number in self.numbers() if number > after)
+        names = self.store.names(self.prefix)
+        yield from self._read_those((one for one in sorted(_matching(_NAME, names)) if one > after), names)
 
     def newest_first(self) -> Iterator[Record]:
         """The records, descending; each is read when it is asked for.
@@ -127,25 +144,26 @@ class RecordStream:
         Raises:
             FormatError: A record is damaged.
         """
-        yield from self._read_those(reversed(self.numbers()))
+        names = self.store.names(self.prefix)
+        yield from self._read_those(sorted(_matching(_NAME, names), reverse=True), names)
 
-    def _read_those(self, numbers: Iterable[int]) -> Iterator[Record]:
+    def _read_those(self, numbers: Iterable[int], names: Iterable[str]) -> Iterator[Record]:
         for number in numbers:
             try:
-                yield Record(number, self.read(number))
+                yield Record(number, self._read(number, names))
             except NotFoundError:
                 continue  # it was pruned since it was listed
 
     def history(self, *, newest: int | None = None) -> Iterator[Record]:
         """Every record (or only the newest ones), for people to read, oldest first.
 
-        A damaged one shows as `{"error": ..., "message": ...}`.
+        One that is damaged, or not signed, shows as `{"error": ..., "message": ...}`.
         """
         numbers = self.numbers()
         for number in numbers if newest is None else numbers[-newest:]:
             try:
                 yield Record(number, self.read(number))
-            except FormatError as error:
+            except (FormatError, IntegrityError) as error:
                 yield Record(number, {"error": error.code, "message": error.message})
             except NotFoundError:
                 continue
@@ -155,11 +173,17 @@ class RecordStream:
 
         Raises:
             FormatError: The record before has the last number that there can be (code `damaged-record`).
+            RefusedError: The stream is signed, and there is no key (code `signing-key-missing`).
         """
         if number > _LAST:
             raise _damaged(self.describe(_LAST), "no record can come after that number")
+        encoded = encode_json(data)
+        if not suffix:
+            self.require_key()
+            if self.signer is not None:
+                self.signer.sign(self.store, self.key(number), encoded)
         try:
-            self.store.write(self.key(number, suffix), encode_json(data), exclusive=True)
+            self.store.write(self.key(number, suffix), encoded, exclusive=True)
         except ConflictError as error:
             if error.code != "exists":
                 raise
@@ -168,6 +192,33 @@ class RecordStream:
             self.store.delete(self.key(number))
             return False
         return True
+
+    def require_key(self) -> None:
+        """Make sure that what this stream says can be verified here, where it is signed.
+
+        Raises:
+            RefusedError: There is no key (code `signing-key-missing`).
+        """
+        if self.signer is not None and not self.signer.keys:
+            self.signer.refuse_without_key(self.store, self.store.names(self.prefix))
+
+    def sign(self) -> int:
+        """Sign each record that is not signed as it is, whoever wrote it; how many.
+
+        Raises:
+            FormatError: A record is damaged (code `damaged-record`).
+        """
+        if self.signer is None:
+            return 0
+        signed = 0
+        for number in self.numbers():
+            key = self.key(number)
+            data = self.store.read(key)
+            decode_json(data, self.describe(number))
+            if not self.signer.is_signed(self.store, key, data):
+                self.signer.sign(self.store, key, data)
+                signed += 1
+        return signed
 
     def append(self, data: Mapping[str, Any]) -> int:
         """Create the next free number and give it back.
@@ -208,7 +259,7 @@ class RecordStream:
         marks = {self.key(one, _PRUNED) for one in sorted(_matching(_MARK, names))[-2:]}
         # Ascending, so that whoever holds a claim finds its own record gone before the next one is.
         for name in sorted(names):
-            found, key = _ANY.fullmatch(name), f"{self.prefix}/{name}"
+            found, key = _ANY.fullmatch(name) or SIGNATURE.fullmatch(name), f"{self.prefix}/{name}"
             if found is None or int(found[1]) > mark or int(found[1]) in there or key in marks:
                 continue
             self.store.delete(key)

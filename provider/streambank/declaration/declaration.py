@@ -13,8 +13,9 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.place import SUFFIX, at_declared
-from streambank.core.errors import InputError, NotFoundError
+from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.core.names import MAIN, QueryRef, check_job_name
+from streambank.core.signing import VARIABLE, signing_keys
 from streambank.core.zones import UTC_NAME
 from streambank.declaration.airflow import AirflowPolicy, read_airflow
 from streambank.declaration.credentials import refuse_credentials
@@ -43,6 +44,7 @@ from streambank.declaration.savepoints import (
 from streambank.declaration.sla import SlaPolicy, read_sla, with_usual
 from streambank.declaration.state import CompactPolicy, StatePolicy, read_compact, read_state
 from streambank.kafka.settings import KafkaConnection
+from streambank.repository.repository import Repository
 from streambank.retention.policy import Policy
 from streambank.storage.locations import is_inside, open_store
 
@@ -86,6 +88,7 @@ class Job:
         compact: What of its state expires.
         airflow: What Airflow is told of its DAGs.
         notify: Who is alerted of what.
+        signed: Whether its savepoints and records have to be signed: nothing reads them without a key.
         source: The file that declares it, with the `line` of its table.
     """
 
@@ -120,6 +123,7 @@ class Job:
     airflow: AirflowPolicy = field(default_factory=AirflowPolicy)
     launch: LaunchPolicy = field(default_factory=LaunchPolicy)
     notify: tuple[Notify, ...] = ()
+    signed: bool = False
     source: str = ""
     line: int = 0
 
@@ -170,12 +174,32 @@ class Job:
         Raises:
             ConflictError: They are in two places, or on the way to this one (code `records-twice`,
                 `records-moving`).
-            RefusedError: They were moved elsewhere (`records-moved`).
+            RefusedError: They were moved elsewhere (`records-moved`), or there is no key to verify them with
+                (`signing-key-missing`).
             StorageError: Their place cannot be read.
         """
+        self._require_key()
         if self.control is None:
             return JobControl.of_repository(open_store(self.repository), self.name, guess=False)
         return JobControl(at_declared(open_store(self.control).child(self.name), self.name), self.name)
+
+    def open_repository(self, *, create: bool = False, like: str | None = None) -> Repository:
+        """The repository of its savepoints; see `Repository.open`.
+
+        Raises:
+            RefusedError: Savepoints have to be signed, and there is no key (code `signing-key-missing`).
+            StreambankError: As `Repository.open`.
+        """
+        self._require_key()
+        return Repository.open(open_store(self.repository), create=create, like=like)
+
+    def _require_key(self) -> None:
+        if self.signed and not signing_keys():
+            raise RefusedError(
+                f"Job {self.name} has to be signed, and this installation has no key.",
+                code="signing-key-missing",
+                hint=f"Name the file with the keys in {VARIABLE}; {self.source} says `signed`.",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +349,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         airflow=read_airflow(fields.table("airflow")),
         launch=launch,
         notify=read_notify(fields, kinds=True),
+        signed=fields.boolean("signed") or False,
         source=str(fields.source.path),
         line=fields.source.line(fields.path),
     )

@@ -18,6 +18,7 @@ from typing import Any
 from streambank.core.errors import ConflictError, StorageError, StreambankError
 from streambank.core.finding import Finding
 from streambank.core.names import MAIN
+from streambank.core.signing import VARIABLE
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import FACT, kafka_sources
@@ -42,6 +43,7 @@ from streambank.doctor.checks.locations import (
 )
 from streambank.doctor.checks.rocksdb import check_changelog, check_memory
 from streambank.doctor.checks.rows import check_hot_keys, check_nested, check_skew
+from streambank.doctor.checks.signatures import check_signatures
 from streambank.doctor.checks.snapshots import check_checksums, check_lag, check_restarts
 from streambank.doctor.checks.sources import (
     check_application,
@@ -171,8 +173,11 @@ def _of_life(job: Job, machine: Machine, jobs: Iterable[Job]) -> list[Finding]:
         records = job.records()
         life = job_life(records, now, queries=job.queries, start_s=job.start.timeout_s)
         safe = check_authentication(SparkConf(job.master, job.spark))
-        apart = check_records_apart(job.name, records.store, open_store(job.repository))
-        return [*check_life(job.name, life, now), *apart, *check_owners(job, jobs), *safe]
+        repository = open_store(job.repository)
+        apart = check_records_apart(job.name, records.store, repository)
+        key_file = machine.environment.get(VARIABLE)
+        signed = check_signatures(job.name, repository, records.signer.keys, key_file)
+        return [*check_life(job.name, life, now), *apart, *check_owners(job, jobs), *signed, *safe]
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:

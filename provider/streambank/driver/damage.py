@@ -117,7 +117,7 @@ def way_out(job: str, query: str, savepoint: Manifest | None) -> str:
 def savepoints_of(job: Job, query: str) -> tuple[list[Manifest], Repository | None]:
     """The newest good savepoints of a query, and their repository; none where that cannot be read."""
     try:
-        repository = Repository.open(open_store(job.repository))
+        repository = job.open_repository()
         name = job.savepoint_name(query)
         return newest_good(repository.store, name, SAVEPOINTS), repository
     except StreambankError:

@@ -25,7 +25,6 @@ from streambank.driver.spec import spec_of
 from streambank.job.status import job_status
 from streambank.repository.catalog import SavepointSummary
 from streambank.repository.repository import Repository
-from streambank.storage import open_store
 
 CRASH_LOOP = "crash-loop"
 """The kind of event that says that a job is not started any more, and why."""
@@ -135,7 +134,7 @@ def _last_error(records: JobControl, launcher: Launcher, driver: Handle | None) 
 
 def _saved(job: Job) -> dict[str, str]:
     try:
-        repository = Repository.open(open_store(job.repository))
+        repository = job.open_repository()
         return {name: _newest_good(repository, job.savepoint_name(name)) for name in job.queries}
     except StreambankError as error:
         return {name: f"unknown, since {error.message.rstrip('.')}" for name in job.queries}

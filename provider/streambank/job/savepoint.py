@@ -160,7 +160,7 @@ def open_repository(job: Job, records: JobControl, *, new: bool = False) -> Repo
         lost = savepoints_lost(declared_query(job, name, records))
         if lost is not None:
             raise lost
-    return Repository.open(open_store(job.repository), create=True, like=_closest(job, records))
+    return job.open_repository(create=True, like=_closest(job, records))
 
 
 def _closest(job: Job, records: JobControl) -> str:

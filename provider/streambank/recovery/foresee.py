@@ -98,7 +98,7 @@ def foresee(
 def _opened(job: Job) -> Repository | None:
     """The job's repository; None where there is none yet."""
     try:
-        return Repository.open(open_store(job.repository))
+        return job.open_repository()
     except NotFoundError:
         return None
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
+from streambank.core.signing import Keys, signing_keys
 from streambank.repository import catalog
 from streambank.repository.catalog import SavepointSummary, check_place, manifest_key, manifest_name
 from streambank.repository.coverage import Coverage
@@ -38,12 +39,10 @@ from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.read import ObjectLocation
 from streambank.repository.objects.write import ObjectWriter
 from streambank.repository.signatures import (
-    Keys,
-    Signing,
     add_signature,
     refuse_without_key,
     require_signature,
-    signing_keys,
+    signing_of,
 )
 from streambank.repository.trash import COMMIT_WINDOW_S, MIN_GRACE_S, boot_clock_s
 from streambank.storage.local.modes import make_directory, openness
@@ -126,7 +125,7 @@ class Repository:
             savepoint: The savepoint's id.
             data: The bytes, or chunks of them.
         """
-        signing = Signing(self.keys[:1], job, savepoint)
+        signing = signing_of(self.keys[:1], job, savepoint)
         for chunk in data:
             signing.update(chunk)
         (name,) = signing.names()
@@ -140,7 +139,7 @@ class Repository:
             IntegrityError: They are not (codes `not-signed`, `bad-signature`).
         """
         if self.keys:
-            signing = Signing(self.keys, job, savepoint)
+            signing = signing_of(self.keys, job, savepoint)
             for chunk in data:
                 signing.update(chunk)
             require_signature(self.store, job, savepoint, signing)
@@ -206,7 +205,7 @@ class Repository:
                 `bad-signature`).
         """
         what = manifest_name(job, savepoint)
-        signing = Signing(self.keys, job, savepoint)
+        signing = signing_of(self.keys, job, savepoint)
         try:
             with self.store.open(manifest_key(job, savepoint)) as reader:
                 manifest = decode(signing.passing(chunks(reader)), what)

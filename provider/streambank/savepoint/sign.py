@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streambank.core.errors import InputError, IntegrityError
+from streambank.core.errors import IntegrityError
+from streambank.core.signing import require_keys
 from streambank.repository.catalog import manifest_key
 from streambank.repository.repository import Repository
-from streambank.repository.signatures import VARIABLE
 from streambank.savepoint.verify import verify
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
@@ -53,12 +53,7 @@ def sign_savepoint(
         NotFoundError: There is no such savepoint.
         StorageError: The environment failed.
     """
-    if not repository.keys:
-        raise InputError(
-            "There is no key to sign with.",
-            code="bad-signing-key",
-            hint=f"Make one with `streambank key FILE`, and name the file in {VARIABLE}.",
-        )
+    require_keys(repository.keys)
     data = repository.store.read(manifest_key(job, savepoint))
     try:
         repository.require_signed(job, savepoint, (data,))

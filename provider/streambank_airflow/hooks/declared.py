@@ -136,6 +136,9 @@ class DeclaredJobs:
             store = self.repository_store(ref)
             if checkpoint is not None:
                 check_apart(store, checkpoint)
+            job = self.get(ref)
+            if job is not None:
+                return job.open_repository(create=create, like=checkpoint)
             return Repository.open(store, create=create, like=checkpoint)
 
     def repository_store(self, ref: str) -> Store:

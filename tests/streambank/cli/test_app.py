@@ -41,7 +41,7 @@ def test_help_names_every_verb_and_every_verb_has_help_with_an_example() -> None
     for verb in VERBS:
         assert f" {verb} " in shown
         assert "xample" in succeed(verb, "--help").out or verb == "job"
-    for verb in ("start", "stop", "status", "savepoint", "break", "move-records"):
+    for verb in ("start", "stop", "status", "savepoint", "break", "move-records", "sign-records"):
         assert "Example: streambank job" in succeed("job", verb, "--help").out
 
 

@@ -84,6 +84,9 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     end_drivers(load_jobs(file).job("flights").records())
     given["job stop"] = succeed("job", "stop", "flights", "--json").document
     given["job history"] = succeed("job", "history", "flights", "--json").document
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STREAMBANK_SIGNING_KEYS", str(tmp_path / "keys"))
+        given["job sign-records"] = succeed("job", "sign-records", "flights", "--json").document
     given["job move-records"] = succeed(
         "job", "move-records", "flights", "--to", tmp_path / "moved", "--json"
     ).document
@@ -216,7 +219,8 @@ def test_every_verb_with_json_has_an_example() -> None:
         "compact --purge",
     ):
         assert verb in headings
-    for verb in ("start", "list", "history", "status", "stop", "savepoint", "break", "move-records"):
+    of_jobs = "start list history status stop savepoint break move-records sign-records"
+    for verb in of_jobs.split():
         assert f"job {verb}" in headings
 
 

@@ -516,3 +516,23 @@ def move_records(
             console.line(f"warning: {warning}")
 
     console.answer(moved.to_dict(), text)
+
+
+@app.command("sign-records", epilog="Example: streambank job sign-records orders")
+def sign_records(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
+    """Sign the records that say which checkpoint counts, and what is meant to be, as they are now.
+
+    It says that you know them to be right: look at what it prints.
+    """
+    from streambank.job.sign_records import sign_records as sign
+
+    signed = sign(_job(jobs, name), by=_by())
+
+    def text() -> None:
+        for query, location in signed.checkpoints.items():
+            console.line(f"{query}: {location}")
+        meant = f", which is meant to be {signed.desired}" if signed.desired is not None else ""
+        count = console.count(signed.records, "record")
+        console.line(f"{count} of job {name}{meant}: signed by key {signed.key}")
+
+    console.answer(signed.to_dict(), text)

@@ -63,7 +63,7 @@ def key(
     debug: Debug = False,
 ) -> None:
     """Make a file with a new signing key, which only you may read."""
-    from streambank.repository.signatures import VARIABLE, new_key
+    from streambank.core.signing import VARIABLE, new_key
 
     made = new_key(file)
     document = {"file": str(file.absolute()), "key": made.id}

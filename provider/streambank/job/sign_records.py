@@ -1,0 +1,62 @@
+"""Signing a job's records that were made without a key: somebody vouches for what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streambank.core.signing import require_keys
+from streambank.declaration.declaration import Job
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRecords:
+    """What was vouched for.
+
+    Attributes:
+        job: The job.
+        key: The id of the key.
+        records: How many records were signed; those that were before are not counted.
+        checkpoints: Where each query's checkpoint is, by these records; none before the first start.
+        desired: What is meant to be: `running`, `stopped`, or None where nobody said.
+    """
+
+    job: str
+    key: str
+    records: int
+    checkpoints: Mapping[str, str]
+    desired: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def sign_records(job: Job, *, by: Mapping[str, str]) -> SignedRecords:
+    """Sign what says which checkpoint counts and what is meant to be, with the first key.
+
+    Args:
+        job: The declared job.
+        by: Who vouches for them.
+
+    Raises:
+        InputError: There is no key (code `bad-signing-key`).
+        ConflictError: Another operation works on the job (`operation-in-progress`).
+        FormatError: A record is damaged (`damaged-record`).
+        StreambankError: See `Job.records`.
+    """
+    records = job.records()
+    require_keys(records.signer.keys)
+    with records.operation("sign-records", by=by):
+        streams = [records.desired_records, *(records.generations(one).records for one in job.queries)]
+        signed = sum(stream.sign() for stream in streams)
+    current = {query: records.generation(query) for query in job.queries}
+    desired = records.desired()
+    return SignedRecords(
+        job.name,
+        records.signer.keys[0].id,
+        signed,
+        {query: one.location for query, one in current.items() if one is not None},
+        None if desired is None else desired.state,
+    )
