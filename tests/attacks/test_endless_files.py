@@ -16,6 +16,7 @@ from streambank.kafka.topics import topic_pattern
 from streambank.repository.manifest import decode_head
 from streambank.repository.sealed import encode_record, unseal
 from streambank.storage import open_store
+from streambank.work.target import read_note
 from streambank_spark.rewrite.hdfs_files import load_rows, snapshot
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank
@@ -28,6 +29,11 @@ def test_metadata_with_holes_is_not_read_whole(tmp_path: Path) -> None:
     with pytest.raises(FormatError) as caught:
         CheckpointReader(open_store(tmp_path)).query_id()
     assert caught.value.code == "half-written" and str(MAX_SMALL_BYTES) in caught.value.message
+
+
+def test_metadata_with_holes_in_a_place_to_restore_to_is_not_read_whole(tmp_path: Path) -> None:
+    os.truncate(os.open(tmp_path / "metadata", os.O_CREAT | os.O_WRONLY), 1 << 40)
+    assert read_note(open_store(tmp_path)) is None
 
 
 def test_zstd_does_not_unpack_into_all_memory() -> None:

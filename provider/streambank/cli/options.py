@@ -13,11 +13,12 @@ import typer
 
 from streambank.cli.output import console
 from streambank.cli.output.console import MODE
-from streambank.core.choices import WorkPlace
+from streambank.core.choices import LockMode, WorkPlace
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
     from streambank.kafka.settings import Brokers, KafkaConnection
+    from streambank.repository.locks import LockPolicy
     from streambank.repository.repository import Repository
     from streambank.work.executor import Executor
 
@@ -134,6 +135,21 @@ MaxRate = Annotated[
         "--max-rate", metavar="RATE", rich_help_panel=WORK, help="Limit reading to this rate, such as 50MB/s."
     ),
 ]
+Lock = Annotated[
+    str | None,
+    typer.Option(
+        "--lock",
+        metavar="DURATION",
+        help="Lock it by S3 Object Lock: for so long, such as 30d, nobody can delete it.",
+    ),
+]
+LockModeOption = Annotated[
+    LockMode,
+    typer.Option(
+        "--lock-mode",
+        help="governance locks can be ended with a right of their own; compliance locks by nobody.",
+    ),
+]
 Parallel = Annotated[
     int | None,
     typer.Option(
@@ -208,6 +224,18 @@ def bytes_per_s(rate: str | None) -> int | None:
     from streambank.work.pace import parse_rate
 
     return None if rate is None else parse_rate(rate)
+
+
+def lock_policy(lock: str | None, mode: LockMode) -> LockPolicy | None:
+    """What `--lock` and `--lock-mode` say.
+
+    Raises:
+        InputError: It is no duration.
+    """
+    from streambank.core.units import parse_duration_s
+    from streambank.repository.locks import LockPolicy
+
+    return None if lock is None else LockPolicy(parse_duration_s(lock), mode)
 
 
 def brokers_of(

@@ -25,6 +25,7 @@ from streambank.cli.output.console import (
     write_document,
 )
 from streambank.core.errors import InputError, InternalError, StreambankError
+from streambank.core.last_read import last_read, reading
 
 INTERRUPTED = 130
 ENDED = 143
@@ -43,6 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     MODE.reset(arguments)
     forget_jobs_file()
+    reading(None)
     prepare_output()
     before = signal.signal(signal.SIGTERM, _end)
     try:
@@ -151,8 +153,10 @@ def _command_in(arguments: Sequence[str]) -> str:
 
 
 def _bug(error: Exception) -> InternalError:
+    file = last_read(error)
+    where = f". The file that it read last: {file}" if file is not None else ""
     bug = InternalError(
-        f"Streambank has a bug: {type(error).__name__}: {error}",
+        f"Streambank has a bug: {type(error).__name__}: {error}{where}",
         code="unexpected",
         hint="Run it again with --debug, and report what that shows.",
     )

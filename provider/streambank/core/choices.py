@@ -39,6 +39,10 @@ Expressions = Literal["declared", "any"]
 """Which conditions a form takes: only what the job declares, or whatever somebody types there."""
 EXPRESSIONS: tuple[Expressions, ...] = get_args(Expressions)
 
+LockMode = Literal["governance", "compliance"]
+"""Who may end the lock of a savepoint before its date: who has a right of its own, or nobody."""
+LOCK_MODES: tuple[LockMode, ...] = get_args(LockMode)
+
 WorkPlace = Literal["auto", "here", "spark"]
 """Where files are copied, hashed or written."""
 

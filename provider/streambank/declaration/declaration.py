@@ -191,7 +191,8 @@ class Job:
             StreambankError: As `Repository.open`.
         """
         self._require_key()
-        return Repository.open(open_store(self.repository), create=create, like=like)
+        store = open_store(self.repository)
+        return Repository.open(store, create=create, like=like, lock=self.savepoint.lock)
 
     def _require_key(self) -> None:
         if self.signed and not signing_keys():

@@ -16,12 +16,13 @@ from streambank.control.limits import (
     DEFAULT_PROGRESS_BYTES,
     DEFAULT_PROGRESS_FILES,
 )
-from streambank.core.choices import CLOSURE_KINDS, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
+from streambank.core.choices import CLOSURE_KINDS, LOCK_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
 from streambank.core.errors import InputError
 from streambank.core.zones import UTC_NAME
 from streambank.declaration.fields import Fields
 from streambank.declaration.notify import Notify, read_notify
 from streambank.repository.coverage import parse_share
+from streambank.repository.locks import LockPolicy
 from streambank.retention.policy import MIN_VERIFIED, Policy
 
 DEFAULT_SHARE = "10%"
@@ -42,6 +43,7 @@ class SavepointPolicy:
         time_zone: By whose clocks these windows are: the job's, where the table declares none.
         stagger_s: Jobs with one schedule are spread over so many seconds; 0 for not at all.
         sweep: Whether the repository is swept after each.
+        lock: For how long each is locked; None for not at all.
     """
 
     schedule: str | None = None
@@ -52,6 +54,7 @@ class SavepointPolicy:
     time_zone: str = UTC_NAME
     stagger_s: float = DEFAULT_STAGGER_S
     sweep: bool = False
+    lock: LockPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,12 @@ class ReplicatePolicy:
     Attributes:
         to: URIs of the repositories to which each savepoint is brought; none where that is not declared.
         retention: What replicas keep besides what the repository lists; None for everything.
+        lock: For how long what arrives there is locked; None for not at all.
     """
 
     to: tuple[str, ...] = ()
     retention: Policy | None = None
+    lock: LockPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +163,20 @@ def read_savepoint(fields: Fields, time_zone: str) -> SavepointPolicy:
         time_zone=fields.time_zone() or time_zone,
         stagger_s=_stagger_s(fields),
         sweep=fields.boolean("sweep") or False,
+        lock=_lock(fields),
     )
     fields.done()
     return policy
+
+
+def _lock(fields: Fields) -> LockPolicy | None:
+    """`lock` and `lock_mode`: the second means nothing without the first."""
+    for_s, mode = fields.duration_s("lock"), fields.choice("lock_mode", LOCK_MODES)
+    if for_s is None:
+        if mode is not None:
+            raise fields.mistake("lock_mode", "nothing is locked", 'Say for how long: lock = "30d".')
+        return None
+    return LockPolicy(for_s, mode or "governance")
 
 
 def read_share(fields: Fields) -> str:
@@ -200,9 +216,9 @@ def read_replicate(fields: Fields, repository: str, time_zone: str) -> Replicate
         replicas.append(location)
     if not replicas:
         raise fields.mistake("to", "it names no replica", 'Name one, such as "s3://backups/streambank".')
-    retention = read_retention(fields.table("retention"), time_zone)
+    retention, lock = read_retention(fields.table("retention"), time_zone), _lock(fields)
     fields.done()
-    return ReplicatePolicy(tuple(replicas), retention)
+    return ReplicatePolicy(tuple(replicas), retention, lock)
 
 
 def _overlap(one: str, other: str) -> bool:

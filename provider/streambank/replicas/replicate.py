@@ -23,6 +23,7 @@ from streambank.core.errors import (
 )
 from streambank.repository.catalog import check_place, found_damaged, listed, manifest_key, manifest_name
 from streambank.repository.holds import Holds
+from streambank.repository.locks import LockPolicy
 from streambank.repository.manifest import Manifest, decode
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import SMALL_BYTES
@@ -40,8 +41,13 @@ _STORE_AGAIN = ("objects-condemned", "object-missing")
 """What listing a savepoint says where something that it counts on is about to be deleted, or was."""
 
 
-def open_replica(source: Repository, store: Store) -> Repository:
+def open_replica(source: Repository, store: Store, *, lock: LockPolicy | None = None) -> Repository:
     """The replica at a place; made, with the digests of the source, where there is nothing yet.
+
+    Args:
+        source: What it is a replica of.
+        store: The place.
+        lock: For how long what arrives there is locked.
 
     Raises:
         InputError: It is the source itself, or a copy of it that was made by other means (code
@@ -49,7 +55,7 @@ def open_replica(source: Repository, store: Store) -> Repository:
             there.
         IntegrityError, FormatError: See `Repository.open`.
     """
-    replica = Repository.open(store, create=True, digest=source.digest_name, like=source.store.uri)
+    replica = Repository.open(store, create=True, digest=source.digest_name, like=source.store.uri, lock=lock)
     if replica.id == source.id:
         raise InputError(
             f"{store.uri} and {source.store.uri} are the same repository, {source.id}.",
@@ -148,6 +154,7 @@ def replicate_to(
     *,
     pace: Pace = DEFAULT_PACE,
     by: Mapping[str, Any] | None = None,
+    lock: LockPolicy | None = None,
 ) -> ReplicaReport:
     """Bring savepoints to the replica at a location; that it fails is part of the report.
 
@@ -160,6 +167,7 @@ def replicate_to(
         which: Job and id of each, in this order.
         pace: Who does the work, how fast, and who is told.
         by: Who asks, for the marks of pins and holds.
+        lock: For how long what arrives there is locked.
 
     Raises:
         InputError: The rate is less than 1 (code `bad-rate`).
@@ -171,7 +179,8 @@ def replicate_to(
     try:
         store = opener(location)
         location = store.uri
-        replica = open_replica(source, store)
+        replica = open_replica(source, store, lock=lock)
+        replica.check_lock()
         for each in replicate(
             source,
             replica,

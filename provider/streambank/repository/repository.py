@@ -17,7 +17,8 @@ from streambank.repository import catalog
 from streambank.repository.catalog import SavepointSummary, check_place, manifest_key, manifest_name
 from streambank.repository.coverage import Coverage
 from streambank.repository.digest import DEFAULT_DIGEST
-from streambank.repository.header import RepositoryHeader, create_header, read_header
+from streambank.repository.header import HEADER_KEY, RepositoryHeader, create_header, read_header
+from streambank.repository.locks import LockPolicy, lock_keys, lock_objects, require_locks
 from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.marks import (
     PIN,
@@ -38,10 +39,12 @@ from streambank.repository.objects.index_files import Damage, RebuildReport
 from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.read import ObjectLocation
 from streambank.repository.objects.write import ObjectWriter
+from streambank.repository.signatures import FOLDER as SIGNATURES
 from streambank.repository.signatures import (
     add_signature,
     refuse_without_key,
     require_signature,
+    signatures_of,
     signing_of,
 )
 from streambank.repository.trash import COMMIT_WINDOW_S, MIN_GRACE_S, boot_clock_s
@@ -59,12 +62,16 @@ class Repository:
         id: A UUID that tells it from its replicas.
         digest_name: The algorithm of its digests.
         keys: What its savepoints are signed by; none where they need not be.
+        lock: For how long savepoints that are made through this are locked; None for not at all.
         objects: Its objects, packs and index, for callers that plan by where things lie.
     """
 
-    def __init__(self, store: Store, header: RepositoryHeader, keys: Keys = ()) -> None:
+    def __init__(
+        self, store: Store, header: RepositoryHeader, keys: Keys = (), lock: LockPolicy | None = None
+    ) -> None:
         self.store = store
         self.keys = keys
+        self.lock = lock
         self._header = header
         self.id = header.id
         self.digest_name = header.digest
@@ -72,7 +79,13 @@ class Repository:
 
     @classmethod
     def open(
-        cls, store: Store, *, create: bool = False, digest: str = DEFAULT_DIGEST, like: str | None = None
+        cls,
+        store: Store,
+        *,
+        create: bool = False,
+        digest: str = DEFAULT_DIGEST,
+        like: str | None = None,
+        lock: LockPolicy | None = None,
     ) -> Repository:
         """The repository at the root of a store.
 
@@ -82,6 +95,7 @@ class Repository:
             digest: Algorithm of a new one: `blake3`, or `sha256` to need nothing but the standard library.
             like: The checkpoint, or repository, that it is made for: on a disk, no more users may look into
                 the new one.
+            lock: For how long savepoints that are made through this are locked.
 
         Raises:
             NotFoundError: There is none (code `no-repository`).
@@ -92,11 +106,43 @@ class Repository:
         if create and like is not None:
             make_directory(store.uri, openness(like))
         header = create_header(store, digest, str(uuid.uuid4())) if create else read_header(store)
-        return cls(store, header, signing_keys())
+        return cls(store, header, signing_keys(), lock)
 
     def without_keys(self) -> Repository:
         """The same repository, whose savepoints are read whether they are signed or not."""
-        return Repository(self.store, self._header)
+        return Repository(self.store, self._header, lock=self.lock)
+
+    def check_lock(self) -> None:
+        """Make sure that a savepoint can be locked here, where it has to be.
+
+        Raises:
+            RefusedError: It cannot (code `no-object-lock`).
+            StorageError: The service does not say.
+        """
+        if self.lock is not None:
+            require_locks(self.store)
+
+    def lock_savepoint(self, manifest: Manifest) -> None:
+        """Lock a savepoint that is there, for as long as one that is saved now.
+
+        Raises:
+            IntegrityError: An object that it names is not there (code `object-missing`).
+            RefusedError, StorageError: As `check_lock`, or the service refuses.
+        """
+        self._lock_parts(manifest)
+        self._lock_manifest(manifest)
+
+    def _lock_parts(self, manifest: Manifest) -> None:
+        if self.lock is None:
+            return
+        lock_objects(self.store, self.objects, manifest.objects(), self.lock)
+        names = signatures_of(self.store, manifest.job, manifest.savepoint)
+        signatures = [f"{SIGNATURES}/{manifest.job}/{manifest.savepoint}/{name}" for name in names]
+        lock_keys(self.store, [HEADER_KEY, *signatures], self.lock)
+
+    def _lock_manifest(self, manifest: Manifest) -> None:
+        if self.lock is not None:
+            lock_keys(self.store, [manifest_key(manifest.job, manifest.savepoint)], self.lock)
 
     def commit(self, manifest: Manifest) -> bool:
         """Make a savepoint exist: the one commit point. All its objects must have been stored and flushed.
@@ -108,7 +154,8 @@ class Repository:
             IntegrityError: An object that it names is not there (code `object-missing`).
             ConflictError: A sweep has condemned an object meanwhile (code `objects-condemned`): store again
                 what `condemned` names, and commit again.
-            RefusedError: The job's savepoints are signed, and there is no key (code `signing-key-missing`).
+            RefusedError: The job's savepoints are signed, and there is no key (code `signing-key-missing`);
+                or it has to be locked and cannot be (`no-object-lock`).
         """
         manifest = replace(manifest, digest=self.digest_name)
         if self.keys:
@@ -172,6 +219,7 @@ class Repository:
 
     def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes], *, exclusive: bool = True) -> bool:
         key = manifest_key(manifest.job, manifest.savepoint)
+        self._lock_parts(manifest)
         checked_s = check_lasting(self, manifest)
         try:
             self.store.write(key, data, exclusive=exclusive)
@@ -179,9 +227,11 @@ class Repository:
             if error.code != "exists":
                 raise
             catalog.settle_listed(self.store, manifest.job)
+            self._lock_manifest(manifest)
             return False
         if boot_clock_s() - checked_s > COMMIT_WINDOW_S:
             self._look_after_sleep(manifest, made=exclusive)
+        self._lock_manifest(manifest)
         return True
 
     def _look_after_sleep(self, manifest: Manifest, *, made: bool) -> None:

@@ -25,11 +25,21 @@ from streambank.core.errors import ConflictError, InputError, NotFoundError
 from streambank.core.units import utc_now
 from streambank.repository.catalog import SavepointSummary, listed, manifest_key
 from streambank.repository.holds import held, holds
+from streambank.repository.locks import locked_until
 from streambank.repository.marks import add_mark
 from streambank.repository.repository import Repository
 from streambank.repository.trash import COMMIT_WINDOW_S, boot_clock_s
 from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, set_aside, unlisted
-from streambank.retention.policy import HELD, MAX_AGE, MIN_VERIFIED_RULE, Decision, Policy, Reason, decide
+from streambank.retention.policy import (
+    HELD,
+    LOCKED,
+    MAX_AGE,
+    MIN_VERIFIED_RULE,
+    Decision,
+    Policy,
+    Reason,
+    decide,
+)
 from streambank.retention.undelete import read_back
 from streambank.work.pace import Meter, Progress
 
@@ -198,7 +208,16 @@ class _Expire:
         for name, summaries in jobs.items():
             if (policy := self._policy_of(name)) is not None:
                 decisions += decide(summaries, policy, now, besides)
-        return decisions
+        return [self._unless_locked(decision) for decision in decisions]
+
+    def _unless_locked(self, decision: Decision) -> Decision:
+        """A decision, but for a savepoint that the storage keeps for longer than the policy does."""
+        if decision.keep:
+            return decision
+        until = locked_until(self.repository.store, manifest_key(*_which(decision)))
+        if until is None:
+            return decision
+        return Decision(decision.summary, True, (Reason(LOCKED, f"locked until {until:%Y-%m-%d %H:%M} UTC"),))
 
     def _now(self, storage_ns: int) -> datetime:
         """The earlier one of this machine's clock and the storage's, so that neither alone makes all old."""

@@ -31,6 +31,8 @@ YOUNG = "young"
 DAMAGED = "damaged"
 HELD = "held"
 """Why what is being read stays, too old or not."""
+LOCKED = "locked"
+"""Why what the storage keeps from being deleted stays, too old or not."""
 MIN_VERIFIED_RULE = "min-verified"
 
 

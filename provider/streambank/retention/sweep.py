@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
 from streambank.core.errors import (
@@ -24,6 +25,7 @@ from streambank.core.errors import (
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.catalog import EXPIRED, manifest_key
 from streambank.repository.holds import Hold, holds
+from streambank.repository.locks import locked_until
 from streambank.repository.objects.packs import pack_key
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import encode_record
@@ -62,6 +64,7 @@ from streambank.retention.survey import (
     total_bytes,
 )
 from streambank.storage.store import Leftover
+from streambank.storage.threads import at_once, each
 from streambank.work.pace import Meter, Progress
 
 DEFAULT_GRACE_S = 86400.0
@@ -305,6 +308,7 @@ class _Sweep:
                 chosen.append(file)
             else:
                 self.report.kept.add([file])
+        chosen = self._but_locked(chosen)
         self.report.condemned.add(chosen)
         if self.report.dry_run or not chosen:
             return
@@ -313,6 +317,19 @@ class _Sweep:
             keys = [file.key for file in chosen[start : start + RECORD_KEYS]]
             condemn(self.store, self.repository.digest_name, keys, self.by)
         self._rescue(chosen)
+
+    def _but_locked(self, files: Sequence[ContentFile]) -> list[ContentFile]:
+        """Those files that no lock keeps from being deleted; the others are counted."""
+        free = []
+        ends = each(lambda file: locked_until(self.store, file.key), files, at_once(self.store))
+        for file, until in zip(files, ends, strict=True):
+            if until is None:
+                free.append(file)
+                continue
+            self.report.kept.add([file])
+            self.report.locked.add([file])
+            self.report.locked_until = max(until, self.report.locked_until or until)
+        return free
 
     def _is_waste(self, file: ContentFile) -> bool:
         """Whether hardly anything in a file is needed, or all of that is found elsewhere and nothing here."""
@@ -424,6 +441,8 @@ class SweepReport:
         removed: Expired savepoints that can no more be brought back.
         expired: Expired savepoints that still can, with how many seconds they have left.
         left: Files that should have gone and are still there, or cannot be understood, and why.
+        locked: Of `kept` those that no savepoint needs, and that a lock keeps from being deleted.
+        locked_until: When the last of those locks ends; None where there is none.
         held: Of `kept` and `waiting` those that are still there only since somebody reads a savepoint.
         holds: Who does, and which.
         leftovers: What writes that were broken off have left, and that is deleted.
@@ -441,6 +460,8 @@ class SweepReport:
     removed: list[Expired] = field(default_factory=list)
     expired: list[tuple[Expired, float]] = field(default_factory=list)
     left: dict[str, StreambankError] = field(default_factory=dict)
+    locked: Tally = field(default_factory=Tally)
+    locked_until: datetime | None = None
     held: Tally = field(default_factory=Tally)
     holds: list[Hold] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
@@ -462,6 +483,8 @@ class SweepReport:
             "waiting": self.waiting.to_dict(),
             "next_s": None if self.next_s is None else round(self.next_s, 1),
             "deleted": self.deleted.to_dict(),
+            "locked": self.locked.to_dict(),
+            "locked_until": None if self.locked_until is None else to_json_time(self.locked_until),
             "held": self.held.to_dict(),
             "rescued": {"objects": self.rescued.objects, "bytes": self.rescued.bytes},
             "removed": [copy.to_dict() for copy in self.removed],

@@ -175,6 +175,7 @@ class _Take:
     def run(self, batch: int | None, closure: ClosureKind, max_replans: int, new_query: bool) -> TakeResult:
         last: StreambankError | None = None
         attempt_s = 0.0
+        self.repository.check_lock()
         with self.repository.objects.writer() as writer:
             if batch is None and (there := self._unchanged(writer)) is not None:
                 return there
@@ -308,6 +309,7 @@ class _Take:
                 code="savepoint-damaged",
                 hint="Look at it with `streambank verify`; take the next batch meanwhile.",
             )
+        self.repository.lock_savepoint(manifest)
         return self._result(manifest, replans, already_there=True, new_bytes=writer.new_bytes)
 
     def _unchanged(self, writer: ObjectWriter) -> TakeResult | None:

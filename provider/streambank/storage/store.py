@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import BinaryIO, Protocol, TypeVar, cast, runtime_checkable
 
+from streambank.core.choices import LockMode
 from streambank.core.errors import StorageError
 
 CHUNK_BYTES = 1 << 20
@@ -292,6 +293,34 @@ class CopiesHeld(Protocol):
 
     def copy_of(self, file: Held) -> ServiceCopy | None:
         """The copy of a held file; None where the service cannot make it, or it is not worth the requests."""
+
+
+@runtime_checkable
+class Locking(Protocol):
+    """A store whose service may keep a version of a file from being deleted before a date."""
+
+    def takes_locks(self) -> bool:
+        """Whether files here can be locked.
+
+        Raises:
+            StorageError: The service does not say.
+        """
+
+    def lock(self, key: str, until: datetime, mode: LockMode) -> None:
+        """Lock a file as it is now; a lock that ends later stays as it is.
+
+        Raises:
+            NotFoundError: There is no such file.
+            StorageError: The service refuses.
+        """
+
+    def locked_until(self, key: str) -> datetime | None:
+        """When the lock of a file ends; None where it has none.
+
+        Raises:
+            NotFoundError: There is no such file.
+            StorageError: The service does not say.
+        """
 
 
 @dataclass(frozen=True, slots=True)

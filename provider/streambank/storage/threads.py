@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from streambank.core.last_read import named_in_errors
 from streambank.storage.store import Store
 
 Item = TypeVar("Item")
@@ -23,8 +24,13 @@ def each(work: Callable[[Item], Result], items: Sequence[Item], parallel: int) -
     if parallel == 1 or len(items) < 2:
         yield from map(work, items)
         return
+
+    def told(item: Item) -> Result:
+        with named_in_errors():
+            return work(item)
+
     with ThreadPoolExecutor(parallel, thread_name_prefix="streambank") as pool:
-        futures = [pool.submit(work, item) for item in items]
+        futures = [pool.submit(told, item) for item in items]
         try:
             for future in futures:
                 yield future.result()

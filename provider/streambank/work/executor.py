@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+from streambank.core.last_read import named_in_errors
 from streambank.work.pace import Progress, RateLimit, check_parallel
 
 
@@ -158,8 +159,9 @@ class Threads:
         """See `Executor.run`."""
 
         def some(run: Callable[[T], O], bundle: Sequence[T]) -> None:
-            for task in bundle:
-                done(task, run(task))
+            with named_in_errors():
+                for task in bundle:
+                    done(task, run(task))
 
         with (
             closing(work.portions(tasks)) as portions,

@@ -16,6 +16,8 @@ from streambank.storage.store import FileInfo, Store
 METADATA = "metadata"
 NOTE = "streambank_restore"
 """The field of an unfinished target's `metadata` that holds the note."""
+_MOST_BYTES = 256 << 20
+"""Room for the names of two million files; what is larger is no note of ours."""
 NOTE_EVERY_S = 1.0
 """So often whoever writes into a target looks whether it is still theirs."""
 
@@ -99,6 +101,8 @@ def check_target(target: Store, owner: Owner) -> list[FileInfo]:
 def read_note(target: Store) -> dict[str, Any] | None:
     """The note of an unfinished layout; None where the target's `metadata` is none."""
     try:
+        if target.stat(METADATA).size_bytes > _MOST_BYTES:
+            return None
         fields = loads(target.read(METADATA))
         note = fields[NOTE]
         if isinstance(note["owner"], dict) and isinstance(note["files"], list):

@@ -96,6 +96,7 @@ class RepositoryVerbs:
                 which,
                 pace=Pace(parallel=parallel, max_bytes_per_s=rate, executor=executor),
                 by=by,
+                lock=job.replicate.lock if job is not None else None,
             )
             for location in locations
         ]

@@ -16,6 +16,7 @@ import pytest
 from streambank.cli import plugins
 from streambank.cli.output import console
 from streambank.core import errors
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.work.pace import Step
@@ -73,7 +74,7 @@ def test_a_shell_completes_verbs_and_options(words: str, offered: list[str]) -> 
     assert sorted(said.stdout.split()) == offered and said.stderr == ""
 
 
-def test_help_loads_no_engine_module_but_choices_errors_and_text() -> None:
+def test_help_loads_no_engine_module_but_a_few_of_the_core() -> None:
     code = """
 import json, sys
 from streambank.__main__ import main
@@ -88,7 +89,7 @@ print(json.dumps(sorted(name for name in sys.modules if name.partition(".")[0] i
     foreign = [name for name in loaded if not name.startswith(("streambank.cli", "streambank.__main__"))]
     assert foreign == [
         "streambank",
-        *(f"streambank.core{one}" for one in ("", ".choices", ".errors", ".text")),
+        *(f"streambank.core{one}" for one in ("", ".choices", ".errors", ".last_read", ".text")),
     ]
 
 
@@ -173,6 +174,35 @@ def test_a_bug_is_exit_code_70_and_a_traceback_only_for_those_who_ask(
     assert "Traceback" not in answer.err
     assert "Traceback" in streambank("inspect", tmp_path, "--debug").err
     assert streambank("inspect", tmp_path, "--json").document["error"] == "unexpected"
+
+
+def test_a_bug_in_a_parser_names_the_file_that_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = LiveCheckpoint(open_store(tmp_path / "ck")).run(2)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise KeyError("planted")
+
+    monkeypatch.setattr("streambank.checkpoint.files.parse_commit", fail)
+    answer = streambank("inspect", live.store.uri)
+    assert answer.code == 70 and f"it read last: {tmp_path}/ck/commits/" in answer.err, answer.err
+
+
+def test_a_bug_in_a_thread_names_the_file_that_this_thread_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = LiveCheckpoint(open_store(tmp_path / "ck")).run(3)
+    where = ("-r", tmp_path / "repository")
+    succeed("take", live.store.uri, *where, "--job", "orders")
+
+    def fail(repository: Repository, *_: Any, **__: Any) -> None:
+        repository.store.read("repository.json")
+        raise KeyError("planted")
+
+    monkeypatch.setattr("streambank.work.check.damaged_objects", fail)
+    answer = streambank("verify", "latest", *where, "--level", "full")
+    assert answer.code == 70 and f"it read last: {tmp_path}/repository/repository.json\n" in answer.err
 
 
 def test_a_usage_error_with_json_is_a_document_too() -> None:

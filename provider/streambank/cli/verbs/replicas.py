@@ -11,6 +11,8 @@ from streambank.cli.options import (
     Debug,
     JobOption,
     Json,
+    Lock,
+    LockModeOption,
     Master,
     MaxRate,
     On,
@@ -19,6 +21,7 @@ from streambank.cli.options import (
     SparkConf,
     SparkProperties,
     bytes_per_s,
+    lock_policy,
     open_repository,
 )
 from streambank.cli.output import console
@@ -74,6 +77,8 @@ def replicate(
     ],
     savepoint: OptionalName = None,
     job: JobOption = None,
+    lock: Lock = None,
+    lock_mode: LockModeOption = "governance",
     parallel: Parallel = None,
     max_rate: MaxRate = None,
     on: On = "auto",
@@ -96,6 +101,7 @@ def replicate(
 
     rate = bytes_per_s(max_rate)
     machines = executor(on, master, spark_conf, spark_properties, parallel)
+    locked = lock_policy(lock, lock_mode)
     source = open_repository(repository)
     if job is not None:
         require_any(source.store, job)
@@ -111,6 +117,7 @@ def replicate(
                     which,
                     pace=Pace(progress=progress, max_bytes_per_s=rate, executor=machines),
                     by=who("cli"),
+                    lock=locked,
                 )
             )
     document = {

@@ -271,6 +271,7 @@ def _show_swept(report: SweepReport) -> None:
             (f"{would}pending delete", _files(report.condemned)),
             ("pending delete before", _files(report.waiting)),
             ("kept", _files(report.kept)),
+            ("of these locked", _locked(report) if report.locked_until is not None else ""),
             ("of these held", _files(report.held) if report.held.files else ""),
             ("stored again", _rescued(report)),
             (f"{would}deleted of broken writes", _leftovers(report)),
@@ -293,6 +294,11 @@ def _show_swept(report: SweepReport) -> None:
         )
     for key, error in sorted(report.left.items()):
         console.line(f"left: {key}: {error.message}")
+
+
+def _locked(report: SweepReport) -> str:
+    """What nobody needs and a lock keeps, and until when the last of them."""
+    return f"{_files(report.locked)}, until {report.locked_until:%Y-%m-%d %H:%M} UTC"
 
 
 def _files(tally: Tally) -> str:

@@ -14,6 +14,8 @@ from streambank.cli.options import (
     Json,
     Kafka,
     KafkaJobsFile,
+    Lock,
+    LockModeOption,
     Master,
     MaxRate,
     NewQuery,
@@ -26,6 +28,7 @@ from streambank.cli.options import (
     SparkProperties,
     brokers_of,
     bytes_per_s,
+    lock_policy,
 )
 from streambank.cli.output import console
 from streambank.core.choices import ClosureKind
@@ -71,6 +74,8 @@ def take(
     jobs: KafkaJobsFile = None,
     note: Note = "",
     pin: Pin = False,
+    lock: Lock = None,
+    lock_mode: LockModeOption = "governance",
     new_query: NewQuery = False,
     parallel: Parallel = None,
     max_rate: MaxRate = None,
@@ -111,7 +116,8 @@ def take(
     place = open_store(repository)
     check_apart(place, source.uri)
     _refuse_lost(place, job, jobs, source)
-    target = Repository.open(place, create=True, like=source.uri)
+    locked = lock_policy(lock, lock_mode)
+    target = Repository.open(place, create=True, like=source.uri, lock=locked)
     brokers = brokers_of(kafka, declared_kafka(job, jobs))
     named: list[SinkCapture] = [FileSinkCapture(location) for location in file_sink or []]
     if kafka_sink is not None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError
+from streambank.core.last_read import reading
 from streambank.storage.fsspec.errors import (
     PACKAGES,
     TranslatedReader,
@@ -179,6 +180,7 @@ class FsspecStore:
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """See `Store.read`."""
         path, uri = self._path(check_key(key)), f"{self._uri}/{key}"
+        reading(uri)
         if offset == 0 and length is None:
             with translated(uri):
                 return bytes(self._fs.cat_file(path))
@@ -200,6 +202,7 @@ class FsspecStore:
     def open(self, key: str) -> Iterator[BinaryIO]:
         """See `Store.open`."""
         uri = f"{self._uri}/{key}"
+        reading(uri)
         with translated(uri):
             reader = self._fs.open(self._path(check_key(key)), "rb")
         with reader, io.BufferedReader(TranslatedReader(reader, uri), CHUNK_BYTES) as translating:

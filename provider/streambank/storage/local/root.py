@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from streambank.core.errors import IntegrityError, StreambankError
+from streambank.core.last_read import reading
 from streambank.storage.local.errors import NOT_THERE, missing_error, translate, translate_read
 from streambank.storage.local.write import sync_directory
 from streambank.storage.names import TEMPORARY_PREFIX, TEMPORARY_SUFFIX, check_key
@@ -57,6 +58,7 @@ class Root:
             IntegrityError: A link leads out of the root (code `symlink-escape`).
         """
         path = self.join(check_key(key))
+        reading(path)
         try:
             descriptor = os.open(path, flags)
         except OSError as error:

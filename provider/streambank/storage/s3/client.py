@@ -49,6 +49,7 @@ class Service:
         encryption: What every request that makes an object says about encryption.
         slots: A place for each part of an upload that waits in memory.
         proven: Buckets in which it has refused to create an object that was there.
+        locking: Whether objects of a bucket can be locked, where that was asked.
         uncopied: Pairs of buckets between which it has refused to copy, or not said what it copied.
     """
 
@@ -56,6 +57,7 @@ class Service:
     encryption: Mapping[str, Any]
     slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARTS_AT_ONCE))
     proven: set[str] = field(default_factory=set)
+    locking: dict[str, bool] = field(default_factory=dict)
     uncopied: set[tuple[str, str]] = field(default_factory=set)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
+from streambank.core.last_read import reading
 from streambank.storage.s3.client import Place, status_of
 from streambank.storage.s3.errors import corrupt_error, missing_error
 from streambank.storage.store import CHUNK_BYTES, FileInfo
@@ -88,6 +89,7 @@ def read_range(place: Place, offset: int, length: int | None) -> bytes:
             return reader.read()
     end = "" if length is None else offset + length - 1
     for _ in range(ATTEMPTS):
+        reading(place.uri)
         response = place.call("get_object", expect=(_NOT_SATISFIABLE,), Range=f"bytes={offset}-{end}")
         if status_of(response) == _NOT_SATISFIABLE:
             return b""
@@ -126,6 +128,7 @@ def open_object(place: Place, etag: str | None = None) -> BinaryIO:
 def _get(place: Place, etag: str | None, **parameters: Any) -> dict[str, Any]:
     if etag is not None:
         parameters["IfMatch"] = f'"{etag}"'
+    reading(place.uri)
     response = place.call("get_object", expect=(_ANOTHER_VERSION,), ChecksumMode="ENABLED", **parameters)
     if status_of(response) == _ANOTHER_VERSION:
         raise missing_error(f"{place.uri} as it was before")

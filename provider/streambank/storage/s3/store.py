@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import BinaryIO
 
+from streambank.core.choices import LockMode
 from streambank.core.errors import InputError, NotFoundError, StorageError
 from streambank.storage.names import check_key, check_prefix
 from streambank.storage.s3 import client, s3_service_copy
 from streambank.storage.s3 import list as s3_list
+from streambank.storage.s3 import lock as s3_lock
 from streambank.storage.s3.client import Place, Service, service, status_of
 from streambank.storage.s3.copy import copy
 from streambank.storage.s3.credentials import S3Access, current_s3
@@ -28,7 +30,15 @@ from streambank.storage.s3.multipart import leftovers
 from streambank.storage.s3.read import S3Held, info_of, open_object, read_range, stat
 from streambank.storage.s3.s3_service_copy import REFUSALS, ServiceCopy
 from streambank.storage.s3.write import create, put_spool, put_stream, spooled
-from streambank.storage.store import REMOTE_AT_ONCE, Features, FileInfo, Held, Leftover, LifecycleRule, Store
+from streambank.storage.store import (
+    REMOTE_AT_ONCE,
+    Features,
+    FileInfo,
+    Held,
+    Leftover,
+    LifecycleRule,
+    Store,
+)
 
 _URI = re.compile(r"(s3a?)://([^/]*)/?(.*)", re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
@@ -226,6 +236,19 @@ class S3Store:
     def prefix(self) -> str:
         """See `Served.prefix`."""
         return self._prefix
+
+    def takes_locks(self) -> bool:
+        """See `Locking.takes_locks`."""
+        return s3_lock.takes_locks(self._service(), self._bucket, self.uri)
+
+    def lock(self, key: str, until: datetime, mode: LockMode) -> None:
+        """See `Locking.lock`."""
+        s3_lock.lock(self._place(key), until, mode)
+
+    def locked_until(self, key: str) -> datetime | None:
+        """See `Locking.locked_until`."""
+        found = s3_lock.locked_until(self._place(key))
+        return found[0] if found is not None else None
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...]:
         """See `Served.lifecycle_rules`."""

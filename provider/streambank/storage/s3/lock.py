@@ -1,0 +1,66 @@
+"""S3 Object Lock: a version of an object that nobody deletes before a date.
+
+A bucket has it, with its versions, or has not. A delete then only lays a marker over the version, and a write
+lays another version over it: what was locked is still there, and comes back when what covers it is removed.
+In the mode `governance` credentials with `s3:BypassGovernanceRetention` can end a lock, in `compliance` none
+can. Source: Amazon S3 User Guide, "Locking objects with Object Lock".
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from streambank.core.choices import LockMode
+from streambank.storage.s3.client import Place, Service, call, status_of
+
+_NO_LOCK = (400, 404)
+"""What services answer about an object, or a bucket, without a lock."""
+
+
+def takes_locks(service: Service, bucket: str, uri: str) -> bool:
+    """Whether objects of a bucket can be locked.
+
+    Raises:
+        StorageError: The service does not say.
+    """
+    if bucket not in service.locking:
+        answer = call(
+            service, uri, "get_object_lock_configuration", expect=(400, 404, 405, 501), Bucket=bucket
+        )
+        said = answer.get("ObjectLockConfiguration") or {}
+        service.locking[bucket] = said.get("ObjectLockEnabled") == "Enabled"
+    return service.locking[bucket]
+
+
+def locked_until(place: Place) -> tuple[datetime, str] | None:
+    """Until when the newest version of an object is locked, and in which mode; None where it is not.
+
+    Raises:
+        NotFoundError: There is no such object.
+        StorageError: The service does not say.
+    """
+    answer = place.call("get_object_retention", expect=_NO_LOCK)
+    if status_of(answer) in _NO_LOCK:
+        if str(answer.get("Error", {}).get("Code")) in ("NoSuchKey", "404"):
+            place.call("head_object")  # which says that there is none in our words
+        return None
+    found: dict[str, Any] = answer.get("Retention") or {}
+    until = found.get("RetainUntilDate")
+    return (until.astimezone(UTC), str(found.get("Mode", "")).lower()) if until is not None else None
+
+
+def lock(place: Place, until: datetime, mode: LockMode) -> None:
+    """Lock the newest version of an object; one that is locked for longer already stays as it is.
+
+    Raises:
+        NotFoundError: There is no such object.
+        StorageError: The service refuses.
+    """
+    now = locked_until(place)
+    # A lock in `compliance` cannot become one in `governance`, and need not.
+    if now is not None and now[0] >= until and now[1] in (mode, "compliance"):
+        return
+    if now is not None:
+        mode, until = "compliance" if now[1] == "compliance" else mode, max(now[0], until)
+    place.call("put_object_retention", Retention={"Mode": mode.upper(), "RetainUntilDate": until})
