@@ -25,15 +25,6 @@ ELSEWHERE = "file:///tmp/somewhere-else"
 
 
 @pytest.fixture
-def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A key that this installation has."""
-    file = tmp_path / "keys"
-    new_key(file)
-    monkeypatch.setenv(VARIABLE, str(file))
-    return file
-
-
-@pytest.fixture
 def job(tmp_path: Path) -> Job:
     fake_launcher(tmp_path)
     return declare(tmp_path)

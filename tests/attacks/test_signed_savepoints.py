@@ -24,15 +24,6 @@ from tests.support.jobs.simulated_job import JOB, SimulatedJob
 
 
 @pytest.fixture
-def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A key that this installation has."""
-    file = tmp_path / "keys"
-    new_key(file)
-    monkeypatch.setenv(VARIABLE, str(file))
-    return file
-
-
-@pytest.fixture
 def shop(tmp_path: Path, key: Path) -> SimulatedJob:
     return SimulatedJob(tmp_path / "shop", sink=False).run(3)
 
