@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom
-from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.component import Component
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
@@ -27,7 +27,7 @@ def sbom(found: Iterable[Pin]) -> str:
     """
     own = version(PROJECT)
     bom = Bom()
-    root = Component(name=PROJECT, version=own, type=ComponentType.LIBRARY, bom_ref=PROJECT)
+    root = Component(name=PROJECT, version=own, bom_ref=PROJECT)
     bom.metadata.component = root
     for pin in found:
         address = PackageURL("pypi", name=pin.name, version=pin.version)
@@ -35,7 +35,6 @@ def sbom(found: Iterable[Pin]) -> str:
             Component(
                 name=pin.name,
                 version=pin.version,
-                type=ComponentType.LIBRARY,
                 purl=address,
                 bom_ref=str(address),
                 hashes=[HashType(alg=HashAlgorithm.SHA_256, content=one) for one in pin.hashes],

@@ -61,6 +61,8 @@ def test_a_forged_generation_is_refused_wherever_it_would_decide(job: Job, key: 
     assert refusal(job) == "starts"
     assert as_anybody(job).create(2, forged())
     assert refusal(job) == "not-signed"
+    shown = list(job.records().generations().records.history())
+    assert "location" in shown[0].data and shown[1].data["error"] == "not-signed"
     with pytest.raises(IntegrityError) as refused:
         job_status(job)
     assert refused.value.code == "not-signed"
@@ -117,6 +119,9 @@ def test_an_installation_that_has_lost_its_key_decides_nothing(
     with pytest.raises(RefusedError) as refused:
         job.records().set_desired("stopped", by=BY)
     assert refused.value.code == "signing-key-missing"
+    with pytest.raises(RefusedError) as refused:
+        job.records().generations().propose(taken=lambda location: False)
+    assert refused.value.code == "signing-key-missing", "before a restore copies anything"
     assert job.records().generation() is not None, "looking is allowed; deciding is not"
 
 
@@ -163,9 +168,14 @@ def test_a_new_key_takes_over_from_the_old_one(job: Job, key: Path, tmp_path: Pa
     new_key(tmp_path / "new")
     key.write_text((tmp_path / "new").read_text() + old)
     assert refusal(job) == "starts"
-    assert sign_records(job, by=BY).records == 0, "the old key vouches for it still"
+    both = key.read_text()
     key.write_text((tmp_path / "new").read_text())
     assert refusal(job) == "not-signed"
+    key.write_text(both)
+    assert sign_records(job, by=BY).records == 1
+    assert sign_records(job, by=BY).records == 0, "what the first key has signed stays as it is"
+    key.write_text((tmp_path / "new").read_text())
+    assert refusal(job) == "starts"
 
 
 def test_signatures_move_with_the_records_and_go_with_them(job: Job, key: Path, tmp_path: Path) -> None:

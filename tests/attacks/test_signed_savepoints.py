@@ -174,8 +174,13 @@ def test_a_key_is_replaced_without_a_gap(shop: SimulatedJob, key: Path, tmp_path
     shop.run(1)
     new = shop_take(shop)
     assert restored(shop, old) == restored(shop, new, "second") == "restored"
+    both = key.read_text()
     key.write_text((tmp_path / "new").read_text())
     assert (restored(shop, old, "third"), restored(shop, new, "fourth")) == ("not-signed", "restored")
+    key.write_text(both)
+    succeed("sign", "--all", "-r", shop.repository_store.uri)  # as docs/howto/access.md says
+    key.write_text((tmp_path / "new").read_text())
+    assert restored(shop, old, "fifth") == restored(shop, new, "sixth") == "restored"
 
 
 @pytest.mark.parametrize("text", ["", "# none\n", "abc", "00" * 31, "zz" * 32, "é" * 40])

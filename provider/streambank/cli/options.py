@@ -140,14 +140,14 @@ Lock = Annotated[
     typer.Option(
         "--lock",
         metavar="DURATION",
-        help="Lock it by S3 Object Lock: for so long, such as 30d, nobody can delete it.",
+        help="Protect it from deletion for this long, for example 30d, by S3 Object Lock.",
     ),
 ]
 LockModeOption = Annotated[
     LockMode,
     typer.Option(
         "--lock-mode",
-        help="governance locks can be ended with a right of their own; compliance locks by nobody.",
+        help="A governance lock can be ended by a special permission, a compliance lock cannot be ended.",
     ),
 ]
 Parallel = Annotated[

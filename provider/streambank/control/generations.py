@@ -170,7 +170,10 @@ class Generations:
 
         Raises:
             ConflictError: There is no generation yet, and no `base` (code `no-generation`).
+            RefusedError: The records are signed, and there is no key (`signing-key-missing`): `switch`
+                would be refused after everything was filled.
         """
+        self.records.require_key()
         current = self.current()
         first = current.base if current else base
         if first is None:

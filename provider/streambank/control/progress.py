@@ -14,11 +14,11 @@ from datetime import datetime
 from typing import Any
 
 from streambank.control.limits import DEFAULT_PROGRESS_BYTES, DEFAULT_PROGRESS_FILES
-from streambank.control.segments import SegmentWriter, segment_key, segment_numbers
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.json_text import loads
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.storage.segments import SegmentWriter, segment_key, segment_numbers
 from streambank.storage.store import Store
 
 _TAIL_BYTES = 1 << 16

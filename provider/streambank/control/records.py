@@ -159,10 +159,11 @@ class RecordStream:
 
         One that is damaged, or not signed, shows as `{"error": ..., "message": ...}`.
         """
-        numbers = self.numbers()
+        names = self.store.names(self.prefix)
+        numbers = sorted(_matching(_NAME, names))
         for number in numbers if newest is None else numbers[-newest:]:
             try:
-                yield Record(number, self.read(number))
+                yield Record(number, self._read(number, names))
             except (FormatError, IntegrityError) as error:
                 yield Record(number, {"error": error.code, "message": error.message})
             except NotFoundError:
@@ -203,19 +204,22 @@ class RecordStream:
             self.signer.refuse_without_key(self.store, self.store.names(self.prefix))
 
     def sign(self) -> int:
-        """Sign each record that is not signed as it is, whoever wrote it; how many.
+        """Sign each record that the first key has not signed as it is.
+
+        Returns:
+            How many were signed.
 
         Raises:
             FormatError: A record is damaged (code `damaged-record`).
         """
         if self.signer is None:
             return 0
-        signed = 0
-        for number in self.numbers():
+        signed, names = 0, self.store.names(self.prefix)
+        for number in sorted(_matching(_NAME, names)):
             key = self.key(number)
             data = self.store.read(key)
             decode_json(data, self.describe(number))
-            if not self.signer.is_signed(self.store, key, data):
+            if not self.signer.has_signed(key, data, names):
                 self.signer.sign(self.store, key, data)
                 signed += 1
         return signed

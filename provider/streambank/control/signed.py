@@ -8,8 +8,8 @@ generation/main/0000000003.json
 generation/main/0000000003.<key id>-<HMAC in hex>.signature     empty: the name is the signature
 ```
 
-It is written before the record. One that is left without its record, by a crash or since somebody else was
-faster, signs bytes that nobody else has seen.
+It is written before the record. A crash, or another writer that is faster, leaves a signature without its
+record: that is harmless, since the bytes that it signs were never stored.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ class Signer:
             (name,) = self._signing(self.keys[:1], key, data).names()
             store.write(f"{key.removesuffix('.json')}.{name}.signature", b"")
 
-    def is_signed(self, store: Store, key: str, data: bytes) -> bool:
-        """Whether one of the keys has signed a record as it is."""
-        folder = key.rpartition("/")[0]
-        return bool(is_signed(self._signing(self.keys, key, data), _those_of(key, store.names(folder))))
+    def has_signed(self, key: str, data: bytes, names: Iterable[str]) -> bool:
+        """Whether the first key has signed a record as it is; `names` are those in its folder."""
+        return bool(is_signed(self._signing(self.keys[:1], key, data), _those_of(key, names)))
 
     def check(self, store: Store, key: str, data: bytes, names: Iterable[str]) -> None:
         """Make sure that a record is signed, where there are keys.
@@ -66,7 +65,7 @@ class Signer:
         signing = self._signing(self.keys, key, data)
         if is_signed(signing, _those_of(key, names)):
             return
-        # Whoever lists a folder while names come may see a record, and not the signature before it.
+        # A listing that overlaps with a write can show the record without its signature: list again.
         signed = is_signed(signing, _those_of(key, store.names(key.rpartition("/")[0])))
         if signed:
             return
@@ -83,7 +82,7 @@ class Signer:
         )
 
     def refuse_without_key(self, store: Store, names: Iterable[str]) -> None:
-        """Make sure that signatures are not given up in silence: where there are some, there has to be a key.
+        """Make sure that signed records are not used without a key.
 
         Args:
             store: The job's records.

@@ -40,7 +40,7 @@ Expressions = Literal["declared", "any"]
 EXPRESSIONS: tuple[Expressions, ...] = get_args(Expressions)
 
 LockMode = Literal["governance", "compliance"]
-"""Who may end the lock of a savepoint before its date: who has a right of its own, or nobody."""
+"""Of a lock: `governance` can be ended by a special permission before its date, `compliance` cannot."""
 LOCK_MODES: tuple[LockMode, ...] = get_args(LockMode)
 
 WorkPlace = Literal["auto", "here", "spark"]

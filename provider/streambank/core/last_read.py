@@ -1,4 +1,4 @@
-"""Which file each thread has read last, so that an error that nobody foresaw can name it."""
+"""Which file each thread has read last, so that the report of a bug can name it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks of savepoints: until a date nobody deletes what one is made of, whatever credentials he has.
+"""Locks of savepoints: until a date the storage itself keeps all that one is made of from being deleted.
 
 They rest on S3 Object Lock (storage/s3/lock.py). A savepoint's manifest is locked last, so while it is locked
 all that it names is locked at least as long: packs and objects, those that it shares with earlier savepoints
@@ -7,7 +7,7 @@ among them, its signatures, and the repository's header. The index is not: packs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 
@@ -18,6 +18,9 @@ from streambank.repository.objects.objects import Objects
 from streambank.storage.store import Locking, Store
 from streambank.storage.threads import at_once, each
 
+_NOT_TOLD = ("no-permission", "storage")
+"""Codes of a service that keeps its locks from us, or does not know the question."""
+
 
 @dataclass(frozen=True, slots=True)
 class LockPolicy:
@@ -26,17 +29,29 @@ class LockPolicy:
     Attributes:
         for_s: Seconds from the moment at which it is saved; the lock ends at a midnight in UTC after that, so
             that what many savepoints of a day share is locked once.
-        mode: `governance`, which credentials with a right of its own can end, or `compliance`, which nobody
-            can end.
+        mode: `governance`, which a special permission can end, or `compliance`, which cannot be ended.
     """
 
     for_s: float
     mode: LockMode = "governance"
 
-    def until(self, now: datetime | None = None) -> datetime:
-        """When the lock of a savepoint ends that is saved now."""
-        day = ((now or utc_now()) + timedelta(seconds=self.for_s)).astimezone(UTC).date()
-        return datetime.combine(day + timedelta(days=1), time(), UTC)
+    def from_now(self) -> Lock:
+        """The lock of a savepoint that is saved now: one for all of its files, also over a midnight."""
+        day = (utc_now() + timedelta(seconds=self.for_s)).astimezone(UTC).date()
+        return Lock(datetime.combine(day + timedelta(days=1), time(), UTC), self.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The lock of one savepoint.
+
+    Attributes:
+        until: When it ends.
+        mode: As `LockPolicy.mode`.
+    """
+
+    until: datetime
+    mode: LockMode
 
 
 def require_locks(store: Store) -> Locking:
@@ -55,53 +70,58 @@ def require_locks(store: Store) -> Locking:
     )
 
 
-def lock_objects(store: Store, objects: Objects, digests: Iterable[str], policy: LockPolicy) -> None:
-    """Lock the packs and files in which some objects lie.
-
-    Args:
-        store: The repository's root.
-        objects: Its objects.
-        digests: Those that a savepoint names.
-        policy: For how long.
+def places(objects: Objects, digests: Iterable[str]) -> set[str]:
+    """The packs and files in which some objects lie.
 
     Raises:
         IntegrityError: One is not there (code `object-missing`).
-        RefusedError: They cannot be locked (code `no-object-lock`).
-        StorageError: The service refuses.
     """
     wanted = list(digests)
     files = objects.look_up(wanted)
-    keys = {objects.locate(digest, file=files.get(digest)).key for digest in wanted}
-    lock_keys(store, sorted(keys), policy)
+    return {objects.locate(digest, file=files.get(digest)).key for digest in wanted}
 
 
-def lock_keys(store: Store, keys: Iterable[str], policy: LockPolicy) -> None:
+def lock_keys(store: Store, keys: Collection[str], lock: Lock) -> None:
     """Lock some files of a repository.
 
     Raises:
-        NotFoundError, RefusedError, StorageError: As `lock_objects`.
+        NotFoundError: One is not there.
+        RefusedError: They cannot be locked (code `no-object-lock`).
+        StorageError: The service refuses.
     """
-    locking, until = require_locks(store), policy.until()
-    for _ in each(lambda key: locking.lock(key, until, policy.mode), list(keys), at_once(store)):
+    locking = require_locks(store)
+    for _ in each(lambda key: locking.lock(key, lock.until, lock.mode), sorted(keys), at_once(store)):
         pass
 
 
-def locked_until(store: Store, key: str) -> datetime | None:
-    """When the lock of a file ends; None where it is not locked, not any more, or not there.
+def visible_locks(store: Store) -> Locking | None:
+    """The store as one whose locks can be asked for; None where files have none.
 
-    So too where these credentials may not see locks: who may not see them has not made them.
+    So too where the service does not know the question, or these credentials may not ask it.
 
     Raises:
         StorageError: The service does not answer.
     """
-    if not isinstance(store, Locking):
-        return None
     try:
-        until = store.locked_until(key) if store.takes_locks() else None
+        return store if isinstance(store, Locking) and store.takes_locks() else None
+    except StorageError as error:
+        if error.code not in _NOT_TOLD:
+            raise
+        return None
+
+
+def locked_until(store: Locking, key: str) -> datetime | None:
+    """When the lock of a file ends; None where it is not locked any more, or not there.
+
+    Raises:
+        StorageError: The service does not answer.
+    """
+    try:
+        until = store.locked_until(key)
     except NotFoundError:
         return None
     except StorageError as error:
-        if error.code != "no-permission":
+        if error.code not in _NOT_TOLD:
             raise
         return None
     return until if until is not None and until > utc_now() else None

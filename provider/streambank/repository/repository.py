@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
-from streambank.core.signing import Keys, signing_keys
+from streambank.core.signing import Keys, is_signed, signing_keys
 from streambank.repository import catalog
 from streambank.repository.catalog import SavepointSummary, check_place, manifest_key, manifest_name
 from streambank.repository.coverage import Coverage
 from streambank.repository.digest import DEFAULT_DIGEST
 from streambank.repository.header import HEADER_KEY, RepositoryHeader, create_header, read_header
-from streambank.repository.locks import LockPolicy, lock_keys, lock_objects, require_locks
+from streambank.repository.locks import Lock, LockPolicy, lock_keys, places, require_locks
 from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.marks import (
     PIN,
@@ -129,20 +129,18 @@ class Repository:
             IntegrityError: An object that it names is not there (code `object-missing`).
             RefusedError, StorageError: As `check_lock`, or the service refuses.
         """
-        self._lock_parts(manifest)
-        self._lock_manifest(manifest)
+        if self.lock is not None:
+            self._lock_manifest(manifest, self._lock_parts(manifest, self.lock.from_now()))
 
-    def _lock_parts(self, manifest: Manifest) -> None:
-        if self.lock is None:
-            return
-        lock_objects(self.store, self.objects, manifest.objects(), self.lock)
+    def _lock_parts(self, manifest: Manifest, lock: Lock) -> Lock:
+        """Lock all that a savepoint is made of but its manifest; the same lock, for that."""
         names = signatures_of(self.store, manifest.job, manifest.savepoint)
         signatures = [f"{SIGNATURES}/{manifest.job}/{manifest.savepoint}/{name}" for name in names]
-        lock_keys(self.store, [HEADER_KEY, *signatures], self.lock)
+        lock_keys(self.store, {*places(self.objects, manifest.objects()), HEADER_KEY, *signatures}, lock)
+        return lock
 
-    def _lock_manifest(self, manifest: Manifest) -> None:
-        if self.lock is not None:
-            lock_keys(self.store, [manifest_key(manifest.job, manifest.savepoint)], self.lock)
+    def _lock_manifest(self, manifest: Manifest, lock: Lock) -> None:
+        lock_keys(self.store, [manifest_key(manifest.job, manifest.savepoint)], lock)
 
     def commit(self, manifest: Manifest) -> bool:
         """Make a savepoint exist: the one commit point. All its objects must have been stored and flushed.
@@ -178,6 +176,12 @@ class Repository:
         (name,) = signing.names()
         add_signature(self.store, job, savepoint, name)
         return self.keys[0].id
+
+    def has_signed(self, job: str, savepoint: str, data: bytes) -> bool:
+        """Whether the first key has signed these bytes of a manifest."""
+        signing = signing_of(self.keys[:1], job, savepoint)
+        signing.update(data)
+        return bool(is_signed(signing, signatures_of(self.store, job, savepoint)))
 
     def require_signed(self, job: str, savepoint: str, data: Iterable[bytes]) -> None:
         """Make sure that the bytes of a manifest are signed, where there are keys.
@@ -219,7 +223,7 @@ class Repository:
 
     def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes], *, exclusive: bool = True) -> bool:
         key = manifest_key(manifest.job, manifest.savepoint)
-        self._lock_parts(manifest)
+        lock = None if self.lock is None else self._lock_parts(manifest, self.lock.from_now())
         checked_s = check_lasting(self, manifest)
         try:
             self.store.write(key, data, exclusive=exclusive)
@@ -227,11 +231,13 @@ class Repository:
             if error.code != "exists":
                 raise
             catalog.settle_listed(self.store, manifest.job)
-            self._lock_manifest(manifest)
+            if lock is not None:
+                self._lock_manifest(manifest, lock)
             return False
         if boot_clock_s() - checked_s > COMMIT_WINDOW_S:
             self._look_after_sleep(manifest, made=exclusive)
-        self._lock_manifest(manifest)
+        if lock is not None:
+            self._lock_manifest(manifest, lock)
         return True
 
     def _look_after_sleep(self, manifest: Manifest, *, made: bool) -> None:

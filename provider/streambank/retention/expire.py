@@ -25,7 +25,7 @@ from streambank.core.errors import ConflictError, InputError, NotFoundError
 from streambank.core.units import utc_now
 from streambank.repository.catalog import SavepointSummary, listed, manifest_key
 from streambank.repository.holds import held, holds
-from streambank.repository.locks import locked_until
+from streambank.repository.locks import locked_until, visible_locks
 from streambank.repository.marks import add_mark
 from streambank.repository.repository import Repository
 from streambank.repository.trash import COMMIT_WINDOW_S, boot_clock_s
@@ -41,6 +41,7 @@ from streambank.retention.policy import (
     decide,
 )
 from streambank.retention.undelete import read_back
+from streambank.storage.store import Locking
 from streambank.work.pace import Meter, Progress
 
 EXPIRED = "expired"
@@ -208,16 +209,8 @@ class _Expire:
         for name, summaries in jobs.items():
             if (policy := self._policy_of(name)) is not None:
                 decisions += decide(summaries, policy, now, besides)
-        return [self._unless_locked(decision) for decision in decisions]
-
-    def _unless_locked(self, decision: Decision) -> Decision:
-        """A decision, but for a savepoint that the storage keeps for longer than the policy does."""
-        if decision.keep:
-            return decision
-        until = locked_until(self.repository.store, manifest_key(*_which(decision)))
-        if until is None:
-            return decision
-        return Decision(decision.summary, True, (Reason(LOCKED, f"locked until {until:%Y-%m-%d %H:%M} UTC"),))
+        locks = visible_locks(self.repository.store)
+        return decisions if locks is None else [_unless_locked(locks, decision) for decision in decisions]
 
     def _now(self, storage_ns: int) -> datetime:
         """The earlier one of this machine's clock and the storage's, so that neither alone makes all old."""
@@ -314,6 +307,14 @@ class _Expire:
 
     def _policy_of(self, job: str) -> Policy | None:
         return self._policy if isinstance(self._policy, Policy) else self._policy(job)
+
+
+def _unless_locked(locks: Locking, decision: Decision) -> Decision:
+    """A decision, but for a savepoint whose lock lasts longer than the policy keeps it."""
+    until = None if decision.keep else locked_until(locks, manifest_key(*_which(decision)))
+    if until is None:
+        return decision
+    return Decision(decision.summary, True, (Reason(LOCKED, f"locked until {until:%Y-%m-%d %H:%M} UTC"),))
 
 
 def _final(

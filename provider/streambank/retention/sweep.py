@@ -25,7 +25,7 @@ from streambank.core.errors import (
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.catalog import EXPIRED, manifest_key
 from streambank.repository.holds import Hold, holds
-from streambank.repository.locks import locked_until
+from streambank.repository.locks import locked_until, visible_locks
 from streambank.repository.objects.packs import pack_key
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import encode_record
@@ -319,9 +319,11 @@ class _Sweep:
         self._rescue(chosen)
 
     def _but_locked(self, files: Sequence[ContentFile]) -> list[ContentFile]:
-        """Those files that no lock keeps from being deleted; the others are counted."""
-        free = []
-        ends = each(lambda file: locked_until(self.store, file.key), files, at_once(self.store))
+        """Those files that are not locked; the others are counted."""
+        free, locks = [], visible_locks(self.store)
+        if locks is None:
+            return list(files)
+        ends = each(lambda file: locked_until(locks, file.key), files, at_once(self.store))
         for file, until in zip(files, ends, strict=True):
             if until is None:
                 free.append(file)

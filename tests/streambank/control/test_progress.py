@@ -16,9 +16,9 @@ from streambank.control.progress import (
     progress_keys,
     segment_head,
 )
-from streambank.control.segments import MOST_AT_ONCE, WHOLE_WRITE_BYTES, segment_numbers
 from streambank.core.errors import FormatError, StorageError
 from streambank.storage import open_store
+from streambank.storage.segments import MOST_AT_ONCE, WHOLE_WRITE_BYTES, segment_numbers
 from streambank.storage.store import Store
 from tests.support.sla.progress_scan import ProgressScan
 
@@ -210,7 +210,7 @@ def test_what_could_not_be_written_is_written_later(tmp_path: Path, monkeypatch:
         return written_bytes
 
     writer.add(progress(1))
-    monkeypatch.setattr("streambank.control.segments.os.write", full)
+    monkeypatch.setattr("streambank.storage.segments.os.write", full)
     with pytest.raises(StorageError) as caught:
         writer.flush()
     assert caught.value.code == "progress-not-written"
@@ -284,7 +284,7 @@ def test_a_clock_that_jumps_ahead_does_not_cost_a_whole_history(
     for number in range(1, 101):
         aged(tmp_path, number, 0.5)
     now_ns = time.time_ns()
-    monkeypatch.setattr("streambank.control.segments.time.time_ns", lambda: 2 * now_ns)
+    monkeypatch.setattr("streambank.storage.segments.time.time_ns", lambda: 2 * now_ns)
     writer = ProgressWriter(open_store(tmp_path), None, epoch=1, max_files=1000, max_age_s=7 * DAY_S)
     writer.add(progress(0))
     writer.flush()

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from streambank.core.errors import InputError, RefusedError
+from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import load_jobs
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.catalog import manifest_key
-from streambank.repository.locks import LockPolicy, locked_until
+from streambank.repository.locks import LockPolicy, locked_until, visible_locks
 from streambank.repository.repository import Repository
 from streambank.retention.expire import expire
 from streambank.retention.policy import Policy
@@ -66,7 +66,8 @@ def saved(live: LiveCheckpoint, place: str, days: float | None) -> tuple[Reposit
 def ends(repository: Repository) -> dict[str, datetime | None]:
     """When the lock of each file of the repository ends."""
     store = repository.store
-    return {info.path: locked_until(store, info.path) for info in store.list()}
+    locks = visible_locks(store)
+    return {info.path: None if locks is None else locked_until(locks, info.path) for info in store.list()}
 
 
 def parts(repository: Repository, savepoint: str) -> set[str]:
@@ -91,6 +92,25 @@ def test_all_that_a_savepoint_is_made_of_is_locked(live: LiveCheckpoint, place: 
         (version,) = bucket.list_object_versions(Bucket=LOCKED, Prefix=whole)["Versions"]
         with pytest.raises(ClientError, match="AccessDenied"):
             bucket.delete_object(Bucket=LOCKED, Key=whole, VersionId=version["VersionId"])
+
+
+def test_one_savepoint_has_one_end_also_over_midnight(
+    live: LiveCheckpoint, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evening = datetime(2040, 5, 4, 23, 59, 59, tzinfo=UTC)
+    asked: list[datetime] = []
+
+    def clock() -> datetime:
+        asked.append(evening + timedelta(seconds=2 * len(asked)))
+        return asked[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("streambank.repository.locks.utc_now", clock)
+        repository, taken = saved(live, place, 1)
+    assert asked
+    assert {ends(repository)[key] for key in parts(repository, taken.savepoint)} == {
+        datetime(2040, 5, 6, tzinfo=UTC)
+    }
 
 
 def test_without_a_lock_nothing_is_locked(live: LiveCheckpoint, place: str) -> None:
@@ -184,18 +204,23 @@ def test_a_replica_is_locked_for_itself(live: LiveCheckpoint, place: str, seawee
     assert {ends(replica)[key] for key in parts(replica, taken.savepoint)} == {midnight(3)}
 
 
+@pytest.mark.parametrize("code", ["no-permission", "storage"])
 def test_who_may_not_see_locks_is_not_kept_from_expiring(
-    live: LiveCheckpoint, place: str, monkeypatch: pytest.MonkeyPatch
+    live: LiveCheckpoint, place: str, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
-    from streambank.core.errors import StorageError
-
-    repository, taken = saved(live, place, None)
+    repository, first = saved(live, place, None)
+    live.run(1)
+    saved(live, place, None)
+    asked = 0
 
     def refused(self: S3Store) -> bool:
-        raise StorageError("no", code="no-permission", hint="")
+        nonlocal asked
+        asked += 1
+        raise StorageError("no", code=code, hint="")
 
     monkeypatch.setattr(S3Store, "takes_locks", refused)
-    assert locked_until(repository.store, manifest_key("orders", taken.savepoint)) is None
+    report = expire(repository, Policy(keep_last=1, min_verified=0), dry_run=True)
+    assert [one.summary.savepoint for one in report.dropped] == [first.savepoint] and asked == 1
 
 
 def test_a_lock_is_declared_for_the_job_and_for_its_replicas(tmp_path: Any) -> None:

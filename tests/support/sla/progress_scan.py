@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streambank.control.progress import ProgressRecord, Succession, read_segment
-from streambank.control.segments import segment_key, segment_numbers
 from streambank.core.names import MAIN
+from streambank.storage.segments import segment_key, segment_numbers
 from streambank.storage.store import Store
 
 

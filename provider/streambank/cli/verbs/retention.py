@@ -297,7 +297,7 @@ def _show_swept(report: SweepReport) -> None:
 
 
 def _locked(report: SweepReport) -> str:
-    """What nobody needs and a lock keeps, and until when the last of them."""
+    """Unused files that are locked, and when the last lock ends."""
     return f"{_files(report.locked)}, until {report.locked_until:%Y-%m-%d %H:%M} UTC"
 
 

@@ -19,13 +19,13 @@ from streambank.control.progress import (
     progress_keys,
     segment_head,
 )
-from streambank.control.segments import is_segment
 from streambank.core.errors import NotFoundError
 from streambank.core.names import MAIN
 from streambank.sla.history.clock_order import TimedFiles, read_each
 from streambank.sla.history.point import History, Point
 from streambank.sla.history.progress_json import Measuring
 from streambank.storage import open_store
+from streambank.storage.segments import is_segment
 from streambank.storage.store import Store
 
 _BEFORE_WINDOW = 2

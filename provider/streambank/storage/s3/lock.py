@@ -1,4 +1,4 @@
-"""S3 Object Lock: a version of an object that nobody deletes before a date.
+"""S3 Object Lock: a version of an object that cannot be deleted before a date.
 
 A bucket has it, with its versions, or has not. A delete then only lays a marker over the version, and a write
 lays another version over it: what was locked is still there, and comes back when what covers it is removed.
