@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,16 @@ import zstandard
 
 from streambank.checkpoint.files import MAX_SMALL_BYTES
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.control.marker import marker_location, read_marker
+from streambank.control.progress import last_of_segment, read_segment
+from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError, IntegrityError
 from streambank.kafka.topics import topic_pattern
 from streambank.repository.manifest import decode_head
+from streambank.repository.marks import read_mark
 from streambank.repository.sealed import encode_record, unseal
 from streambank.storage import open_store
+from streambank.storage.store import MAX_RECORD_BYTES
 from streambank.work.target import read_note
 from streambank_spark.rewrite.hdfs_files import load_rows, snapshot
 from tests.support.checkpoint.recorded import unpack
@@ -34,6 +40,34 @@ def test_metadata_with_holes_is_not_read_whole(tmp_path: Path) -> None:
 def test_metadata_with_holes_in_a_place_to_restore_to_is_not_read_whole(tmp_path: Path) -> None:
     os.truncate(os.open(tmp_path / "metadata", os.O_CREAT | os.O_WRONLY), 1 << 40)
     assert read_note(open_store(tmp_path)) is None
+
+
+@pytest.mark.parametrize("which", ["record", "mark", "marker", "progress"])
+def test_a_record_with_holes_is_not_read_whole(tmp_path: Path, which: str) -> None:
+    """A file of a terabyte in the place of a record: reading it whole would fill the memory."""
+    store, checkpoint = open_store(tmp_path), str(tmp_path / "ck")
+    key = {
+        "record": "generation/0000000001.json",
+        "mark": "marks/orders/b000003-x/verified-0000000001.json",
+        "marker": str(marker_location(checkpoint)).rpartition("/")[2],
+        "progress": "progress/main/0000000001.jsonl",
+    }[which]
+    path = tmp_path / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40)
+    if which == "progress":
+        found = read_segment(store, key)
+        assert found is not None and (found.records, found.torn) == ([], True)
+        assert last_of_segment(store, key) is None
+        return
+    read: Callable[[], object] = {
+        "record": lambda: RecordStream(store, "generation").read(1),
+        "mark": lambda: read_mark(store, "orders", "b000003-x", "verified-0000000001.json"),
+        "marker": lambda: read_marker(checkpoint),
+    }[which]
+    with pytest.raises((FormatError, IntegrityError), match=f"more than {MAX_RECORD_BYTES} bytes") as caught:
+        read()
+    assert caught.value.code in ("damaged-record", "record-damaged")
 
 
 def test_zstd_does_not_unpack_into_all_memory() -> None:

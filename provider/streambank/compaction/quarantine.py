@@ -25,6 +25,7 @@ from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.repository.digest import DEFAULT_DIGEST
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage import Store, is_inside, normalize_location
+from streambank.storage.store import read_record
 
 RECORD_KEY = "quarantine.json"
 DONE_KEY = "done.json"
@@ -142,7 +143,7 @@ class Quarantine:
             FormatError: A newer Streambank wrote it.
         """
         try:
-            data = self.store.read(RECORD_KEY)
+            data = read_record(self.store, RECORD_KEY)
         except NotFoundError:
             return None
         what = f"record {RECORD_KEY} of the quarantine {self.store.uri}"
@@ -190,7 +191,7 @@ class Quarantine:
         record = self.record()
         if record is None and self.is_purging:
             what = f"record {PURGING_KEY} of the quarantine {self.store.uri}"
-            return str(decode_record(self.store.read(PURGING_KEY), what)["checkpoint"])
+            return str(decode_record(read_record(self.store, PURGING_KEY), what)["checkpoint"])
         return self.existing().checkpoint
 
     def finish(self, won: Mapping[str, Any]) -> None:
@@ -201,7 +202,7 @@ class Quarantine:
     def won(self) -> dict[str, Any] | None:
         """What `finish` said; None where the compaction, or an undo, broke off."""
         try:
-            data = self.store.read(DONE_KEY)
+            data = read_record(self.store, DONE_KEY)
         except NotFoundError:
             return None
         found = decode_record(data, f"record {DONE_KEY} of the quarantine {self.store.uri}")["won"]

@@ -32,7 +32,7 @@ from streambank.control.processes import HostId, ProcessId, this_host
 from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
 from streambank.core.units import from_json_time, to_json_time, utc_now
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 
 DEFAULT_BEAT_S = 1.0
 DEFAULT_TTL_S = 30.0
@@ -199,7 +199,7 @@ class Claims:
 
     def _companion(self, epoch: int, suffix: str) -> bytes | None:
         try:
-            return self.records.store.read(self.records.key(epoch, suffix))
+            return read_record(self.records.store, self.records.key(epoch, suffix))
         except NotFoundError:
             return None
 

@@ -23,7 +23,7 @@ from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.header import read_header
 from streambank.storage import open_store
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 
 SUFFIX = ".streambank.json"
 """The marker of the checkpoint `x` is `x.streambank.json`."""
@@ -161,7 +161,7 @@ def read_marker(checkpoint: str) -> Marker | None:
         return None
     store, name = place
     try:
-        data = store.read(name)
+        data = read_record(store, name)
     except NotFoundError:
         return None
     what = f"marker {store.uri}/{name}"

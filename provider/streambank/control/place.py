@@ -18,7 +18,7 @@ from streambank.core.errors import ConflictError, NotFoundError, RefusedError, S
 from streambank.core.json_text import loads
 from streambank.core.text import visible
 from streambank.storage.locations import local_path, normalize_location, open_store
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 
 SUFFIX = ".control"
 """The records of jobs with savepoints in `x` are in `x.control`."""
@@ -111,7 +111,7 @@ def moved_to(store: Store) -> str | None:
     It is what a file says: to be shown and compared, and not to be opened.
     """
     try:
-        said = loads(store.read(MOVED))
+        said = loads(read_record(store, MOVED))
     except (NotFoundError, ValueError):
         return None
     return str(said.get("to")) if isinstance(said, dict) else None

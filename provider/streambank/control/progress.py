@@ -19,7 +19,7 @@ from streambank.core.json_text import loads
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.segments import SegmentWriter, segment_key, segment_numbers
-from streambank.storage.store import Store
+from streambank.storage.store import MAX_RECORD_BYTES, Store, read_record
 
 _TAIL_BYTES = 1 << 16
 _HEAD_BYTES = 1 << 10
@@ -198,7 +198,7 @@ def progress_keys(store: Store, query: str | None = None) -> list[str]:
 def read_segment(store: Store, key: str) -> Segment | None:
     """One file, whole; None where it was rolled away meanwhile."""
     try:
-        lines = store.read(key).split(b"\n")
+        lines = read_record(store, key).split(b"\n")
     except NotFoundError:
         return None
     torn = bool(lines.pop())
@@ -252,7 +252,7 @@ def last_of_segment(store: Store, key: str) -> ProgressRecord | None:
                 record = _record(line)
                 if record is not None:
                     return record
-            if begin == 0:
+            if begin == 0 or tail_bytes > MAX_RECORD_BYTES:
                 return None
             tail_bytes *= 4
     except NotFoundError:  # rolled away while we read
@@ -289,7 +289,7 @@ def progress_of_batch(
     sought = f'"batch":{batch},'.encode()
     for number in reversed(segment_numbers(store, prefix)):
         try:
-            lines = store.read(segment_key(prefix, number)).split(b"\n")[:-1]
+            lines = read_record(store, segment_key(prefix, number)).split(b"\n")[:-1]
         except NotFoundError:  # rolled away while we read
             continue
         for line in reversed(lines):

@@ -20,7 +20,7 @@ from typing import Any
 from streambank.control.signed import SIGNATURE, Signer
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
 from streambank.core.json_text import loads
-from streambank.storage.store import Store
+from streambank.storage.store import MAX_RECORD_BYTES, Store, read_record
 
 JsonDict = dict[str, Any]
 
@@ -57,6 +57,8 @@ def decode_json(data: bytes, what: str) -> JsonDict:
     Raises:
         FormatError: They are not one whole JSON object (code `damaged-record`), such as after a power cut.
     """
+    if len(data) > MAX_RECORD_BYTES:
+        raise _damaged(what, f"it has more than {MAX_RECORD_BYTES} bytes, which no record has")
     try:
         value = loads(data)
     except ValueError as error:
@@ -115,7 +117,7 @@ class RecordStream:
         return self._read(number, ())
 
     def _read(self, number: int, names: Iterable[str]) -> JsonDict:
-        data = self.store.read(self.key(number))
+        data = read_record(self.store, self.key(number))
         if self.signer is not None:
             self.signer.check(self.store, self.key(number), data, names)
         return decode_json(data, self.describe(number))
@@ -217,7 +219,7 @@ class RecordStream:
         signed, names = 0, self.store.names(self.prefix)
         for number in sorted(_matching(_NAME, names)):
             key = self.key(number)
-            data = self.store.read(key)
+            data = read_record(self.store, key)
             decode_json(data, self.describe(number))
             if not self.signer.has_signed(key, data, names):
                 self.signer.sign(self.store, key, data)

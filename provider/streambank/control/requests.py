@@ -17,7 +17,7 @@ from typing import Any
 
 from streambank.control.records import JsonDict, RecordStream, decode_json
 from streambank.core.units import to_json_time, utc_now
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 
 STOP = "stop"
 """The kind of request that ends a driver: `{"drain": bool, "force_after_s": x, "drain_timeout_s": y}`."""
@@ -92,6 +92,7 @@ class Requests:
 
     def answer_to(self, number: int) -> JsonDict | None:
         """The answer to a request, or None while there is none."""
-        if not self.answers.store.exists(self.answers.key(number)):
+        key = self.answers.key(number)
+        if not self.answers.store.exists(key):
             return None
-        return decode_json(self.answers.store.read(self.answers.key(number)), self.answers.describe(number))
+        return decode_json(read_record(self.answers.store, key), self.answers.describe(number))

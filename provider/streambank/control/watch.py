@@ -25,7 +25,7 @@ from typing import Any, Literal
 from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.units import from_json_time, to_json_time, utc_now
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 
 SIGN_EVERY_S = 60.0
 """How often a watcher gives a sign."""
@@ -187,7 +187,7 @@ class Watches:
 
     def _companion(self, number: int, suffix: str) -> JsonDict:
         try:
-            return decode_json(self.records.store.read(self.records.key(number, suffix)), suffix)
+            return decode_json(read_record(self.records.store, self.records.key(number, suffix)), suffix)
         except NotFoundError:
             return {}
         except FormatError:

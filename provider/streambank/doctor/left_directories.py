@@ -48,7 +48,7 @@ from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.rollback import SetAside, set_aside
 from streambank.sinks.unguarded import sink_from_description
 from streambank.storage import local_path, open_store
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 from streambank.work.staging import INSPECTED, TEMPORARY, is_repository, is_staging
 from streambank.work.target import read_note
 
@@ -319,7 +319,7 @@ class _Search:
 
     def _restored(self, store: Store, name: str) -> None:
         try:
-            report = loads(store.read(name))
+            report = loads(read_record(store, name))
             job, at = report["job"], f"{store.uri}/{name.removesuffix(REPORT_SUFFIX)}"
         except (ValueError, KeyError, TypeError):
             return  # somebody else's file

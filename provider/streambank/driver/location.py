@@ -35,6 +35,7 @@ from streambank.control.requests import NO_EPOCH, STOP
 from streambank.core.errors import FormatError, NotFoundError, StorageError
 from streambank.driver.launcher import DriverState, Handle, Launcher
 from streambank.driver.spec import LaunchSpec, spec_of
+from streambank.storage.store import read_record
 
 REFUSED = "refused"
 """How the lease of a driver ends that was not let run."""
@@ -126,7 +127,7 @@ def _is_over(control: JobControl, epoch: Record, launch_id: str) -> bool:
     """Whether a driver gave its epoch back itself, and nobody brings it back for how it ended."""
     records = control.lease.claims.records
     try:
-        end = decode_json(records.store.read(records.key(epoch.number, ".end")), "end of an epoch")
+        end = decode_json(read_record(records.store, records.key(epoch.number, ".end")), "end of an epoch")
     except (NotFoundError, FormatError):
         return False
     if end.get("how") == REFUSED or end.get("exit_code") == 0:
@@ -232,7 +233,7 @@ def launched_handle(
         log: Its log, as its launch spec names it.
     """
     try:
-        found = decode_json(control.store.read(_located_key(launch_id)), "a driver's location")
+        found = decode_json(read_record(control.store, _located_key(launch_id)), "a driver's location")
     except NotFoundError:
         return Handle(launch_id, processes, log)
     submission = found.get("submission")

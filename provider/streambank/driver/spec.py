@@ -32,6 +32,7 @@ from streambank.control.records import JsonDict, decode_json, encode_json
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
 from streambank.storage.local.modes import close_directory
+from streambank.storage.store import read_record
 
 FORMAT = 1
 
@@ -199,7 +200,7 @@ def read_launch(control: JobControl, launch_id: str) -> LaunchSpec:
         NotFoundError: There is none of that id.
         FormatError: It is damaged or of an unknown format.
     """
-    return decode_launch(control.store.read(launch_key(launch_id)), launch_id)
+    return decode_launch(read_record(control.store, launch_key(launch_id)), launch_id)
 
 
 def decode_launch(data: bytes, what: str = "launch spec", digest: str | None = None) -> LaunchSpec:

@@ -11,6 +11,7 @@ from streambank.control.control import JobControl
 from streambank.control.records import JsonDict, decode_json
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.units import from_json_time
+from streambank.storage.store import read_record
 
 NEWEST_LIVES = 50
 """How many drivers are looked at, the newest ones."""
@@ -176,7 +177,7 @@ def failures_of_job(
 def _read(control: JobControl, key: str) -> JsonDict:
     """A record, or none: what cannot be read decides nothing here."""
     try:
-        return decode_json(control.store.read(key), key)
+        return decode_json(read_record(control.store, key), key)
     except (FormatError, NotFoundError):
         return {}
 

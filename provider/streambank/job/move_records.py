@@ -29,7 +29,7 @@ from streambank.core.errors import (
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.storage.locations import is_inside, normalize_location, open_store
-from streambank.storage.store import Store, chunks
+from streambank.storage.store import Store, chunks, read_record
 
 OPERATION = "move-records"
 MOVED_EVENT = "records-moved"
@@ -249,7 +249,7 @@ def _complete(job: Job, source: Store, target: Store, left_out: Sequence[str]) -
 
 
 def _said(store: Store, key: str) -> Mapping[str, Any]:
-    return decode_json(store.read(key), f"{store.uri}/{key}")
+    return decode_json(read_record(store, key), f"{store.uri}/{key}")
 
 
 def _mark(job: Job, source: Store, moved: JobControl, by: Mapping[str, str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from streambank.core.units import to_json_time, utc_now
 from streambank.repository.catalog import listed, read_head
 from streambank.repository.digest import split_digest
 from streambank.repository.header import HEADER_KEY, RepositoryHeader
+from streambank.repository.locks import LockPolicy
 from streambank.repository.objects.packs import read_pack
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import encode_record
@@ -22,12 +23,15 @@ from streambank.storage.store import Store
 _LOST = ("header-missing", "record-damaged")
 
 
-def open_for_repair(store: Store, *, dry_run: bool) -> tuple[Repository, IntegrityError | None]:
+def open_for_repair(
+    store: Store, *, dry_run: bool, lock: LockPolicy | None = None
+) -> tuple[Repository, IntegrityError | None]:
     """The repository at a place, though its header may be damaged or gone.
 
     Args:
         store: Where.
         dry_run: Write nothing.
+        lock: For how long what is repaired is locked, at least; what was locked is locked again anyway.
 
     Returns:
         The repository, and what was wrong with its header.
@@ -38,7 +42,7 @@ def open_for_repair(store: Store, *, dry_run: bool) -> tuple[Repository, Integri
         IntegrityError: The header is lost, and no whole manifest or pack says what it was.
     """
     try:
-        return Repository.open(store), None
+        return Repository.open(store, lock=lock), None
     except IntegrityError as error:
         if error.code not in _LOST:
             raise
@@ -54,7 +58,7 @@ def open_for_repair(store: Store, *, dry_run: bool) -> tuple[Repository, Integri
         except ConflictError as conflict:
             if conflict.code != "exists":
                 raise
-        return Repository.open(store), error
+        return Repository.open(store, lock=lock), error
 
 
 def _digest_of_manifests(store: Store) -> str | None:

@@ -134,17 +134,13 @@ def repair(
         run.report.repaired.append(Repaired("header", HEADER_KEY))
     touched = run.run()
     if not dry_run:
-        fresh = Repository.open(repository.store)
+        fresh = Repository.open(repository.store, lock=repository.lock)
         for each in touched:
             with suppress(NotFoundError):  # it was deleted meanwhile
-                report = verify(
-                    fresh,
-                    *each,
-                    "full",
-                    pace=pace,
-                    by=by,
-                )
+                report = verify(fresh, *each, "full", pace=pace, by=by)
                 run.report.verified.append(report)
+                if report.ok:
+                    fresh.lock_savepoint(fresh.load(*each))
     run.report.seconds = time.monotonic() - started
     return run.report
 
@@ -296,7 +292,7 @@ class _Repair:
             self._give_up(key, copy.error.message, "Objects that it names are not whole.", [which])
             return
         if not self.dry_run:
-            fresh = Repository.open(self.repository.store)
+            fresh = Repository.open(self.repository.store, lock=self.repository.lock)
             fresh.adopt(copy.manifest, copy.data, replace_damaged=True)
         self.report.repaired.append(Repaired("manifest", key, 0, len(copy.data), (copy.source,)))
 

@@ -11,7 +11,7 @@ from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.repository.digest import new_hasher
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage.locations import is_inside
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 
 HEADER_KEY = "repository.json"
 _PARTS = frozenset(
@@ -47,7 +47,7 @@ def read_header(store: Store) -> RepositoryHeader:
     """
     what = f"header {HEADER_KEY} of the repository {store.uri}"
     try:
-        data = store.read(HEADER_KEY)
+        data = read_record(store, HEADER_KEY)
     except NotFoundError as error:
         _refuse_headless(store)
         raise NotFoundError(

@@ -32,7 +32,7 @@ from streambank.repository.marks import UNREADABLE, marks_prefix
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.repository.trash import boot_clock_s, boot_id, storage_age_s
-from streambank.storage.store import FileInfo, Store
+from streambank.storage.store import FileInfo, Store, read_record
 
 HOLD = "hold"
 HOLD_S = 3600.0
@@ -171,7 +171,7 @@ def _read(store: Store, key: str, named: tuple[str, str, str]) -> dict[str, Any]
     """
     job, savepoint, hold_id = named
     what = f"mark {key.rpartition('/')[2]} of the savepoint {savepoint} of {job}"
-    record = decode_record(store.read(key), what)
+    record = decode_record(read_record(store, key), what)
     place = tuple(record.get(name) for name in ("kind", "job", "savepoint", "id"))
     if place != (HOLD, job, savepoint, hold_id):
         raise damaged(what, "it is the mark of another savepoint, or of another kind")

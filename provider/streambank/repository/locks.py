@@ -15,7 +15,7 @@ from streambank.core.choices import LockMode
 from streambank.core.errors import NotFoundError, RefusedError, StorageError
 from streambank.core.units import utc_now
 from streambank.repository.objects.objects import Objects
-from streambank.storage.store import Locking, Store
+from streambank.storage.store import Lock, Locking, Store
 from streambank.storage.threads import at_once, each
 
 _NOT_TOLD = ("no-permission", "storage")
@@ -29,7 +29,7 @@ class LockPolicy:
     Attributes:
         for_s: Seconds from the moment at which it is saved; the lock ends at a midnight in UTC after that, so
             that what many savepoints of a day share is locked once.
-        mode: `governance`, which a special permission can end, or `compliance`, which cannot be ended.
+        mode: As `Lock.mode`.
     """
 
     for_s: float
@@ -39,19 +39,6 @@ class LockPolicy:
         """The lock of a savepoint that is saved now: one for all of its files, also over a midnight."""
         day = (utc_now() + timedelta(seconds=self.for_s)).astimezone(UTC).date()
         return Lock(datetime.combine(day + timedelta(days=1), time(), UTC), self.mode)
-
-
-@dataclass(frozen=True, slots=True)
-class Lock:
-    """The lock of one savepoint.
-
-    Attributes:
-        until: When it ends.
-        mode: As `LockPolicy.mode`.
-    """
-
-    until: datetime
-    mode: LockMode
 
 
 def require_locks(store: Store) -> Locking:
@@ -90,7 +77,7 @@ def lock_keys(store: Store, keys: Collection[str], lock: Lock) -> None:
         StorageError: The service refuses.
     """
     locking = require_locks(store)
-    for _ in each(lambda key: locking.lock(key, lock.until, lock.mode), sorted(keys), at_once(store)):
+    for _ in each(lambda key: locking.lock(key, lock), sorted(keys), at_once(store)):
         pass
 
 
@@ -110,18 +97,28 @@ def visible_locks(store: Store) -> Locking | None:
         return None
 
 
-def locked_until(store: Locking, key: str) -> datetime | None:
-    """When the lock of a file ends; None where it is not locked any more, or not there.
+def lock_of(store: Locking, key: str) -> Lock | None:
+    """The lock of a file; None where it is not locked any more, or not there.
 
     Raises:
         StorageError: The service does not answer.
     """
     try:
-        until = store.locked_until(key)
+        lock = store.lock_of(key)
     except NotFoundError:
         return None
     except StorageError as error:
         if error.code not in _NOT_TOLD:
             raise
         return None
-    return until if until is not None and until > utc_now() else None
+    return lock if lock is not None and lock.until > utc_now() else None
+
+
+def locked_until(store: Locking, key: str) -> datetime | None:
+    """When the lock of a file ends; None where it is not locked any more, or not there.
+
+    Raises:
+        StorageError: The service does not answer.
+    """
+    lock = lock_of(store, key)
+    return lock.until if lock is not None else None

@@ -17,7 +17,7 @@ from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.repository.coverage import Coverage
 from streambank.repository.manifest import nothing
 from streambank.repository.sealed import damaged, decode_record, encode_record
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 
 PIN = "pin"
 VERIFIED = "verified"
@@ -137,7 +137,7 @@ def read_mark(store: Store, job: str, savepoint: str, name: str) -> Mark:
         FormatError: A newer Streambank wrote it.
     """
     what = f"mark {name} of the savepoint {savepoint} of {job}"
-    record = decode_record(store.read(f"{marks_prefix(job, savepoint)}/{name}"), what)
+    record = decode_record(read_record(store, f"{marks_prefix(job, savepoint)}/{name}"), what)
     place = (record.get("kind"), record.get("number"), record.get("job"), record.get("savepoint"))
     named = split_mark_name(name)
     if named is None or place != (*named, job, savepoint):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import Any, Protocol
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
@@ -18,7 +19,14 @@ from streambank.repository.catalog import SavepointSummary, check_place, manifes
 from streambank.repository.coverage import Coverage
 from streambank.repository.digest import DEFAULT_DIGEST
 from streambank.repository.header import HEADER_KEY, RepositoryHeader, create_header, read_header
-from streambank.repository.locks import Lock, LockPolicy, lock_keys, places, require_locks
+from streambank.repository.locks import (
+    LockPolicy,
+    lock_keys,
+    lock_of,
+    places,
+    require_locks,
+    visible_locks,
+)
 from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.marks import (
     PIN,
@@ -49,7 +57,7 @@ from streambank.repository.signatures import (
 )
 from streambank.repository.trash import COMMIT_WINDOW_S, MIN_GRACE_S, boot_clock_s
 from streambank.storage.local.modes import make_directory, openness
-from streambank.storage.store import Store, chunks
+from streambank.storage.store import Lock, Store, chunks
 
 __all__ = ["Damage", "ObjectLocation", "ObjectWriter", "RebuildReport", "Repository", "SavepointSummary"]
 
@@ -123,21 +131,39 @@ class Repository:
             require_locks(self.store)
 
     def lock_savepoint(self, manifest: Manifest) -> None:
-        """Lock a savepoint that is there, for as long as one that is saved now.
+        """Lock a savepoint that is there for as long as one that is saved now, and as it was locked.
+
+        What was stored again for it is another version of a file, without the lock that the first one has.
 
         Raises:
             IntegrityError: An object that it names is not there (code `object-missing`).
             RefusedError, StorageError: As `check_lock`, or the service refuses.
         """
-        if self.lock is not None:
-            self._lock_manifest(manifest, self._lock_parts(manifest, self.lock.from_now()))
+        lock = self._lock_for(manifest, again=True)
+        if lock is not None:
+            self._lock_parts(manifest, lock)
+            self._lock_manifest(manifest, lock)
 
-    def _lock_parts(self, manifest: Manifest, lock: Lock) -> Lock:
-        """Lock all that a savepoint is made of but its manifest; the same lock, for that."""
+    def _lock_for(self, manifest: Manifest, *, again: bool) -> Lock | None:
+        """The lock that a savepoint gets: the policy's, and that of the savepoint that it was made from.
+
+        Args:
+            manifest: The savepoint.
+            again: It has been here before, and keeps the lock that it had.
+        """
+        asked = [self.lock.from_now()] if self.lock is not None else []
+        earlier = [manifest.savepoint] if again else []
+        earlier += [manifest.derived_from] if manifest.derived_from is not None else []
+        if earlier and (locks := visible_locks(self.store)) is not None:
+            found = (lock_of(locks, manifest_key(manifest.job, savepoint)) for savepoint in earlier)
+            asked += [lock for lock in found if lock is not None]
+        return reduce(Lock.both, asked) if asked else None
+
+    def _lock_parts(self, manifest: Manifest, lock: Lock) -> None:
+        """Lock all that a savepoint is made of but its manifest."""
         names = signatures_of(self.store, manifest.job, manifest.savepoint)
         signatures = [f"{SIGNATURES}/{manifest.job}/{manifest.savepoint}/{name}" for name in names]
         lock_keys(self.store, {*places(self.objects, manifest.objects()), HEADER_KEY, *signatures}, lock)
-        return lock
 
     def _lock_manifest(self, manifest: Manifest, lock: Lock) -> None:
         lock_keys(self.store, [manifest_key(manifest.job, manifest.savepoint)], lock)
@@ -223,7 +249,9 @@ class Repository:
 
     def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes], *, exclusive: bool = True) -> bool:
         key = manifest_key(manifest.job, manifest.savepoint)
-        lock = None if self.lock is None else self._lock_parts(manifest, self.lock.from_now())
+        lock = self._lock_for(manifest, again=not exclusive)
+        if lock is not None:
+            self._lock_parts(manifest, lock)
         checked_s = check_lasting(self, manifest)
         try:
             self.store.write(key, data, exclusive=exclusive)

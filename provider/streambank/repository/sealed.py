@@ -21,6 +21,7 @@ from typing import Any
 from streambank.core.errors import FormatError, IntegrityError
 from streambank.core.json_text import loads
 from streambank.repository.digest import new_hasher
+from streambank.storage.store import MAX_RECORD_BYTES
 
 FORMAT = 1
 """The version that is written, and the only one that is read."""
@@ -118,6 +119,8 @@ def decode_record(data: bytes, what: str) -> dict[str, Any]:
         IntegrityError: It is not whole, or not as it was written (code `record-damaged`).
         FormatError: It is of a format that is not known.
     """
+    if len(data) > MAX_RECORD_BYTES:
+        raise damaged(what, f"it has more than {MAX_RECORD_BYTES} bytes, which no record has")
     return dict(parse_field(line, what) for line in list(unseal((data,), RECORD_SEAL, what)))
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.sealed import damaged, decode_record, encode_record
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 
 FOLDER = "condemned"
 MIN_GRACE_S = 3600.0
@@ -219,7 +219,7 @@ def _names(store: Store) -> Sequence[str]:
 
 def _read(store: Store, record_id: str) -> dict[str, Any]:
     what = f"record {FOLDER}/{record_id}{_RECORD} of files to be deleted"
-    fields = decode_record(store.read(f"{FOLDER}/{record_id}{_RECORD}"), what)
+    fields = decode_record(read_record(store, f"{FOLDER}/{record_id}{_RECORD}"), what)
     keys, boot = fields.get("keys"), fields.get("boot")
     whole = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
     whole = whole and isinstance(boot, dict) and isinstance(boot.get("s"), int | float) and "id" in boot

@@ -31,6 +31,7 @@ from streambank.savepoint.verify import (
     object_findings,
     repository_findings,
 )
+from streambank.storage.store import read_record
 from streambank.storage.threads import at_once
 from streambank.work.check import BAD_DISK, damaged_objects
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -223,7 +224,7 @@ def _read_cursor(repository: Repository, job: str | None) -> tuple[int, tuple[Fi
     key = cursor_key(job)
     what = f"record of sampled verifications {key}"
     try:
-        start = decode_record(repository.store.read(key), what).get("position")
+        start = decode_record(read_record(repository.store, key), what).get("position")
         if type(start) is not int or not 0 <= start < POSITIONS:
             raise damaged(what, "it names no position")
     except NotFoundError:

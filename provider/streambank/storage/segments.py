@@ -15,7 +15,7 @@ from pathlib import Path
 
 from streambank.core.errors import ConflictError, NotFoundError, StorageError
 from streambank.storage import local_path
-from streambank.storage.store import Store
+from streambank.storage.store import MAX_RECORD_BYTES, Store
 
 _NAME = re.compile(r"(\d{10})\.jsonl")
 WHOLE_WRITE_BYTES = 256_000
@@ -49,7 +49,8 @@ class SegmentWriter:
         max_bytes: A file that would get larger is closed and the next one begun; a single longer line gets
             its own.
         max_files: How many files stay; the oldest are deleted. Where files have to be smaller than
-            `max_bytes`, on a store that can only replace, as many more as hold the same bytes.
+            `max_bytes`, since readers take no more at once or the store can only replace, as many more as
+            hold the same bytes.
         max_age_s: How long a file stays after its last line; None for as long as there is room.
     """
 
@@ -60,7 +61,7 @@ class SegmentWriter:
         self.prefix = prefix
         root = local_path(store.uri)
         self._folder = None if root is None else root / prefix
-        self._max_bytes = max_bytes if self._folder else min(max_bytes, WHOLE_WRITE_BYTES)
+        self._max_bytes = min(max_bytes, MAX_RECORD_BYTES if self._folder else WHOLE_WRITE_BYTES)
         self._max_files = max(1, max_files, max_files * max_bytes // self._max_bytes)
         self._max_age_s = max_age_s
         self._number = 0

@@ -26,6 +26,8 @@ from streambank.core.errors import StorageError
 
 CHUNK_BYTES = 1 << 20
 """How many bytes are read or written at a time."""
+MAX_RECORD_BYTES = 16 << 20
+"""Of a file that is decoded in one go: a record, a mark, a file of progress lines."""
 GONE_HINT = "It was removed, or never existed. Look at what is there, and try again."
 """What every store says beside a key that is not there."""
 EXISTS_HINT = "Somebody else wrote it first: look at it before you try again."
@@ -295,6 +297,24 @@ class CopiesHeld(Protocol):
         """The copy of a held file; None where the service cannot make it, or it is not worth the requests."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What keeps a file from being deleted.
+
+    Attributes:
+        until: When it ends.
+        mode: `governance`, which a special permission can end, or `compliance`, which cannot be ended.
+    """
+
+    until: datetime
+    mode: LockMode
+
+    def both(self, other: Lock) -> Lock:
+        """What holds where each of two is asked for."""
+        modes = {self.mode, other.mode}
+        return Lock(max(self.until, other.until), "compliance" if "compliance" in modes else "governance")
+
+
 @runtime_checkable
 class Locking(Protocol):
     """A store whose service may keep a version of a file from being deleted before a date."""
@@ -306,7 +326,7 @@ class Locking(Protocol):
             StorageError: The service does not say.
         """
 
-    def lock(self, key: str, until: datetime, mode: LockMode) -> None:
+    def lock(self, key: str, lock: Lock) -> None:
         """Lock a file as it is now; a lock that ends later stays as it is.
 
         Raises:
@@ -314,8 +334,8 @@ class Locking(Protocol):
             StorageError: The service refuses.
         """
 
-    def locked_until(self, key: str) -> datetime | None:
-        """When the lock of a file ends; None where it has none.
+    def lock_of(self, key: str) -> Lock | None:
+        """The lock of a file, which may have ended; None where it has none.
 
         Raises:
             NotFoundError: There is no such file.
@@ -401,6 +421,19 @@ def chunks(reader: BinaryIO, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     """The rest of a file, in chunks of at most `size_bytes`."""
     while chunk := reader.read(size_bytes):
         yield chunk
+
+
+def read_record(store: Store, key: str) -> bytes:
+    """A small file, whole; of one that is larger than any record one byte more than `MAX_RECORD_BYTES`.
+
+    Who decodes it refuses it then, and what was put in the place of a record does not fill the memory.
+
+    Raises:
+        NotFoundError: There is no such file.
+        StorageError: It cannot be read.
+    """
+    with store.open(key) as reader:
+        return reader.read(MAX_RECORD_BYTES + 1)
 
 
 def undamaged(move: Callable[[], T]) -> T:

@@ -222,7 +222,8 @@ class RepositoryVerbs:
                 hint=f"Declare [jobs.{name}.replicate].",
             )
         store = self.declared.repository_store(ref)
-        opened, header_error = open_for_repair(store, dry_run=dry_run)
+        lock = job.savepoint.lock if job is not None else None
+        opened, header_error = open_for_repair(store, dry_run=dry_run, lock=lock)
         replicas = [Repository.open(open_store(location)) for location in named]
         which = [find(store, savepoint, ref)] if savepoint is not None else listed(store, ref)
         pace = Pace(executor=executor)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
 
 import pytest
 
@@ -156,9 +159,11 @@ def test_a_record_that_cannot_be_left_is_a_finding_and_the_bytes_are_judged(
 
 def test_a_hold_that_goes_away_while_it_is_read_counts_until_the_next_look(store: MemoryStore) -> None:
     class Ending(MemoryStore):
-        def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        @contextmanager
+        def open(self, key: str) -> Iterator[BinaryIO]:
             self.delete(key)
-            return super().read(key, offset, length)
+            with super().open(key) as reader:
+                yield reader
 
     which, ending = ("flights", manifest_of().savepoint), Ending()
     add_hold(ending, "blake3", hold_key(*which), "restore", {"user": "ann"})

@@ -14,6 +14,8 @@ from streambank.core.units import utc_now
 from streambank.declaration.declaration import load_jobs
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
+from streambank.replicas.header_repair import open_for_repair
+from streambank.replicas.repair import repair
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.catalog import manifest_key
 from streambank.repository.locks import LockPolicy, locked_until, visible_locks
@@ -202,6 +204,44 @@ def test_a_replica_is_locked_for_itself(live: LiveCheckpoint, place: str, seawee
     assert replicate_to(source, open_store, place, which, lock=LockPolicy(3 * DAY_S)).ok
     replica = Repository.open(open_store(place))
     assert {ends(replica)[key] for key in parts(replica, taken.savepoint)} == {midnight(3)}
+
+
+def test_a_savepoint_made_from_another_is_locked_as_that_one(live: LiveCheckpoint, place: str) -> None:
+    repository, first = saved(live, place, 4)
+    live.run(1)
+    plain = Repository.open(open_store(place))
+    origin = repository.load("orders", first.savepoint)
+    derived = take(TakeRequest(live.store, plain, "orders", derived_from=origin))
+    assert derived.savepoint != first.savepoint
+    assert {ends(plain)[key] for key in parts(plain, derived.savepoint)} == {midnight(4)}
+
+
+def test_what_a_repair_stores_again_is_locked(live: LiveCheckpoint, place: str, seaweedfs: S3Server) -> None:
+    repository, taken = saved(live, place, 3)
+    replica = seaweedfs.location()
+    assert replicate_to(repository, open_store, replica, newest_first(repository)).ok
+    manifest = repository.load("orders", taken.savepoint)
+    (pack, *_) = {repository.objects.locate(digest).key for digest in manifest.objects()}
+    repository.store.delete(pack)
+    fresh, error = open_for_repair(open_store(place), dry_run=False)
+    replicas, which = [Repository.open(open_store(replica))], [("orders", taken.savepoint)]
+    report = repair(fresh, replicas, which, header_error=error)
+    assert report.ok and report.repaired
+    again = Repository.open(open_store(place))
+    assert {ends(again)[key] for key in parts(again, taken.savepoint)} == {midnight(3)}
+
+
+def test_a_manifest_that_a_repair_replaces_is_locked_by_the_policy(
+    live: LiveCheckpoint, place: str, seaweedfs: S3Server
+) -> None:
+    repository, taken = saved(live, place, 3)
+    replica = seaweedfs.location()
+    assert replicate_to(repository, open_store, replica, newest_first(repository)).ok
+    repository.store.write(manifest_key("orders", taken.savepoint), b"{}")
+    answer = streambank("repair", "-r", place, "--from", replica, "--job", "orders", "--lock", "5d")
+    assert answer.code == 0, answer.err
+    again = Repository.open(open_store(place))
+    assert {ends(again)[key] for key in parts(again, taken.savepoint)} == {midnight(5)}
 
 
 @pytest.mark.parametrize("code", ["no-permission", "storage"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -109,9 +111,9 @@ class Counting:
         self._store = store
         self.reads = 0
 
-    def read(self, key: str) -> bytes:
+    def open(self, key: str) -> AbstractContextManager[BinaryIO]:
         self.reads += 1
-        return self._store.read(key)
+        return self._store.open(key)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)

@@ -167,6 +167,8 @@ def repair(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read everything, but only show what would be repaired.")
     ] = False,
+    lock: Lock = None,
+    lock_mode: LockModeOption = "governance",
     parallel: Parallel = None,
     max_rate: MaxRate = None,
     on: On = "auto",
@@ -192,7 +194,7 @@ def repair(
     machines = executor(on, master, spark_conf, spark_properties, parallel)
     replicas = [open_repository(location) for location in sources]
     store = open_store(repository)
-    opened, header_error = open_for_repair(store, dry_run=dry_run)
+    opened, header_error = open_for_repair(store, dry_run=dry_run, lock=lock_policy(lock, lock_mode))
     try:
         which = [find(store, savepoint, job)] if savepoint is not None else listed(store, job)
     except NotFoundError as error:

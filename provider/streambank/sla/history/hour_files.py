@@ -21,7 +21,7 @@ from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time
 from streambank.sla.history.hour import hour_of
 from streambank.sla.history.point import Point, Stretch
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 from streambank.storage.threads import at_once, each
 
 FORMAT = 1
@@ -128,7 +128,7 @@ class HourFiles:
 
     def _read(self, day: int) -> KeptHours | None:
         try:
-            data = loads(self._store.read(self._key(day)))
+            data = loads(read_record(self._store, self._key(day)))
             if data["format"] != FORMAT or data["query"] != self._query:
                 return None
             hours: Hours = {}

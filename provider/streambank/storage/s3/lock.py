@@ -8,11 +8,11 @@ can. Source: Amazon S3 User Guide, "Locking objects with Object Lock".
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
-from streambank.core.choices import LockMode
 from streambank.storage.s3.client import Place, Service, call, status_of
+from streambank.storage.store import Lock
 
 _NO_LOCK = (400, 404)
 """What services answer about an object, or a bucket, without a lock."""
@@ -33,8 +33,8 @@ def takes_locks(service: Service, bucket: str, uri: str) -> bool:
     return service.locking[bucket]
 
 
-def locked_until(place: Place) -> tuple[datetime, str] | None:
-    """Until when the newest version of an object is locked, and in which mode; None where it is not.
+def lock_of(place: Place) -> Lock | None:
+    """The lock of the newest version of an object, which may have ended; None where it has none.
 
     Raises:
         NotFoundError: There is no such object.
@@ -47,20 +47,21 @@ def locked_until(place: Place) -> tuple[datetime, str] | None:
         return None
     found: dict[str, Any] = answer.get("Retention") or {}
     until = found.get("RetainUntilDate")
-    return (until.astimezone(UTC), str(found.get("Mode", "")).lower()) if until is not None else None
+    if until is None:
+        return None
+    strict = str(found.get("Mode", "")).lower() == "compliance"
+    return Lock(until.astimezone(UTC), "compliance" if strict else "governance")
 
 
-def lock(place: Place, until: datetime, mode: LockMode) -> None:
+def lock(place: Place, asked: Lock) -> None:
     """Lock the newest version of an object; one that is locked for longer already stays as it is.
 
     Raises:
         NotFoundError: There is no such object.
         StorageError: The service refuses.
     """
-    now = locked_until(place)
-    # A lock in `compliance` cannot become one in `governance`, and need not.
-    if now is not None and now[0] >= until and now[1] in (mode, "compliance"):
-        return
-    if now is not None:
-        mode, until = "compliance" if now[1] == "compliance" else mode, max(now[0], until)
-    place.call("put_object_retention", Retention={"Mode": mode.upper(), "RetainUntilDate": until})
+    now = lock_of(place)
+    wanted = asked if now is None else asked.both(now)
+    if wanted != now:
+        retention = {"Mode": wanted.mode.upper(), "RetainUntilDate": wanted.until}
+        place.call("put_object_retention", Retention=retention)

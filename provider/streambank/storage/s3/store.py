@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import BinaryIO
 
-from streambank.core.choices import LockMode
 from streambank.core.errors import InputError, NotFoundError, StorageError
 from streambank.storage.names import check_key, check_prefix
 from streambank.storage.s3 import client, s3_service_copy
@@ -37,6 +36,7 @@ from streambank.storage.store import (
     Held,
     Leftover,
     LifecycleRule,
+    Lock,
     Store,
 )
 
@@ -241,14 +241,13 @@ class S3Store:
         """See `Locking.takes_locks`."""
         return s3_lock.takes_locks(self._service(), self._bucket, self.uri)
 
-    def lock(self, key: str, until: datetime, mode: LockMode) -> None:
+    def lock(self, key: str, lock: Lock) -> None:
         """See `Locking.lock`."""
-        s3_lock.lock(self._place(key), until, mode)
+        s3_lock.lock(self._place(key), lock)
 
-    def locked_until(self, key: str) -> datetime | None:
-        """See `Locking.locked_until`."""
-        found = s3_lock.locked_until(self._place(key))
-        return found[0] if found is not None else None
+    def lock_of(self, key: str) -> Lock | None:
+        """See `Locking.lock_of`."""
+        return s3_lock.lock_of(self._place(key))
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...]:
         """See `Served.lifecycle_rules`."""

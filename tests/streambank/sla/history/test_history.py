@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import tracemalloc
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from statistics import median
+from typing import BinaryIO
 
 import pytest
 
@@ -71,20 +73,17 @@ def test_a_query_by_name_and_no_records_at_all(store: Store) -> None:
 
 
 class Counted:
-    """What is read of a store."""
+    """What is read whole of a store."""
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.keys: list[str] = []
-        self.bytes = 0
-        real = type(store).read
+        real = type(store).open
 
-        def read(inner: Store, key: str, offset: int = 0, length: int | None = None) -> bytes:
-            data = real(inner, key, offset, length)
+        def opening(inner: Store, key: str) -> AbstractContextManager[BinaryIO]:
             self.keys.append(key)
-            self.bytes += len(data)
-            return data
+            return real(inner, key)
 
-        monkeypatch.setattr(type(store), "read", read)
+        monkeypatch.setattr(type(store), "open", opening)
 
 
 def test_only_the_files_of_the_window_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,17 +103,18 @@ def test_a_service_is_asked_for_some_files_at_once(tmp_path: Path, monkeypatch: 
     remote = replace(store.features, remote=True, at_once=4)
     monkeypatch.setattr(type(store), "features", property(lambda self: remote))
     records = written(store, *[steady(begin, begin + 9) for begin in range(0, 300, 10)])
-    together, real = threading.Barrier(4), type(store).read
+    together, real = threading.Barrier(4), type(store).open
+    opened: list[str] = []
 
-    def read(inner: Store, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        if length is None:
-            together.wait(60)
-        return real(inner, key, offset, length)
+    def opening(inner: Store, key: str) -> AbstractContextManager[BinaryIO]:
+        together.wait(60)
+        opened.append(key)
+        return real(inner, key)
 
     assert [batch for batch, _ in seen(records, since=at(2500))[0]] == list(range(250, 300))
-    monkeypatch.setattr(type(store), "read", read)
+    monkeypatch.setattr(type(store), "open", opening)
     found, scan = seen(records, since=at(2400))  # files 23 to 30: two times four, or the barrier breaks
-    assert [batch for batch, _ in found] == list(range(240, 300))
+    assert [batch for batch, _ in found] == list(range(240, 300)) and len(opened) == 8
     assert scan.notes() == ()
 
 

@@ -44,71 +44,71 @@ def break_it(network: Proxy, *faults: Fault) -> None:
 
 @pytest.mark.parametrize("kind", ["lose", "reset", "busy"])
 def test_an_exclusive_create_whose_answer_is_lost_is_ours(store: Store, network: Proxy, kind: Kind) -> None:
-    fault = Fault(kind, "PUT", "/f")
+    fault = Fault(kind, "PUT", "/file")
     break_it(network, fault)
 
-    store.write("f", b"mine", exclusive=True)
+    store.write("file", b"mine", exclusive=True)
 
-    assert store.read("f") == b"mine"
+    assert store.read("file") == b"mine"
     assert fault.fired == 1
     with pytest.raises(ConflictError):
-        store.write("f", b"mine", exclusive=True)
+        store.write("file", b"mine", exclusive=True)
 
 
 def test_a_lost_refusal_is_still_a_refusal(store: Store, network: Proxy) -> None:
-    store.write("f", b"same")
-    fault = Fault("lose", "PUT", "/f", times=2)
+    store.write("file", b"same")
+    fault = Fault("lose", "PUT", "/file", times=2)
     break_it(network, fault)
 
     with pytest.raises(ConflictError) as raised:
-        store.write("f", b"same", exclusive=True)
+        store.write("file", b"same", exclusive=True)
 
     assert (raised.value.code, fault.fired) == ("exists", 2)
 
 
 def test_where_every_answer_is_lost_the_object_tells_who_made_it(store: Store, network: Proxy) -> None:
-    fault = Fault("lose", "PUT", "/f", times=100)
+    fault = Fault("lose", "PUT", "/file", times=100)
     break_it(network, fault)
 
-    store.write("f", b"mine", exclusive=True)
+    store.write("file", b"mine", exclusive=True)
 
     assert 1 < fault.fired < 10
 
 
 @pytest.mark.parametrize("kind", ["truncate", "corrupt"])
 def test_a_bad_body_is_fetched_again(store: Store, network: Proxy, kind: Kind) -> None:
-    store.write("f", DATA)
-    fault = Fault(kind, "GET", "/f", times=2)
+    store.write("file", DATA)
+    fault = Fault(kind, "GET", "/file", times=2)
     break_it(network, fault)
 
-    assert store.read("f") == DATA
+    assert store.read("file") == DATA
 
     assert fault.fired == 2
     fault.times = 4
-    with store.open("f") as reader:
+    with store.open("file") as reader:
         assert b"".join(chunks(reader)) == DATA
     assert fault.fired == 4
 
 
 @pytest.mark.parametrize("kind", ["truncate", "corrupt"])
 def test_a_body_that_never_arrives_is_one_clear_error(store: Store, network: Proxy, kind: Kind) -> None:
-    store.write("f", DATA)
-    fault = Fault(kind, "GET", "/f", times=100)
+    store.write("file", DATA)
+    fault = Fault(kind, "GET", "/file", times=100)
     break_it(network, fault)
 
     with pytest.raises(StorageError) as raised:
-        store.read("f")
+        store.read("file")
 
     assert raised.value.code == "corrupt-transfer"
     assert fault.fired == read.ATTEMPTS
 
 
 def test_a_truncated_range_is_fetched_again(store: Store, network: Proxy) -> None:
-    store.write("f", DATA)
-    fault = Fault("truncate", "GET", "/f", times=2)
+    store.write("file", DATA)
+    fault = Fault("truncate", "GET", "/file", times=2)
     break_it(network, fault)
 
-    assert store.read("f", 1000, 50_000) == DATA[1000:51_000]
+    assert store.read("file", 1000, 50_000) == DATA[1000:51_000]
     assert fault.fired == 2
 
 
@@ -116,17 +116,17 @@ def test_a_large_body_goes_on_where_it_broke_off(
     store: Store, network: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read, "WHOLE_BYTES", 1000)
-    store.write("f", DATA)
-    fault = Fault("truncate", "GET", "/f", times=6)
+    store.write("file", DATA)
+    fault = Fault("truncate", "GET", "/file", times=6)
     break_it(network, fault)
 
-    with store.open("f") as reader:
+    with store.open("file") as reader:
         assert b"".join(chunks(reader)) == DATA
     assert fault.fired == 6
 
-    damage = Fault("corrupt", "GET", "/f")
+    damage = Fault("corrupt", "GET", "/file")
     break_it(network, damage)
-    with store.open("f") as reader, pytest.raises(StorageError) as raised:
+    with store.open("file") as reader, pytest.raises(StorageError) as raised:
         b"".join(chunks(reader))
     assert (raised.value.code, damage.fired) == ("corrupt-transfer", 1)
 
@@ -139,10 +139,10 @@ def test_an_upload_in_parts_survives_lost_answers(
     break_it(network, part, end)
     data = DATA * 6
 
-    store.write("f", [data])
+    store.write("file", [data])
 
     assert (part.fired, end.fired) == (1, 1)
-    assert store.read("f") == data
+    assert store.read("file") == data
 
 
 def test_listings_and_deletes_are_asked_for_again(store: Store, network: Proxy) -> None:
@@ -164,11 +164,11 @@ def test_listings_and_deletes_are_asked_for_again(store: Store, network: Proxy) 
 
 
 def test_a_service_that_stays_busy_is_one_clear_error(store: Store, network: Proxy) -> None:
-    fault = Fault("busy", "PUT", "/f", times=100)
+    fault = Fault("busy", "PUT", "/file", times=100)
     break_it(network, fault)
 
     with pytest.raises(StorageError) as raised:
-        store.write("f", b"x")
+        store.write("file", b"x")
 
     assert raised.value.code == "service-busy"
     assert 1 < fault.fired < 10
@@ -190,10 +190,10 @@ def test_a_large_body_that_was_damaged_moves_again(
     with repository.objects.writer() as writer:
         entry = run_task(task, store.child("checkpoint"), writer)
     restored = LocalStore(tmp_path)
-    undamaged(lambda: restored.write("f", repository.objects.chunks(entry.digest)))
+    undamaged(lambda: restored.write("file", repository.objects.chunks(entry.digest)))
 
     assert (taking.fired, restoring.fired) == (1, 1)
-    assert restored.read("f") == data
+    assert restored.read("file") == data
     always = Fault("corrupt", "GET", "/1.zip", times=100)
     break_it(network, always)
     with repository.objects.writer() as writer, pytest.raises(StorageError) as raised:
