@@ -343,14 +343,13 @@ def restore_cleared_in_part(scene: Scene) -> None:
     scene.question("restore", restore)
     scene.mark_run("restore", restore, "failed")
     scene.clear("restore", restore)
-    scene.answer("restore", restore)
 
-    if scene.end_of("restore", restore) == "failed":
+    if scene.answer_to_the_end("restore", restore) == "failed":
         assert scene.drivers() == 2, f"the job is stopped: {scene.why('restore', restore)}"
         tasks = scene.site.airflow.states(scene.dag("restore"), restore)
         scene.clear("restore", restore, *tasks)
-        scene.answer("restore", restore)
-        scene.must_end("restore", restore, "success")
+        found = scene.answer_to_the_end("restore", restore)
+        assert found == "success", f"restore is {found}: {scene.why('restore', restore)}"
     scene.recovered()
     scene.each_row_once()
 

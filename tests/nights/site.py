@@ -36,6 +36,8 @@ WAIT_S = 300.0
 READING_S = 2.0
 """A person reads before acting. Airflow takes a task that is answered at once for one that has failed, and a
 run that is marked at once has no failed task to clear."""
+NOT_REJECT = r"(?!reject)"
+"""Any answer that lets a run go on."""
 CLICKS = 2
 """So often a person clicks again where Airflow answers with an error: its SQLite is locked now and then."""
 CODE = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]")
@@ -356,7 +358,7 @@ class Scene:
         else:
             raise AssertionError(f"{verb} takes {conf}")
 
-    def answer(self, verb: str, run: str, option: str = r"(?!reject)") -> list[str]:
+    def answer(self, verb: str, run: str, option: str = NOT_REJECT) -> list[str]:
         """Wait for the question of a run, read it, and answer it.
 
         Args:
@@ -367,7 +369,9 @@ class Scene:
         Returns:
             The options that there were.
         """
-        asked = self.question(verb, run)
+        return self._choose(verb, run, self.question(verb, run), option)
+
+    def _choose(self, verb: str, run: str, asked: Mapping[str, Any], option: str) -> list[str]:
         options = [str(one) for one in asked["options"]]
         chosen = [one for one in options if re.match(option, one, re.IGNORECASE)]
         assert chosen, f"none of {options} is {option}"
@@ -375,6 +379,20 @@ class Scene:
         self.night.acts.append(f"answer {verb}/{task_id} {chosen[0]!r}")
         self.site.airflow.client.answer(self.dag(verb), run, task_id, chosen[0])
         return options
+
+    def answer_to_the_end(self, verb: str, run: str) -> str:
+        """Answer a run's question, again where it is asked again, until the run ends; its state.
+
+        Airflow can take the end of one try of a cleared task for that of the next one, which then asks anew.
+        """
+        self.answer(verb, run)
+
+        def step() -> None:
+            with suppress(RestError):
+                for asked in self.site.airflow.client.open_questions(self.dag(verb), run):
+                    self._choose(verb, run, asked, NOT_REJECT)
+
+        return self.site.airflow.wait_for_end(self.dag(verb), run, step)
 
     def question(self, verb: str, run: str) -> dict[str, Any]:
         """What a run asks, once it does and a person has read it.
