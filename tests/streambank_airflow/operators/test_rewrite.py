@@ -11,8 +11,10 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.core.errors import RefusedError
+from streambank.core.signing import VARIABLE, new_key
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.repository import Repository
+from streambank.repository.signatures import signatures_of
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_airflow.connections.spark import SparkChoice
@@ -38,9 +40,17 @@ master = "local[1]"
 
 @pytest.mark.spark
 @pytest.mark.storm
+@pytest.mark.parametrize("signed", [False, True])
 def test_state_is_migrated_to_rocksdb(
-    airflow_database: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    airflow_database: None,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    signed: bool,
 ) -> None:
+    if signed:
+        new_key(tmp_path / "keys")
+        monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
     (tmp_path / "jobs.toml").write_text(JOBS, encoding="utf-8")
     repository = Repository.open(open_store(tmp_path / "savepoints"), create=True)
     source = open_store(unpack("4.3.0/hdfs-dedup", tmp_path / "old") / "checkpoint")
@@ -62,6 +72,7 @@ def test_state_is_migrated_to_rocksdb(
     )
     made = repository.load("dedup", done["savepoint"])
     assert made.batch == taken.batch and made.note == "bigger"
+    assert len(signatures_of(repository.store, "dedup", done["savepoint"])) == (1 if signed else 0)
     assert {file.path.split("/")[2] for file in made.files if file.path.startswith("state/0/")} >= {
         "0",
         "1",
