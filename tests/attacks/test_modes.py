@@ -141,3 +141,17 @@ def test_what_a_savepoint_says_of_modes_opens_nothing(tmp_path: Path) -> None:
         make_directory((tmp_path / str(number)).as_uri(), Openness.parse(said) or Openness(0o777))
         assert mode(tmp_path / str(number)) & 0o077 == 0
     assert openness("s3://lake/x") is None and openness((tmp_path / "nowhere").as_uri()) is None
+
+
+def test_a_group_that_shares_a_repository_still_writes_to_it(tmp_path: Path) -> None:
+    """The negative control: Spark makes checkpoints that only their owner writes to."""
+    checkpoint = tmp_path / "ck"
+    checkpoint.mkdir()
+    checkpoint.chmod(0o750)
+    (checkpoint / "metadata").write_text("{}")
+    before = os.umask(0o002)
+    try:
+        Repository.open(open_store(tmp_path / "saved"), create=True, like=checkpoint.as_uri())
+    finally:
+        os.umask(before)
+    assert (tmp_path / "saved").stat().st_mode & 0o777 == 0o770

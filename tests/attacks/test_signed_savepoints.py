@@ -14,6 +14,7 @@ from streambank.core.signing import VARIABLE, new_key, read_keys
 from streambank.driver.environment import OWN_PROGRAMS, driver_environment
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
+from streambank.replicas.repair import repair
 from streambank.repository.catalog import manifest_key
 from streambank.repository.manifest import encode
 from streambank.repository.repository import Repository
@@ -208,3 +209,35 @@ def test_no_jobs_application_gets_the_key_and_our_programs_do(key: Path) -> None
     assert VARIABLE in OWN_PROGRAMS
     assert VARIABLE not in driver_environment(os.environ)
     assert driver_environment(os.environ, extra=OWN_PROGRAMS)[VARIABLE] == str(key)
+
+
+def test_a_repair_brings_the_signature_with_the_manifest(shop: SimulatedJob) -> None:
+    taken = shop_take(shop)
+    succeed(*copied(shop))
+    store = shop.repository_store
+    store.write(manifest_key(JOB, taken), store.read(manifest_key(JOB, taken))[:-40])
+    for info in list(store.list("signatures")):
+        store.delete(info.path)
+    report = repair(reopened(shop), [Repository.open(shop.open("replica"))], [(JOB, taken)])
+    assert report.ok and restored(shop, taken) == "restored"
+
+
+def test_to_replace_a_key_vouches_for_nothing_that_was_not_signed(
+    shop: SimulatedJob, key: Path, tmp_path: Path
+) -> None:
+    signed = shop_take(shop)
+    shop.run(1)
+    planted = shop_take(shop)
+    for info in list(shop.repository_store.list(f"signatures/{JOB}/{planted}")):
+        shop.repository_store.delete(info.path)
+    new_key(tmp_path / "new")
+    key.write_text(f"{(tmp_path / 'new').read_text()}{key.read_text()}")
+    named = ("-r", shop.repository_store.uri, "--json")
+    answer = streambank("sign", "--all", *named)
+    says = {one["savepoint"]: one["signed"] for one in answer.document}
+    assert (answer.code, says) == (1, {signed: True, planted: False})
+    assert restored(shop, planted) == "not-signed"
+    assert succeed("sign", planted, "--unsigned", *named).document[0]["signed"]
+    forge(shop, signed, note="mine")
+    answer = streambank("sign", signed, *named)
+    assert answer.code == 1 and "not what was signed" in answer.out

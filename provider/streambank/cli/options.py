@@ -150,6 +150,13 @@ LockModeOption = Annotated[
         help="A governance lock can be ended by a special permission, a compliance lock cannot be ended.",
     ),
 ]
+Unsigned = Annotated[
+    bool,
+    typer.Option(
+        "--unsigned",
+        help="Also sign what was changed since it was signed and, of several keys, what none has signed.",
+    ),
+]
 Parallel = Annotated[
     int | None,
     typer.Option(

@@ -266,7 +266,7 @@ class Claims:
                 claim = Claim(self.records, epoch, holder, self.clock)
                 if self.records.store.exists(MOVED):
                     claim.release()
-                    raise _moved_meanwhile(self.records.store)
+                    raise moved_meanwhile(self.records.store)
                 return claim
 
     def end(self, epoch: int, how: str, **details: Any) -> bool:
@@ -351,7 +351,8 @@ def _look(holder: Holder) -> tuple[State, str, bool]:
     return "live", why, len(living) < len(holder.processes)
 
 
-def _moved_meanwhile(store: Store) -> ConflictError:
+def moved_meanwhile(store: Store) -> ConflictError:
+    """The error for who still has records open that were moved."""
     return ConflictError(
         f"The records at {store.uri} were moved to another place since they were opened.",
         code="records-moved",

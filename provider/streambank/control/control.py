@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from streambank.control.claims import Clock
+from streambank.control.claims import Clock, moved_meanwhile
 from streambank.control.generations import Generation, Generations
 from streambank.control.lease import Lease
 from streambank.control.operation import Operation, OperationLock
-from streambank.control.place import find_records
+from streambank.control.place import MOVED, find_records
 from streambank.control.processes import HostId, this_host
 from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.requests import Requests
@@ -148,7 +148,12 @@ class JobControl:
         return Desired(state, by, str(data.get("why", "")), at, record.number)
 
     def set_desired(self, state: DesiredState, *, by: Mapping[str, str], why: str = "") -> Desired:
-        """Say what is meant to be; as it was recorded. The last one to say it counts."""
+        """Say what is meant to be; as it was recorded. The last one to say it counts.
+
+        Raises:
+            InputError: It is no such state (code `bad-state`).
+            ConflictError: The records were moved since they were opened (`records-moved`).
+        """
         if state not in ("running", "stopped"):
             raise InputError(
                 f"The desired state of a job must be running or stopped, not {state!r}.",
@@ -157,7 +162,10 @@ class JobControl:
             )
         at = utc_now()
         data = {"state": state, "at": to_json_time(at), "by": dict(by), "why": why}
-        return Desired(state, dict(by), why, at, self.desired_records.append(data))
+        number = self.desired_records.append(data)
+        if self.store.exists(MOVED):
+            raise moved_meanwhile(self.store)
+        return Desired(state, dict(by), why, at, number)
 
     def last_desired(self, by: Callable[[Mapping[str, str]], bool]) -> JsonDict | None:
         """The newest record of what is meant to be that some people made; None where they made none."""

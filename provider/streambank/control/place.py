@@ -61,6 +61,7 @@ def find_records(repository: Store, job: str, *, guess: bool = False) -> Store:
     inside = repository.child(f"{INSIDE}/{job}")
     place = beside(repository.uri)
     if place is None:
+        _refuse_hidden(repository.uri, inside, job)
         return at_declared(inside, job)
     apart = open_store(place).child(job)
     here = inside.names()
@@ -72,6 +73,8 @@ def find_records(repository: Store, job: str, *, guess: bool = False) -> Store:
         return inside  # rights on the repository alone are what a job had that keeps its records there
     if MOVED in there or (MOVED in here and not there):
         raise _moved(job, apart if MOVED in there else inside)
+    if MOVING in there and not here:
+        raise _moving(job, apart)
     if not here or MOVED in here:
         return apart
     if there and MOVING not in there:
@@ -96,12 +99,7 @@ def at_declared(store: Store, job: str) -> Store:
     if MOVED in names:
         raise _moved(job, store)
     if MOVING in names:
-        raise ConflictError(
-            f"The records of job {job} are being copied to {store.uri}, or the copy has broken off.",
-            code="records-moving",
-            hint=f"Wait until it has ended; or finish it: `streambank job move-records {job} --to LOCATION`, "
-            "with the same jobs file as before.",
-        )
+        raise _moving(job, store)
     return store
 
 
@@ -126,6 +124,36 @@ def _moved(job: str, store: Store) -> RefusedError:
         hint="Declare that location as `control`. If it is empty, bring it back: mount its disk, or copy it "
         f"from a backup. If it is lost for good, remove {store.uri}/{MOVED}: the job then counts as one that "
         "has lost its records.",
+    )
+
+
+def _moving(job: str, store: Store) -> ConflictError:
+    return ConflictError(
+        f"The records of job {job} are being copied to {store.uri}, or the copy has broken off.",
+        code="records-moving",
+        hint=f"Wait until it has ended; or finish it: `streambank job move-records {job} --to LOCATION`, "
+        "with the same jobs file as before.",
+    )
+
+
+def _refuse_hidden(repository: str, inside: Store, job: str) -> None:
+    """A disk that was mounted at the repository later must not hide the records that were made beside it."""
+    uri = normalize_location(repository)
+    if local_path(uri) in (None, Path("/")):
+        return
+    apart = open_store(f"{uri}{SUFFIX}").child(job)
+    try:
+        there = apart.names()
+    except StorageError:
+        return  # nobody has made records where this may not look
+    if not there or MOVED in there or MOVING in there:
+        return
+    raise ConflictError(
+        f"Job {job} has records at {apart.uri}, beside {uri}, where a disk or a folder is mounted now. So it "
+        f"is not known whether these count, or those at {inside.uri}.",
+        code="records-twice",
+        hint="Look at the newest files of both. Declare as `control` the place that is the job's, or move "
+        "the other folder away.",
     )
 
 

@@ -19,10 +19,12 @@ from streambank.core.json_text import loads
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.segments import SegmentWriter, segment_key, segment_numbers
-from streambank.storage.store import MAX_RECORD_BYTES, Store, read_record
+from streambank.storage.store import Store, read_record
 
 _TAIL_BYTES = 1 << 16
 _HEAD_BYTES = 1 << 10
+MOST_BYTES = 1 << 26
+"""Of one file that are read: earlier versions wrote files as large as was declared."""
 _HEAD = re.compile(
     rb'\{"at":"([^"]{1,40})","epoch":([0-9]{1,18}),"query":"[^"]*","run_id":"([^"\\]*)","batch":([0-9]{1,18}),'
 )
@@ -198,7 +200,7 @@ def progress_keys(store: Store, query: str | None = None) -> list[str]:
 def read_segment(store: Store, key: str) -> Segment | None:
     """One file, whole; None where it was rolled away meanwhile."""
     try:
-        lines = read_record(store, key).split(b"\n")
+        lines = read_record(store, key, MOST_BYTES).split(b"\n")
     except NotFoundError:
         return None
     torn = bool(lines.pop())
@@ -252,7 +254,7 @@ def last_of_segment(store: Store, key: str) -> ProgressRecord | None:
                 record = _record(line)
                 if record is not None:
                     return record
-            if begin == 0 or tail_bytes > MAX_RECORD_BYTES:
+            if begin == 0 or tail_bytes > MOST_BYTES:
                 return None
             tail_bytes *= 4
     except NotFoundError:  # rolled away while we read
@@ -289,7 +291,7 @@ def progress_of_batch(
     sought = f'"batch":{batch},'.encode()
     for number in reversed(segment_numbers(store, prefix)):
         try:
-            lines = read_record(store, segment_key(prefix, number)).split(b"\n")[:-1]
+            lines = read_record(store, segment_key(prefix, number), MOST_BYTES).split(b"\n")[:-1]
         except NotFoundError:  # rolled away while we read
             continue
         for line in reversed(lines):

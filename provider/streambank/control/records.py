@@ -205,14 +205,20 @@ class RecordStream:
         if self.signer is not None and not self.signer.keys:
             self.signer.refuse_without_key(self.store, self.store.names(self.prefix))
 
-    def sign(self) -> int:
+    def sign(self, *, unsigned: bool = False) -> int:
         """Sign each record that the first key has not signed as it is.
+
+        Args:
+            unsigned: Also what no key has signed although there are several, so that there were signatures
+                before; and what was changed since it was signed.
 
         Returns:
             How many were signed.
 
         Raises:
             FormatError: A record is damaged (code `damaged-record`).
+            IntegrityError: A record would be vouched for that nobody has signed (`not-signed`,
+                `bad-signature`).
         """
         if self.signer is None:
             return 0
@@ -222,6 +228,8 @@ class RecordStream:
             data = read_record(self.store, key)
             decode_json(data, self.describe(number))
             if not self.signer.has_signed(key, data, names):
+                if not unsigned:
+                    self.signer.check_replaced(self.store, key, data, names)
                 self.signer.sign(self.store, key, data)
                 signed += 1
         return signed

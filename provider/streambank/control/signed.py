@@ -73,13 +73,29 @@ class Signer:
             raise IntegrityError(
                 f"The record {store.uri}/{key} is not what was signed.",
                 code="bad-signature",
-                hint="It was changed by somebody who may write among the job's records. Look at it.",
+                hint="It was changed by somebody who may write among the job's records. Look at it. If it is "
+                "right all the same: `streambank job sign-records --unsigned`.",
             )
         raise IntegrityError(
             f"The record {store.uri}/{key} is not signed by a key of this installation.",
             code="not-signed",
-            hint="Look at it. If it is right, sign it: `streambank job sign-records`.",
+            hint="Look at it. If it is right, sign it: `streambank job sign-records` (with several keys: "
+            "`--unsigned`).",
         )
+
+    def check_replaced(self, store: Store, key: str, data: bytes, names: Iterable[str]) -> None:
+        """Make sure that what is about to be signed was signed before, where keys are replaced.
+
+        With one key alone, records of before it have no signature.
+
+        Raises:
+            IntegrityError: It was not, or is not what was signed (codes `not-signed`, `bad-signature`).
+        """
+        try:
+            self.check(store, key, data, names)
+        except IntegrityError as error:
+            if error.code != "not-signed" or len(self.keys) > 1:
+                raise
 
     def refuse_without_key(self, store: Store, names: Iterable[str]) -> None:
         """Make sure that signed records are not used without a key.

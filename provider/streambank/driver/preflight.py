@@ -282,6 +282,19 @@ def _of_another(query: DeclaredQuery, marker: Marker) -> RefusedError:
     )
 
 
+def held_elsewhere(query: DeclaredQuery) -> RefusedError | None:
+    """Why nothing may be changed of a query whose driver lives by other records; None where none is known.
+
+    Returns:
+        An error with the code `checkpoint-of-another-job`.
+    """
+    try:
+        marker = read_marker(query.checkpoint)
+    except (FormatError, StorageError):
+        return None
+    return None if marker is None else _runs_elsewhere(query, marker)
+
+
 def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None:
     """Whether the job that the marker names runs by other records than those of this query."""
     if service_name(f"{marker.control}/{marker.job}") == service_name(query.control.store.uri):

@@ -33,24 +33,27 @@ class SignedRecords:
         return asdict(self)
 
 
-def sign_records(job: Job, *, by: Mapping[str, str]) -> SignedRecords:
+def sign_records(job: Job, *, by: Mapping[str, str], unsigned: bool = False) -> SignedRecords:
     """Sign what says which checkpoint counts and what is meant to be, with the first key.
 
     Args:
         job: The declared job.
         by: Who vouches for them.
+        unsigned: See `RecordStream.sign`.
 
     Raises:
         InputError: There is no key (code `bad-signing-key`).
         ConflictError: Another operation works on the job (`operation-in-progress`).
         FormatError: A record is damaged (`damaged-record`).
+        IntegrityError: There are several keys, and none has signed a record (`not-signed`); or one was
+            changed since (`bad-signature`).
         StreambankError: See `Job.records`.
     """
     records = job.records()
     require_keys(records.signer.keys)
     with records.operation("sign-records", by=by):
         streams = [records.desired_records, *(records.generations(one).records for one in job.queries)]
-        signed = sum(stream.sign() for stream in streams)
+        signed = sum(stream.sign(unsigned=unsigned) for stream in streams)
     current = {query: records.generation(query) for query in job.queries}
     desired = records.desired()
     return SignedRecords(

@@ -19,6 +19,7 @@ from streambank.core.choices import (
 )
 from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError, check_choice
 from streambank.core.names import QueryRef
+from streambank.driver.preflight import DeclaredQuery, held_elsewhere
 from streambank.kafka.settings import Brokers
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.reached import Reached, how_far, records_to_ask
@@ -205,6 +206,12 @@ def prepare(
         if isinstance(error, StorageError):
             raise
         against.append(error)
+    if request.generation is not None and request.checkpoint is not None:
+        name = QueryRef.parse(manifest.job).name
+        place = (request.checkpoint, request.generation, request.repository.store.uri)
+        lives = held_elsewhere(DeclaredQuery(request.generation.name, name, *place))
+        if lives is not None:
+            against.append(lives)
     if request.unmoved:
         _check_unmoved(request, chosen, against)
     found = _look_at_sinks(request, manifest)

@@ -28,7 +28,9 @@ from streambank.repository.catalog import manifest_key
 from streambank.repository.header import HEADER_KEY
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
+from streambank.repository.signatures import lacking_signatures
 from streambank.savepoint.verify import VerifyReport, flaws, verify
+from streambank.storage.store import Store
 from streambank.storage.threads import at_once
 from streambank.work.check import BAD_DISK, DAMAGE, check_objects, is_damage
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -231,7 +233,7 @@ class _Repair:
         reasons = [error.hint] if isinstance(error, FormatError) else []
         for replica in self.replicas if not isinstance(error, FormatError) else ():
             try:
-                return _ManifestCopy(*read_manifest(replica, *which), replica.store.uri, error)
+                return _ManifestCopy(*read_manifest(replica, *which), replica.store, error)
             except (NotFoundError, *DAMAGE) as other:
                 reasons.append(f"{replica.store.uri}: {other.message}")
         self._give_up(manifest_key(*which), error.message, " ".join(reasons), [which])
@@ -293,8 +295,9 @@ class _Repair:
             return
         if not self.dry_run:
             fresh = Repository.open(self.repository.store, lock=self.repository.lock)
-            fresh.adopt(copy.manifest, copy.data, replace_damaged=True)
-        self.report.repaired.append(Repaired("manifest", key, 0, len(copy.data), (copy.source,)))
+            names = lacking_signatures(copy.source, fresh.store, *which)
+            fresh.adopt(copy.manifest, copy.data, signatures=names, replace_damaged=True)
+        self.report.repaired.append(Repaired("manifest", key, 0, len(copy.data), (copy.source.uri,)))
 
     def _marks(self) -> None:
         for which in self.which:
@@ -319,7 +322,7 @@ class _ManifestCopy:
 
     data: bytes
     manifest: Manifest
-    source: str
+    source: Store
     error: StreambankError
 
 

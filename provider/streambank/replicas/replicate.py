@@ -28,7 +28,7 @@ from streambank.repository.manifest import Manifest, decode
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
-from streambank.repository.signatures import add_signature, signatures_of
+from streambank.repository.signatures import add_signature, lacking_signatures
 from streambank.storage.store import Opener, Store
 from streambank.work.check import BAD_DISK, DAMAGE, ObjectsTask, check_objects, is_damage, object_tasks
 from streambank.work.executor import DEFAULT_PACE, Executor, Pace
@@ -36,7 +36,6 @@ from streambank.work.move import Moved, Moving
 from streambank.work.pace import UNLIMITED, Meter, Progress, RateLimit
 
 _TRIES = 3
-_MOST_SIGNATURES = 20
 _STORE_AGAIN = ("objects-condemned", "object-missing")
 """What listing a savepoint says where something that it counts on is about to be deleted, or was."""
 
@@ -229,7 +228,8 @@ class _Copy:
         try:
             same = self.replica.store.read(self.key) == data
             if same:  # it may have been signed since
-                for name in self._signatures():
+                stores = (self.source.store, self.replica.store)
+                for name in lacking_signatures(*stores, self.job, self.savepoint):
                     add_signature(self.replica.store, self.job, self.savepoint, name)
             there = manifest if same else self.replica.load(self.job, self.savepoint)
         except NotFoundError:
@@ -281,19 +281,17 @@ class _Copy:
                 bad = {digest: self._damaged_there(error) for digest, error in bad.items()}
                 return self._result("failed", errors=_by_file(there or manifest, bad), **numbers)
         if there is None:
-            self.replica.adopt(manifest, data, signatures=self._signatures())
+            stores = (self.source.store, self.replica.store)
+            names = lacking_signatures(*stores, self.job, self.savepoint)
+            self.replica.adopt(manifest, data, signatures=names)
+        elif missing:
+            self.replica.lock_savepoint(there)
         try:
             pinned, errors = self._pin()
         except NotFoundError as error:  # it was deleted there just now
             return self._result("failed", errors=((self.key, error),), **numbers)
         state: State = "copied" if there is None else "refilled" if missing else "there"
         return self._result(state, pinned=pinned, errors=errors, **numbers)
-
-    def _signatures(self) -> list[str]:
-        """Those of the source that the replica lacks."""
-        there = signatures_of(self.replica.store, self.job, self.savepoint)
-        here = signatures_of(self.source.store, self.job, self.savepoint)
-        return [name for name in here if name not in there][:_MOST_SIGNATURES]
 
     def _pin(self) -> tuple[bool, tuple[tuple[str, StreambankError], ...]]:
         """Pin the replica where the source is pinned; a pin mark that cannot be read counts as one."""

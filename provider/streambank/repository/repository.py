@@ -112,7 +112,8 @@ class Repository:
             IntegrityError: Its header is damaged or gone (codes `record-damaged`, `header-missing`).
         """
         if create and like is not None:
-            make_directory(store.uri, openness(like))
+            found = openness(like)
+            make_directory(store.uri, None if found is None else found.readers())
         header = create_header(store, digest, str(uuid.uuid4())) if create else read_header(store)
         return cls(store, header, signing_keys(), lock)
 
@@ -163,7 +164,15 @@ class Repository:
         """Lock all that a savepoint is made of but its manifest."""
         names = signatures_of(self.store, manifest.job, manifest.savepoint)
         signatures = [f"{SIGNATURES}/{manifest.job}/{manifest.savepoint}/{name}" for name in names]
-        lock_keys(self.store, {*places(self.objects, manifest.objects()), HEADER_KEY, *signatures}, lock)
+        try:
+            lock_keys(self.store, {*places(self.objects, manifest.objects()), HEADER_KEY, *signatures}, lock)
+        except NotFoundError as error:
+            raise IntegrityError(
+                f"A file of savepoint {manifest.savepoint} of {manifest.job} went away while it was locked: "
+                f"{error.message}",
+                code="object-missing",
+                hint="Take, or copy, it again.",
+            ) from error
 
     def _lock_manifest(self, manifest: Manifest, lock: Lock) -> None:
         lock_keys(self.store, [manifest_key(manifest.job, manifest.savepoint)], lock)

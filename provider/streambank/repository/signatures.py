@@ -22,6 +22,8 @@ FOLDER = "signatures"
 UNSIGNED = ("not-signed", "bad-signature")
 """Codes of a savepoint that no key of ours has signed as it is."""
 _LABEL = "streambank savepoint 1"
+_MOST_COPIED = 20
+"""Whoever may write to a replica could fill its folder of signatures."""
 
 
 def signing_of(keys: Keys, job: str, savepoint: str) -> Signing:
@@ -43,6 +45,13 @@ def signatures_of(store: Store, job: str, savepoint: str) -> Sequence[str]:
 def add_signature(store: Store, job: str, savepoint: str, name: str) -> None:
     """Write a signature, before the manifest that it is of or after it."""
     store.write(f"{FOLDER}/{job}/{savepoint}/{name}", b"")
+
+
+def lacking_signatures(source: Store, target: Store, job: str, savepoint: str) -> list[str]:
+    """Those signatures of a savepoint in one repository that another one lacks."""
+    there = signatures_of(target, job, savepoint)
+    lacking = [name for name in signatures_of(source, job, savepoint) if name not in there]
+    return lacking[:_MOST_COPIED]
 
 
 def require_signature(store: Store, job: str, savepoint: str, signing: Signing) -> None:

@@ -38,7 +38,12 @@ class Signed:
 
 
 def sign_savepoint(
-    repository: Repository, job: str, savepoint: str, *, progress: Progress | None = None
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    *,
+    unsigned: bool = False,
+    progress: Progress | None = None,
 ) -> Signed:
     """Sign a savepoint with the first key: if another key has signed it, or all of it is verified.
 
@@ -46,6 +51,8 @@ def sign_savepoint(
         repository: Where it is.
         job: `job` or `job/query`.
         savepoint: Its id.
+        unsigned: Also one that no key has signed although there are several, so that there were signatures
+            before; and one that was changed since it was signed.
         progress: Told about files and bytes.
 
     Raises:
@@ -59,8 +66,10 @@ def sign_savepoint(
         return Signed(job, savepoint, True, repository.keys[0].id, "it was signed already")
     try:
         repository.require_signed(job, savepoint, (data,))
-    except IntegrityError:
-        pass
+    except IntegrityError as error:
+        if not unsigned and (error.code != "not-signed" or len(repository.keys) > 1):
+            says = f"not signed: {error.message} If you know where it comes from: `--unsigned`."
+            return Signed(job, savepoint, False, None, says)
     else:  # the key that is about to be replaced vouches for it
         key = repository.sign(job, savepoint, (data,))
         return Signed(job, savepoint, True, key, f"signed by key {key}, as by an earlier one")

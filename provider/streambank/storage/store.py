@@ -423,8 +423,8 @@ def chunks(reader: BinaryIO, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         yield chunk
 
 
-def read_record(store: Store, key: str) -> bytes:
-    """A small file, whole; of one that is larger than any record one byte more than `MAX_RECORD_BYTES`.
+def read_record(store: Store, key: str, most_bytes: int = MAX_RECORD_BYTES) -> bytes:
+    """A small file, whole; of one that is larger than any record one byte more than `most_bytes`.
 
     Who decodes it refuses it then, and what was put in the place of a record does not fill the memory.
 
@@ -433,7 +433,7 @@ def read_record(store: Store, key: str) -> bytes:
         StorageError: It cannot be read.
     """
     with store.open(key) as reader:
-        return reader.read(MAX_RECORD_BYTES + 1)
+        return reader.read(most_bytes + 1)
 
 
 def undamaged(move: Callable[[], T]) -> T:

@@ -45,7 +45,7 @@ class EventTimeWatcher:
     @classmethod
     def of_job(cls, watcher: JobWatcher) -> EventTimeWatcher:
         """Of a declared job, or one query of it."""
-        return cls(lambda: event_time_of(watcher.job, watcher.control, watcher.query), watcher.access)
+        return cls(lambda: event_time_of(watcher.job, watcher.follow(), watcher.query), watcher.access)
 
     @classmethod
     def of_checkpoint(cls, location: str, access: S3Access | None) -> EventTimeWatcher:

@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
+from streambank.control.place import MOVED
 from streambank.control.processes import person
 from streambank.control.watch import SIGN_EVERY_S
 from streambank.core.errors import StreambankError
@@ -167,6 +168,16 @@ class JobWatcher:
         with using_s3(self.access):
             self.control = self.job.records()
 
+    def follow(self) -> JobControl:
+        """The records, opened again where they were moved since: a watcher may live longer than their place.
+
+        Raises:
+            StreambankError: They are not found, or not reached.
+        """
+        if self.control.store.exists(MOVED):
+            self.control = self.job.records()
+        return self.control
+
     def look(self) -> JobView:
         """How the job is now.
 
@@ -175,6 +186,7 @@ class JobWatcher:
             FormatError: A record is damaged.
         """
         with using_s3(self.access):
+            self.follow()
             replaced_by = self.signs.leave(self.control) if self.signs is not None else None
             return replace(self._look(), replaced_by=replaced_by)
 

@@ -113,7 +113,7 @@ def spark_submit(submission: Submission) -> Iterator[Running]:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Ask it to end, so that the cluster is told; and see to it that nothing of it stays."""
     if _ended(process, 0.0) is None:
-        process.terminate()
+        os.kill(process.pid, signal.SIGTERM)  # `terminate` would wait for one that has just ended
         _ended(process, STOP_S)
     # It has not been waited for yet, so that no other process can have its pid, nor another group.
     with suppress(ProcessLookupError):

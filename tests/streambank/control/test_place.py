@@ -126,3 +126,25 @@ def test_who_may_not_look_beside_the_repository_finds_what_is_inside(
     assert JobControl.of_repository(repository, "orders").store.uri.endswith("/savepoints/jobs/orders")
     old = records(tmp_path / "savepoints/jobs", "desired/0000000001.json")
     assert find_records(repository, "orders").uri == old.uri, "as it was before there was another place"
+
+
+def test_a_disk_that_is_mounted_at_the_repository_later_does_not_hide_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = open_store(tmp_path / "savepoints")
+    records(tmp_path / "savepoints.control", "desired/0000000001.json", "lease/0000000001.json")
+    monkeypatch.setattr(place, "_is_apart", lambda path: True)
+    with pytest.raises(ConflictError) as caught:
+        find_records(repository, "orders")
+    assert caught.value.code == "records-twice" and "mounted" in caught.value.message
+    assert find_records(repository, "others").uri.endswith("/savepoints/jobs/others")
+    records(tmp_path / "savepoints.control", MOVED)
+    assert find_records(repository, "orders").uri.endswith("/savepoints/jobs/orders")
+
+
+def test_a_copy_that_is_not_finished_never_counts(tmp_path: Path) -> None:
+    """Also where the place that it is copied from is not looked at any more."""
+    records(tmp_path / "savepoints.control", MOVING, "desired/0000000001.json")
+    with pytest.raises(ConflictError) as caught:
+        find_records(open_store(tmp_path / "savepoints"), "orders")
+    assert caught.value.code == "records-moving"

@@ -158,6 +158,9 @@ def test_who_opened_the_old_place_before_gets_neither_its_lock_nor_its_lease(tmp
     assert caught.value.code == "records-moved"
     view = old.lease.view()
     assert view is not None and view.state == "ended"
+    with pytest.raises(ConflictError) as caught:
+        old.set_desired("running", by=BY)
+    assert caught.value.code == "records-moved"
 
 
 def test_a_lock_that_was_broken_meanwhile_moves_nothing(
@@ -250,7 +253,8 @@ def test_what_is_begun_in_the_new_place_right_after_the_switch_stays(
     def late(self: LocalStore, key: str, data: Any, *, exclusive: bool = False) -> None:
         write(self, key, data, exclusive=exclusive)
         if key == MOVED:
-            old.set_desired("stopped", by=BY, why="late")
+            with pytest.raises(ConflictError, match="moved"):
+                old.set_desired("stopped", by=BY, why="late")
 
     def begins(self: LocalStore, prefix: str = "") -> Iterator[FileInfo]:
         found = list(listing(self, prefix))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streambank.control.marker import records_root
+from streambank.control.control import JobControl
+from streambank.control.marker import records_root, renew_marker
 from streambank.control.place import MOVED
 from streambank.core.errors import RefusedError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
-from tests.support.jobs.simulated_job import BY, SimulatedJob, quick_store
+from streambank.repository.repository import Repository
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
 from tests.support.storage.contents import contents
 
 ELSEWHERE = "memory://elsewhere/jobs/orders"
@@ -92,3 +95,22 @@ def test_records_that_were_moved_out_of_the_repository_are_the_jobs(shop: Simula
         with pytest.raises(RefusedError) as caught:
             restore(request)
         assert caught.value.code == "other-records"
+
+
+def test_a_query_whose_driver_lives_by_other_records_is_not_restored(tmp_path: Path) -> None:
+    """As where a disk was mounted over the place that the records of the job were found by."""
+    shop = SimulatedJob(tmp_path / "shop", sink=False).run(3)
+    shop.take()
+    own, other = (JobControl.open(str(tmp_path / place), JOB) for place in ("own", "other"))
+    checkpoint = shop.checkpoint.uri
+    began = own.generations().ensure_first(checkpoint, by=BY)
+    renew_marker(checkpoint, job=JOB, query="main", generation=began, control=own, by=BY)
+    request = RestoreRequest(
+        Repository.open(shop.repository_store), "latest", job=JOB, generation=other, checkpoint=checkpoint
+    )
+    with own.lease.held("run", by=BY), pytest.raises(RefusedError) as caught:
+        restore(request)
+    assert caught.value.code == "checkpoint-of-another-job" and str(tmp_path / "own") in caught.value.message
+    assert other.generation() is None
+    restore(request)  # nobody holds it any more
+    assert other.generation() is not None

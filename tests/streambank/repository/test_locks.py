@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from streambank.core.errors import InputError, RefusedError, StorageError
+from streambank.core.errors import InputError, IntegrityError, RefusedError, StorageError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import load_jobs
 from streambank.recovery.preconditions import RestoreRequest
@@ -18,7 +18,7 @@ from streambank.replicas.header_repair import open_for_repair
 from streambank.replicas.repair import repair
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.catalog import manifest_key
-from streambank.repository.locks import LockPolicy, locked_until, visible_locks
+from streambank.repository.locks import LockPolicy, locked_until, places, visible_locks
 from streambank.repository.repository import Repository
 from streambank.retention.expire import expire
 from streambank.retention.policy import Policy
@@ -26,10 +26,13 @@ from streambank.retention.sweep import sweep
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
+from streambank.storage.s3.lock import lock
 from streambank.storage.s3.store import S3Store
+from streambank.storage.store import Lock
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank
 from tests.support.jobs.declared import write_jobs
+from tests.support.repository.repositories import FILES, manifest_of
 from tests.support.storage.s3_servers import BUCKET, S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
@@ -242,6 +245,64 @@ def test_a_manifest_that_a_repair_replaces_is_locked_by_the_policy(
     assert answer.code == 0, answer.err
     again = Repository.open(open_store(place))
     assert {ends(again)[key] for key in parts(again, taken.savepoint)} == {midnight(5)}
+
+
+def test_what_a_replica_gets_again_is_locked(live: LiveCheckpoint, place: str, seaweedfs: S3Server) -> None:
+    source, taken = saved(live, seaweedfs.location(), None)
+    which = newest_first(source)
+    assert replicate_to(source, open_store, place, which, lock=LockPolicy(3 * DAY_S)).ok
+    replica = Repository.open(open_store(place))
+    for key in parts(replica, taken.savepoint) - {manifest_key("orders", taken.savepoint), "repository.json"}:
+        replica.store.delete(key)
+    (again,) = replicate_to(source, open_store, place, which, lock=LockPolicy(3 * DAY_S)).savepoints
+    assert again.state == "refilled"
+    fresh = Repository.open(open_store(place))
+    assert {ends(fresh)[key] for key in parts(fresh, taken.savepoint)} == {midnight(3)}
+
+
+def test_a_lock_that_has_ended_does_not_decide_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Ended:
+        def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
+            if operation == "put_object_retention":
+                asked.append(parameters["Retention"])
+            old = {"RetainUntilDate": datetime(2020, 1, 1, tzinfo=UTC), "Mode": "COMPLIANCE"}
+            return {"Retention": old, "ResponseMetadata": {"HTTPStatusCode": 200}}
+
+    lock(Ended(), Lock(midnight(2), "governance"))  # type: ignore[arg-type]  # all that it asks
+    assert asked == [{"Mode": "GOVERNANCE", "RetainUntilDate": midnight(2)}]
+
+
+class LockingMemory(MemoryStore):
+    """Memory whose files can be locked."""
+
+    def takes_locks(self) -> bool:
+        return True
+
+    def lock(self, key: str, lock: Lock) -> None:
+        self.stat(key)
+
+    def lock_of(self, key: str) -> Lock | None:
+        self.stat(key)
+        return None
+
+
+def test_what_goes_away_while_it_is_locked_is_stored_again() -> None:
+    """A sweep may delete a pack during a long take: the take heals that, with locks as without."""
+    store = LockingMemory()
+    with Repository.open(store, create=True).objects.writer() as writer:
+        for data in FILES.values():
+            writer.add(data, len(data))
+    repository = Repository.open(store, lock=LockPolicy(DAY_S))
+    manifest = manifest_of(FILES, digest=repository.digest_name)
+    assert places(repository.objects, manifest.objects()), "it counts on what is there"
+    for info in list(store.list()):
+        if info.path.startswith(("packs/", "index/")):
+            store.delete(info.path)
+    with pytest.raises(IntegrityError) as caught:
+        repository.commit(manifest)
+    assert caught.value.code == "object-missing"
 
 
 @pytest.mark.parametrize("code", ["no-permission", "storage"])

@@ -8,6 +8,8 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.declaration.declaration import Job
+from streambank.job.move_records import move_records
+from streambank_airflow.watch.event_time import EventTimeWatcher
 from streambank_airflow.watch.job import JobWatcher, WatchedView, WatchedWatcher
 from tests.support.jobs.declared import declare
 
@@ -70,3 +72,19 @@ def test_only_one_that_gave_the_job_up_as_it_is_meant_to_be_now_ends_the_wait(jo
     third = records.watches.begin(by=RUN, desired=newest(records))
     records.watches.end(third, "gave-up", "3 drivers ended")
     assert (look(job).watched, look(job).gave_up) == (False, "3 drivers ended")
+
+
+def test_a_watcher_follows_records_that_are_moved_while_it_watches(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    inside = JobControl.open(f"{job.repository}/jobs", job.name)
+    generations = inside.generations()
+    generations.ensure_first(job.checkpoint, by=RUN)
+    inside.set_desired("stopped", by=RUN)
+    watcher = JobWatcher(job)
+    seen = EventTimeWatcher.of_job(watcher)
+    move_records(job, by=RUN)
+    watcher.look()
+    assert watcher.control.store.uri == job.records().store.uri != inside.store.uri
+    seen.look()
+    generation = watcher.control.generation()
+    assert generation is not None and generation.number == 1

@@ -18,6 +18,7 @@ from streambank.cli.options import (
     Pin,
     SparkConf,
     SparkProperties,
+    Unsigned,
 )
 from streambank.cli.output import console
 from streambank.cli.plugins import JobVerbs
@@ -519,14 +520,16 @@ def move_records(
 
 
 @app.command("sign-records", epilog="Example: streambank job sign-records orders")
-def sign_records(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
+def sign_records(
+    name: Name, jobs: JobsFile, unsigned: Unsigned = False, as_json: Json = False, debug: Debug = False
+) -> None:
     """Sign the records that say which checkpoint counts, and what is meant to be, as they are now.
 
     It says that you know them to be right: look at what it prints.
     """
     from streambank.job.sign_records import sign_records as sign
 
-    signed = sign(_job(jobs, name), by=_by())
+    signed = sign(_job(jobs, name), by=_by(), unsigned=unsigned)
 
     def text() -> None:
         for query, location in signed.checkpoints.items():

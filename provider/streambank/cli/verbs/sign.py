@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, open_repository
+from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, Unsigned, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -24,6 +24,7 @@ def sign(
         str | None, typer.Argument(metavar="[SAVEPOINT]", help="A savepoint's id, or its unique beginning.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Sign every savepoint (of the job).")] = False,
+    unsigned: Unsigned = False,
     job: JobOption = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -42,11 +43,11 @@ def sign(
     if savepoint is not None:
         which = [opened.find(savepoint, job)]
     else:
-        which = [(one.job, one.savepoint) for one in opened.manifests(job) if one.error is None]
+        which = [(one.job, one.savepoint) for one in opened.manifests(job)]
     done: list[dict[str, Any]] = []
     with console.progress() as progress:
         for name, one in which:
-            done.append(sign_savepoint(opened, name, one, progress=progress).to_dict())
+            done.append(sign_savepoint(opened, name, one, unsigned=unsigned, progress=progress).to_dict())
 
     def text() -> None:
         for one in done:

@@ -35,6 +35,11 @@ class Openness:
     def __str__(self) -> str:
         return f"{self.mode:04o}"
 
+    def readers(self) -> Openness:
+        """The same users, with whatever rights the umask leaves them: those who share a place write there."""
+        wide = sum(7 << shift for shift in (6, 3, 0) if self.mode >> shift & 4)
+        return Openness(wide | _OWN, self.group)
+
     @classmethod
     def parse(cls, text: object) -> Openness | None:
         """From what `str` gave; None where it is nothing of the kind."""

@@ -8,7 +8,7 @@ can. Source: Amazon S3 User Guide, "Locking objects with Object Lock".
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from streambank.storage.s3.client import Place, Service, call, status_of
@@ -61,6 +61,8 @@ def lock(place: Place, asked: Lock) -> None:
         StorageError: The service refuses.
     """
     now = lock_of(place)
+    if now is not None and now.until <= datetime.now(UTC):
+        now = None  # it has ended, and its mode with it
     wanted = asked if now is None else asked.both(now)
     if wanted != now:
         retention = {"Mode": wanted.mode.upper(), "RetainUntilDate": wanted.until}
