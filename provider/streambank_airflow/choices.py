@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError, check_choice
 from streambank.core.names import MAIN
+from streambank.core.text import CONTROL
 from streambank.declaration.objectives import PROMISES
 from streambank.recovery.choices import parse_new_sinks
 from streambank.storage import is_below, is_beside, scheme_of
@@ -74,7 +76,8 @@ def where_choice(value: str | bool | None, job: Job) -> tuple[str | None, bool]:
         return None, False
     if value == declared:
         return declared, False
-    if job.compact.expressions == "any":
+    if job.compact.expressions == "any" and value is not True:
+        _check_readable(str(value))
         return str(value), True
     if value is True and declared is not None:
         return declared, False
@@ -85,6 +88,17 @@ def where_choice(value: str | bool | None, job: Job) -> tuple[str | None, bool]:
         hint=f"Declare `where` in [jobs.{job.name}.compact]; or let whoever may trigger this DAG write SQL "
         'over the state: `expressions = "any"`.',
     )
+
+
+def _check_readable(condition: str) -> None:
+    """Make sure that a typed condition does what it looks like to those who approve it."""
+    hidden = CONTROL.search(condition) or re.search(r"--|/\*|[^\S ]| {2}", condition)
+    if hidden is not None:
+        raise InputError(
+            f"The condition has {hidden[0]!r} in it, which whoever approves it may not see as it is.",
+            code="bad-expression",
+            hint="Write it in one line, without comments, and with single blanks.",
+        )
 
 
 def check_form_places(job: Job, query: str | None, into: str | None, new_sinks: Mapping[str, str]) -> None:

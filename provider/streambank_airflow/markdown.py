@@ -13,6 +13,12 @@ from streambank.core.text import visible
 
 _MARKUP = re.compile(r"([|\[\]`*_~\\])")
 _BACKTICKS = re.compile("`+")
+_LINE_END = re.compile("\r?\n")
+_RETURN = " \u23ce "
+"""Stands for the end of a line, and looks like the key for it."""
+_OTHER_BLANK = re.compile(r"[^\S ]")
+_MORE_BLANKS = re.compile("(?<= ) +")
+"""Blanks after the first one, which a page would not show."""
 
 
 class Markdown(str):
@@ -50,4 +56,7 @@ def table(rows: Iterable[tuple[str, str]]) -> Markdown:
 
 
 def _line(text: str) -> str:
-    return visible(" ".join(text.split()))
+    """The same text in one line, with nothing in it that a page would leave out: it is what is approved."""
+    shown = visible(_LINE_END.sub(_RETURN, text.strip()))
+    shown = _OTHER_BLANK.sub("\ufffd", shown)
+    return _MORE_BLANKS.sub(lambda found: "\N{NO-BREAK SPACE}" * len(found[0]), shown)

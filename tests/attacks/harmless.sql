@@ -3,6 +3,8 @@ key.name ilike '%ANN%' and key.name not like 'b%'
 value.seen < timestamp '2026-01-05 00:00:00+00:00' - interval 30 days
 value.seen + interval '1' month > current_timestamp() or value.day + 1 < current_date
 value.day - date '2026-01-01' = interval '1' day
+value.day < current_date() - interval 30 days or value.day + interval 1 day > current_date()
+extract(day from (current_timestamp() - value.seen)) > 30
 value.seen - timestamp '2026-01-01 00:00:00' > interval 1 hour
 value.count between 1 and 5 and value.count in (1, 2, 3) and value.count <> 4
 value.count is not null and value.text is distinct from 'x' and value.count <=> 3

@@ -84,3 +84,27 @@ def test_a_form_brings_no_condition_that_the_job_does_not_declare(job: Job) -> N
     free = replace(declared, compact=replace(declared.compact, expressions="any"))
     assert where_choice("value.n < 4", free) == ("value.n < 4", True)
     assert where_choice("value.n < 3", free) == ("value.n < 3", False)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "k = 5 -- only of tests\n or true",
+        "k = 5 --x\r or true",
+        "k = 'a  b'",
+        "k = 'a\u00a0b'",
+        "k = 5 /* no */",
+        "k\t= 5",
+    ],
+)
+def test_a_typed_condition_is_one_that_can_be_read_as_it_is(job: Job, condition: str) -> None:
+    free = replace(job, compact=replace(job.compact, expressions="any"))
+    with pytest.raises(InputError) as caught:
+        where_choice(condition, free)
+    assert caught.value.code == "bad-expression" and "may not see" in caught.value.message
+
+
+def test_nothing_that_a_page_leaves_out_is_left_out_of_a_plan() -> None:
+    assert cell('{"k": "a  b"}') == cell('{"k": "a \u00a0b"}').replace("\ufffd", "\u00a0")
+    assert cell("a\nb") == "a \u23ce b" and cell("a\u00a0b") == "a\ufffdb" and cell("a\rb") == "a\ufffdb"
+    assert code("one two") == "`one two`" and code("a\tb") == "`a\ufffdb`"

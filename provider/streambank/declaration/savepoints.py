@@ -22,7 +22,7 @@ from streambank.core.zones import UTC_NAME
 from streambank.declaration.fields import Fields
 from streambank.declaration.notify import Notify, read_notify
 from streambank.repository.coverage import parse_share
-from streambank.repository.locks import LockPolicy
+from streambank.repository.locks import MOST_S, LockPolicy
 from streambank.retention.policy import MIN_VERIFIED, Policy
 
 DEFAULT_SHARE = "10%"
@@ -176,6 +176,8 @@ def _lock(fields: Fields) -> LockPolicy | None:
         if mode is not None:
             raise fields.mistake("lock_mode", "nothing is locked", 'Say for how long: lock = "30d".')
         return None
+    if for_s > MOST_S:
+        raise fields.mistake("lock", "it is more than a hundred years", 'Write for how long as "30d".')
     return LockPolicy(for_s, mode or "governance")
 
 

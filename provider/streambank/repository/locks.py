@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 
 from streambank.core.choices import LockMode
-from streambank.core.errors import NotFoundError, RefusedError, StorageError
+from streambank.core.errors import InputError, NotFoundError, RefusedError, StorageError
 from streambank.core.units import utc_now
 from streambank.repository.objects.objects import Objects
 from streambank.storage.store import Lock, Locking, Store
 from streambank.storage.threads import at_once, each
 
+MOST_S = 36525 * 86400
+"""The longest lock, in seconds."""
 _NOT_TOLD = ("no-permission", "storage")
 """Codes of a service that keeps its locks from us, or does not know the question."""
 
@@ -34,6 +36,15 @@ class LockPolicy:
 
     for_s: float
     mode: LockMode = "governance"
+
+    def __post_init__(self) -> None:
+        """Refuse what no calendar can say, before anything is saved."""
+        if self.for_s > MOST_S:
+            raise InputError(
+                "Nothing can be locked for more than a hundred years.",
+                code="bad-duration",
+                hint="Write for how long as `30d`.",
+            )
 
     def from_now(self) -> Lock:
         """The lock of a savepoint that is saved now: one for all of its files, also over a midnight."""

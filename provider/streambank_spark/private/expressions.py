@@ -82,7 +82,9 @@ _MADE = _words(
     NamedLambdaVariable With CommonExpressionDef CommonExpressionRef ArrayInsert ArraySort
     TimestampAddInterval TimeAdd TimestampAddYMInterval DateAddInterval DateAddYMInterval DatetimeSub
     SubtractTimestamps SubtractDates MultiplyYMInterval MultiplyDTInterval MultiplyInterval
-    DivideYMInterval DivideDTInterval DivideInterval SecondWithFraction GetTimestamp TryEval
+    DivideYMInterval DivideDTInterval DivideInterval ExtractANSIIntervalDays ExtractANSIIntervalHours
+    ExtractANSIIntervalMinutes ExtractANSIIntervalSeconds ExtractANSIIntervalMonths
+    ExtractANSIIntervalYears SecondWithFraction GetTimestamp TryEval
     StringSplitSQL StringDecode DecodeWithCharset NullIfResult DecimalDivideWithOverflowCheck Invoke
     StaticInvoke
     """
@@ -104,6 +106,12 @@ _NAMES = {
     "VariableReference": "a session variable",
 }
 """How a person calls some of what is refused."""
+_GROWING = _words(
+    "StringReplace RegExpReplace StringTranslate Overlay Concat ConcatWs ArrayTransform ArrayUnion Flatten"
+    " TransformKeys TransformValues MapConcat"
+)
+_MOST_GROWING = 3
+"""So many of these may stand one inside the other: ten would make a heap of memory out of one letter."""
 _PATTERNS = {"Like", "ILike", "RLike", "StringSplit", "RegExpExtract", "RegExpReplace"}
 """Classes whose second argument is a pattern; Java tries every way to match it."""
 
@@ -160,9 +168,9 @@ def _check(root: Any, class_of: Callable[[Any], str], more: frozenset[str]) -> N
         class_of: The class that must be on the list; raises for what has none.
         more: Classes that are allowed besides.
     """
-    nodes = [root]
+    nodes = [(root, 0)]
     while nodes:
-        node = nodes.pop()
+        node, within = nodes.pop()
         found = class_of(node)
         if found not in ALLOWED and found not in more:
             raise _refused(f"{_NAMES.get(found, found)} is not allowed in it")
@@ -170,7 +178,10 @@ def _check(root: Any, class_of: Callable[[Any], str], more: frozenset[str]) -> N
         # As it is written; Spark may make something else of a pattern.
         if more is _WRITTEN and found in _PATTERNS and len(children) > 1:
             _check_pattern(children[1], like=found in ("Like", "ILike"))
-        nodes += reversed(children)
+        within += found in _GROWING
+        if within > _MOST_GROWING:
+            raise _refused("too many functions in it that make text longer, one inside the other")
+        nodes += reversed([(child, within) for child in children])
 
 
 def _class(node: Any) -> str:
@@ -245,8 +256,8 @@ def _check_pattern(node: Any, *, like: bool) -> None:
 
 
 def _is_costly(pattern: str) -> bool:
-    if re.search(r"\\[QEk1-9]|\(\?", pattern):
-        return True  # quotes, references, and groups that are more than a group
+    if re.search(r"\\[QEkc1-9]|\(\?", pattern):
+        return True  # quotes, references, control characters, and groups that are more than a group
     plain = _ONE_OF.sub("x", _ESCAPED.sub("x", pattern))
     repeats = len(_REPEAT.findall(plain))
     allowed = _MOST_REPEATS if plain.startswith("^") and "|" not in plain else _MOST_REPEATS - 1

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -37,6 +38,7 @@ from streambank_spark.rewrite.request import (
 )
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.verify import look_deep
+from streambank_spark.submit.session import silence_contexts
 
 VERIFY = "verify"
 """The operation that only opens all state."""
@@ -91,6 +93,7 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
     typed = isinstance(order, RewriteRequest) and order.where is not None and order.from_form
     if typed:
         spark.sparkContext.setLogLevel("OFF")  # what tasks fail with quotes rows, too
+        silence_contexts()
     try:
         staging = Staging(spark.sparkContext.master or "", plan["work"], say)
         if order is None:
@@ -103,7 +106,7 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
         if order.key is not None:
             document |= _search(spark, repository, which[0], done, order, staging, plan["search"])
         return document
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         refuse_wrong_schema(error)
         if typed:
             raise _unquoted(condition_of(error)) from error

@@ -17,10 +17,12 @@ from dataclasses import replace
 
 from streambank.control.processes import who
 from streambank.core.errors import InputError, StreambankError
+from streambank.core.signing import VARIABLE
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, decode_launch, write_launch
 from streambank.storage import open_store
+from streambank.storage.store import read_record
 from streambank_spark.failures import say_error
 from streambank_spark.runner import signals
 
@@ -109,7 +111,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _read(location: str, digest: str | None) -> LaunchSpec:
     folder, _, name = location.rpartition("/")
-    return decode_launch(open_store(folder or ".").read(name), location, digest)
+    return decode_launch(read_record(open_store(folder or "."), name), location, digest)
 
 
 def _launch(job: Job, command: Sequence[str]) -> LaunchSpec:
@@ -119,4 +121,5 @@ def _launch(job: Job, command: Sequence[str]) -> LaunchSpec:
     # Whoever asks runs spark-submit in client mode, whatever is declared for drivers that are started.
     spec = replace(spec, deploy_mode="client", supervised=False)
     write_launch(control, spec)
+    os.environ.pop(VARIABLE, None)  # the application has no need of it
     return spec

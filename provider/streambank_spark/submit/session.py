@@ -35,6 +35,12 @@ _LOGGERS_OF_CONTEXTS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's: they write kilobytes of JSON to stderr about what an error of ours says in a line."""
 
 
+def silence_contexts() -> None:
+    """Keep PySpark from writing to stderr what its errors say: that may quote the state."""
+    for name in _LOGGERS_OF_CONTEXTS:
+        logging.getLogger(name).disabled = True
+
+
 @contextmanager
 def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session for a `with`: the process's own where it has one, which is left as it is.
@@ -46,8 +52,7 @@ def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[Spark
     Raises:
         StorageError: Spark does not start, or fails in the block (code `spark-failed`).
     """
-    for name in _LOGGERS_OF_CONTEXTS:
-        logging.getLogger(name).disabled = True
+    silence_contexts()
     running = SparkSession.getActiveSession()
     if running is not None:
         with _failures(None):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import InputError, NotFoundError
+from streambank.core.errors import FormatError, InputError, NotFoundError
+from streambank.core.signing import VARIABLE, new_key
 from streambank.driver.spec import read_launch
 from streambank_spark.runner import entry
 
@@ -44,6 +46,21 @@ def test_another_application_with_arguments_that_look_like_ours(jobs: str) -> No
 def test_the_jobs_file_from_the_environment(jobs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMBANK_JOBS", jobs)
     assert entry.parse(["--job", "flights"]).job == "flights"
+
+
+def test_the_application_does_not_get_the_key(
+    jobs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_key(tmp_path / "keys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    entry.parse(["--job", "flights", "--jobs", jobs])
+    assert VARIABLE not in os.environ
+
+
+def test_a_launch_spec_that_is_endless_is_not_read_whole(tmp_path: Path) -> None:
+    os.truncate(os.open(tmp_path / "launch-1.json", os.O_CREAT | os.O_WRONLY), 1 << 40)
+    with pytest.raises(FormatError):
+        entry.parse(["--launch", str(tmp_path / "launch-1.json")])
 
 
 def test_a_launch_spec_by_its_path(jobs: str, tmp_path: Path) -> None:

@@ -345,7 +345,7 @@ def check_owners(job: Job, jobs: Iterable[Job]) -> Iterator[Finding]:
     others = [one for one in jobs if mine and one.airflow.owner not in (None, mine)]
     for what, place in (("repository", job.repository), ("control location", job.control)):
         shared = sorted({str(one.airflow.owner) for one in others if place in (one.repository, one.control)})
-        if shared:
+        if shared and place is not None:
             yield Finding(
                 "several-owners",
                 "warning",

@@ -211,6 +211,7 @@ def test_owners_that_share_a_place_are_named() -> None:
     assert not found(check_owners(orders, others))
     others.append(job("bets", "games", "s3://lake/one"))
     assert "jobs of games" in found(check_owners(orders, others))["several-owners"].cause
+    assert not found(check_owners(job("orders", "payments", "s3://lake/five"), others)), "no control declared"
     alone = job("orders", "payments", "s3://lake/two", "s3://lake/control")
     assert not found(check_owners(alone, others))
     others.append(job("slots", "games", "s3://lake/three", "s3://lake/control"))
