@@ -73,8 +73,7 @@ class Signer:
             raise IntegrityError(
                 f"The record {store.uri}/{key} is not what was signed.",
                 code="bad-signature",
-                hint="It was changed by somebody who may write among the job's records. Look at it. If it is "
-                "right all the same: `streambank job sign-records --unsigned`.",
+                hint="It was changed by somebody who may write among the job's records. Look at it.",
             )
         raise IntegrityError(
             f"The record {store.uri}/{key} is not signed by a key of this installation.",
