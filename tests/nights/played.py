@@ -226,11 +226,13 @@ def repository_gone(scene: Scene) -> None:
     scene.wait_for_rows()
     scene.savepoint()
     scene.stop()
-    away = scene.repository.with_name("repository.away")
+    disk, away = (scene.repository, scene.records), scene.repository.with_name("away")
+    away.mkdir()
     before = scene.found()
     scene.harm()
 
-    scene.repository.rename(away)
+    for place in disk:
+        place.rename(away / place.name)
     scene.repository.mkdir()
     scene.feed(3)
 
@@ -244,8 +246,9 @@ def repository_gone(scene: Scene) -> None:
     scene.must_be_tried_once("run", run_id, "start")
     scene.must_be_alerted("repository-lost", "team", "pager")
 
-    shutil.rmtree(scene.repository)
-    away.rename(scene.repository)
+    for place in disk:
+        shutil.rmtree(place, ignore_errors=True)
+        (away / place.name).rename(place)
     scene.night.acts.append("bring the repository back")
     scene.trigger("run")
     scene.recovered()

@@ -18,6 +18,7 @@ from demo.places import ROOT
 from demo.rest import RestError
 from streambank.control.control import JobControl
 from streambank.control.marker import records_root
+from streambank.control.place import SUFFIX
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import local_path, open_store
@@ -202,6 +203,11 @@ class Scene:
     def repository(self) -> Path:
         """The job's repository, which no other night has."""
         return self.folder / "repository"
+
+    @property
+    def records(self) -> Path:
+        """What is recorded about it, beside the repository."""
+        return self.folder / f"repository{SUFFIX}"
 
     @property
     def output(self) -> Path:

@@ -78,9 +78,12 @@ def test_d1_a_repository_that_is_gone_is_red_wherever_one_looks_and_nothing_star
     managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
     output = stop_and_save(managed)
-    repository, away = managed.folder / "repository", managed.folder / "away"
+    repository, records = managed.folder / "repository", managed.folder / "repository.control"
+    away = managed.folder / "away"
+    away.mkdir()
     before = contents(open_store(managed.folder / "checkpoints")), contents(open_store(output))
-    repository.rename(away)
+    for place in (repository, records):  # both are on the disk that is not mounted
+        place.rename(away / place.name)
     repository.mkdir()
 
     for verb in ("savepoint", "sla", "run"):
@@ -93,7 +96,24 @@ def test_d1_a_repository_that_is_gone_is_red_wherever_one_looks_and_nothing_star
     assert after == before
 
     shutil.rmtree(repository)
-    away.rename(repository)
+    shutil.rmtree(records, ignore_errors=True)
+    for place in (repository, records):
+        (away / place.name).rename(place)
+    last = managed.last_batch()
+    succeed("job", "start", "flights", "--jobs", managed.jobs_file)
+    managed.wait_for_batch(last + 1)
+
+
+@pytest.mark.storm
+def test_d1_savepoints_that_are_gone_alone_are_red_and_the_job_goes_on(
+    managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its records are beside the repository, so nothing of the job is lost but what could be gone back to."""
+    stop_and_save(managed)
+    managed.folder.joinpath("repository").rename(managed.folder / "away")
+    managed.folder.joinpath("repository").mkdir()
+    for verb in ("savepoint", "sla"):
+        fails(managed, verb, "repository-lost", capfd)
     last = managed.last_batch()
     succeed("job", "start", "flights", "--jobs", managed.jobs_file)
     managed.wait_for_batch(last + 1)
