@@ -12,16 +12,20 @@ import zstandard
 
 from streambank.checkpoint.files import MAX_SMALL_BYTES
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.schema.store import parse_state_schema
 from streambank.control.marker import marker_location, read_marker
 from streambank.control.progress import last_of_segment, read_segment
 from streambank.control.records import RecordStream
-from streambank.core.errors import FormatError, IntegrityError
+from streambank.core.errors import FormatError, InputError, IntegrityError
+from streambank.core.units import parse_bytes, parse_duration_s
+from streambank.driver.failure import shown
 from streambank.kafka.topics import topic_pattern
 from streambank.repository.manifest import decode_head
 from streambank.repository.marks import read_mark
 from streambank.repository.sealed import encode_record, unseal
 from streambank.storage import open_store
 from streambank.storage.store import MAX_RECORD_BYTES
+from streambank.work.pace import parse_rate
 from streambank.work.target import read_note
 from streambank_spark.rewrite.hdfs_files import load_rows, snapshot
 from tests.support.checkpoint.recorded import unpack
@@ -116,6 +120,44 @@ def test_what_follows_a_seal_is_not_gathered() -> None:
     with pytest.raises(IntegrityError):
         list(unseal(chunks(), "record_digest", "mark"))  # type: ignore[arg-type]
     assert given == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "password", "key_", "x.y_", "token ", "://a:", "secret", "password='", 'pwd="', "Bearer "]
+)
+def test_what_a_query_says_at_its_end_is_searched_for_secrets_in_one_pass(text: str) -> None:
+    """An exception may quote a megabyte of Base64: each letter was taken for the beginning of a name."""
+    began_s = time.monotonic()
+    assert len(shown(text * (1_000_000 // len(text)), {})) < 600
+    assert time.monotonic() - began_s < 5
+
+
+@pytest.mark.parametrize("number", ["9" * 400 + "GB", "9" * 400 + "d"])
+def test_a_number_beyond_all_floats_is_no_size_and_no_duration(number: str) -> None:
+    with pytest.raises(InputError) as caught:
+        (parse_bytes if number.endswith("B") else parse_duration_s)(number)
+    assert caught.value.code in ("bad-size", "bad-duration") and len(caught.value.message) < 100
+    with pytest.raises(InputError):
+        parse_rate(f"{number[:-1]}GB/s")
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        '{"name": "k"}',
+        '{"name": 1, "type": "long"}',
+        '{"name": "k", "type": {"type": "array"}}',
+        '{"name": "k", "type": {"type": "struct"}}',
+        '{"name": "k", "type": {"type": "map", "keyType": "long"}}',
+        "1",
+    ],
+)
+def test_a_schema_of_state_that_is_none_is_damage(field: str) -> None:
+    whole, struct = '{"type": "struct", "fields": []}', f'{{"type": "struct", "fields": [{field}]}}'
+    data = b"".join(len(text).to_bytes(2, "big") + text.encode() for text in ("v1", whole, struct))
+    with pytest.raises(FormatError) as caught:
+        parse_state_schema(data, "state/0/_stateSchema")
+    assert caught.value.code == "half-written"
 
 
 @pytest.mark.parametrize(

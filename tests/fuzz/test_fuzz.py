@@ -91,6 +91,7 @@ FOUND = [
     ("jobs-file", b"a = " + b"[" * 5000),
     ("jobs-file", b"a = " + b"9" * 5000),
     ("kafka-offsets", b'{"t":{"' + b"9" * 5000 + b'":1}}'),
+    ("jobs-file", b'repository = "r"\n[jobs.a.savepoint]\nrate = "' + b"9" * 400 + b'GB"'),
     ("records", b'desired/0000000001.json\n{"state": "stopped", "by": {"user": "ann"}, "why": ""}'),
     ("records", b'desired/0000000001.json\n{"state": "stopped", "at": "yesterday", "by": 1}'),
 ]

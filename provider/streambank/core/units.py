@@ -19,6 +19,8 @@ UNITS = {
 """Bytes of each unit."""
 
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[kKMGT]?i?B)")
+_MOST_BYTES = 1e24
+_MOST_S = 9999 * 365 * 86_400.0
 _SHOWN = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -35,7 +37,14 @@ def parse_bytes(text: str) -> int:
             code="bad-size",
             hint='Write a number and a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as "10GB".',
         )
-    return int(float(match["number"]) * UNITS[match["unit"]])
+    size_bytes = float(match["number"]) * UNITS[match["unit"]]
+    if size_bytes > _MOST_BYTES:
+        raise InputError(
+            f"{text[:40]!r} is more than any storage holds.",
+            code="bad-size",
+            hint='Write a number and a unit, such as "10GB".',
+        )
+    return int(size_bytes)
 
 
 def say_bytes(size_bytes: float) -> str:
@@ -113,7 +122,14 @@ def parse_duration_s(text: str) -> float:
             code="bad-duration",
             hint='Write a number and a unit (ms, s, m, h, d), such as "60s", "5m" or "1h30m".',
         )
-    return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+    seconds = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+    if seconds > _MOST_S:
+        raise InputError(
+            f"{text[:40]!r} is longer than a calendar.",
+            code="bad-duration",
+            hint='Write a number and a unit (ms, s, m, h, d), such as "60s", "5m" or "1h30m".',
+        )
+    return seconds
 
 
 def say_duration(seconds: float) -> str:

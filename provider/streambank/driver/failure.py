@@ -42,7 +42,9 @@ _NAMES = (
     r"account[._-]?key|private[._-]?key|connection[._-]?string)"
 )
 _VALUE = r"(?:\"[^\"]*\"|'[^']*'|(?:Bearer |Basic )?[^\s,;&)\]}]+)"
-_NAMED = re.compile(rf"([\w.-]*{_NAMES}[\w.-]*[\"']?\s*(?:=>|[=:])\s*){_VALUE}", re.IGNORECASE)
+_NAMED = re.compile(
+    rf"({_NAMES}[\w.-]{{0,64}}[\"']?\s{{0,8}}(?:=>|[=:])\s{{0,8}}){_VALUE}", re.IGNORECASE
+)  # nothing in it runs on without a limit but the value: what a failed query says may be megabytes long
 _IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
 _BEARER = re.compile(r"\b(Bearer|Basic) [A-Za-z0-9+/=._~-]{8,}")
 _OF_AWS = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")

@@ -14,6 +14,7 @@ from streambank.core.units import UNITS
 
 _RATE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[kKMGT]?i?B)?(?:/s)?")
 _BURST_S = 0.1
+_MOST_PER_S = 1e24
 
 
 def parse_rate(text: str) -> int:
@@ -24,14 +25,14 @@ def parse_rate(text: str) -> int:
     """
     match = _RATE.fullmatch(text.strip())
     factor = UNITS.get(match["unit"] or "B") if match else None
-    bytes_per_s = int(float(match["number"]) * factor) if match and factor else 0
-    if bytes_per_s < 1:
+    bytes_per_s = float(match["number"]) * factor if match and factor else 0
+    if not 1 <= bytes_per_s < _MOST_PER_S:
         raise InputError(
             f"{text!r} is not a rate.",
             code="bad-rate",
             hint="Give bytes per second with a unit, such as 50MB/s (units: B, kB, MB, GB, KiB, MiB, GiB).",
         )
-    return bytes_per_s
+    return int(bytes_per_s)
 
 
 def check_parallel(parallel: int | None) -> None:

@@ -99,7 +99,7 @@ def parse_state_schema(data: bytes, path: str) -> tuple[Columns, ...]:
             return (Columns("default", _struct(reading.chunks()), _struct(reading.chunks())),)
         if version == "v3":
             return tuple(reading.family() for _ in range(reading.number(">i")))
-    except (struct.error, UnicodeDecodeError, ValueError, TypeError, KeyError) as error:
+    except (struct.error, UnicodeDecodeError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise FormatError(
             f"{path} is not a readable state schema: {error}.",
             code="half-written",
@@ -172,7 +172,27 @@ def _struct(text: str) -> Mapping[str, Any]:
     found = load_json(text)
     if not isinstance(found, dict) or not isinstance(found.get("fields"), list):
         raise ValueError("it holds no struct")
+    _check_type(found)
     return found
+
+
+def _check_type(kind: Any) -> None:
+    """Make sure that a type is as Spark's `DataType.json` writes it, as deep as it goes.
+
+    Raises:
+        ValueError, KeyError, TypeError: It is not.
+    """
+    if not isinstance(kind, dict):
+        return
+    for field in kind.get("fields", ()):
+        if not isinstance(field["name"], str):
+            raise ValueError("a field has no name")
+        _check_type(field["type"])
+    parts = {"array": ("elementType",), "map": ("keyType", "valueType")}.get(str(kind.get("type")), ())
+    if kind.get("type") == "struct" and not isinstance(kind.get("fields"), list):
+        raise ValueError("a struct has no fields")
+    for part in parts:
+        _check_type(kind[part])
 
 
 def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
