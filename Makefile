@@ -74,6 +74,7 @@ lint: setup  ## Style, types, and who imports whom
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --python-version 3.10 provider/streambank provider/streambank_spark  # what drivers and executors load
 	@PYTHONPATH=provider $(BIN)/lint-imports
 
 .PHONY: check-lock
@@ -105,6 +106,15 @@ test-storm: classes  ## The long tests: savepoints taken and restored under load
 .PHONY: test-fuzz
 test-fuzz: setup  ## Parsers fed with what is nearly right; SECONDS=600 each (default: 60), TARGET=offsets for one of them
 	@$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60) $(if $(TARGET),--target $(TARGET)) $(ARGS)
+
+.PHONY: test-matrix
+test-matrix: classes  ## The main story on each Spark that jobs run on; ARGS="-k 4.0" for one of them. Needs a Python 3.10 (PYTHON310=...)
+	@$(PYTEST) --dist worksteal -m matrix $(ARGS)
+
+.PHONY: lock-matrix
+lock-matrix: setup  ## Resolve the Sparks of test-matrix again, by the versions in tests/matrix/locks
+	@for lock in tests/matrix/locks/spark-*.lock; do grep '^pyspark==' "$$lock" | cut -d' ' -f1 \
+		| $(UV) pip compile --generate-hashes --no-header --no-annotate --quiet --python-version 3.10 --output-file "$$lock" - >/dev/null; done
 
 .PHONY: storm-report
 storm-report: setup  ## Whether the whole storm passed on this commit, by the records of its parts

@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
 from bench.memory import peak_mb
 from streambank.core.units import to_json_time
@@ -79,6 +81,11 @@ class MadeUpFiles(MemoryStore):
         last = min(first + lines, self._records)
         data = "".join(_line(batch) for batch in range(first, last)).encode()
         return data[offset:] if length is None else data[offset : offset + length]
+
+    @contextmanager
+    def open(self, key: str) -> Iterator[BinaryIO]:
+        """See `Store.open`."""
+        yield BytesIO(self.read(key))
 
 
 def _line(batch: int) -> str:

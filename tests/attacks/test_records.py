@@ -13,9 +13,9 @@ from streambank.control.processes import ProcessId, child_process
 from streambank.control.records import RecordStream, encode_json
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, StorageError
 from streambank.declaration.declaration import Job
+from streambank.driver.bundle import program, ship
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.local import LocalLauncher, launch_arguments
-from streambank.driver.launchers.submit import program, ship
 from streambank.driver.location import LOCATED, is_driver_of, launched_handle
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import new_launch_id, write_launch

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from streambank.core.errors import InputError
+from streambank.core.python310 import UTC, parse_time
 
 UNITS = {
     "B": 1,
@@ -91,7 +92,7 @@ def from_json_time(text: str) -> datetime:
     Raises:
         ValueError: The text is no ISO-8601 time with a time zone.
     """
-    moment = datetime.fromisoformat(text)
+    moment = parse_time(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     try:

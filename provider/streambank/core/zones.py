@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from streambank.core.errors import InputError
+from streambank.core.python310 import UTC
 
 UTC_NAME = "UTC"
 """The default zone; it needs no time zone data."""

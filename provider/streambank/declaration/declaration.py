@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from streambank.control.control import JobControl
 from streambank.control.place import SUFFIX, at_declared
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.core.names import MAIN, QueryRef, check_job_name
+from streambank.core.python310 import parse_toml
 from streambank.core.signing import VARIABLE, signing_keys
 from streambank.core.zones import UTC_NAME
 from streambank.declaration.airflow import AirflowPolicy, read_airflow
@@ -69,6 +69,7 @@ class Job:
         control: URI of the control location: this job's records are at `<control>/<name>`; None where none is
             declared, and they are beside the repository (control/place.py).
         python: Interpreter that runs the application.
+        spark_home: The distribution of Spark that it runs on; None for the PySpark of that interpreter.
         master: Spark's master.
         launch: Where its driver runs, and how it is started there.
         spark: Spark's settings.
@@ -101,6 +102,7 @@ class Job:
     spark_names: Mapping[str, str] = field(default_factory=dict)
     args: tuple[str, ...] = ()
     python: str = sys.executable
+    spark_home: str | None = None
     master: str = "local[*]"
     spark: Mapping[str, str] = field(default_factory=dict)
     env: tuple[str, ...] = ()
@@ -250,7 +252,7 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     file = Path(path)
     text = read_text(file)
     try:
-        data = tomllib.loads(text)
+        data = parse_toml(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
         raise InputError(
             f"{file} is not valid TOML: {error}.",
@@ -328,6 +330,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         control=fields.location("control") or control,
         args=fields.texts("args") or (),
         python=_python(fields),
+        spark_home=fields.file("spark_home"),
         master=launch.master or LOCAL_MASTER,
         spark=spark,
         env=_environment(fields),

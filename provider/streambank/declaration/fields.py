@@ -1,7 +1,7 @@
 """Reading the fields of a declaration, each mistake named with its file, line and field.
 
 `TomlLines` finds the line of each key, which the standard library's parser does not tell. It scans only texts
-that `tomllib` has parsed, so it may take the syntax for granted.
+that the parser has taken, so it may take the syntax for granted.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import difflib
 import math
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from streambank.core.environment import fill_in
 from streambank.core.errors import InputError
+from streambank.core.python310 import UTC, parse_toml
 from streambank.core.units import parse_duration_s
 from streambank.core.zones import check_time_zone, time_zone
 from streambank.storage import normalize_location, scheme_of
@@ -358,7 +358,7 @@ class TomlLines:
 def _split(key: str) -> KeyPath:
     """`a."b.c".d` as its parts: what the parser makes of it, one key deep after the other."""
     parts: list[str] = []
-    value = tomllib.loads(f"{key} = 0")
+    value = parse_toml(f"{key} = 0")
     while isinstance(value, dict):
         ((name, value),) = value.items()
         parts.append(name)

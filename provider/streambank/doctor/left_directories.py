@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -36,6 +36,7 @@ from streambank.control.marker import read_marker, service_name
 from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError, NotFoundError, StreambankError
 from streambank.core.json_text import loads
+from streambank.core.python310 import UTC
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import declared_query, records_lost

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import streambank
 from streambank.core.errors import FormatError, InputError, StorageError
 from streambank.core.json_text import loads
 from streambank.driver.environment import driver_environment
+from streambank.driver.spark_releases import FOR_JOBS, listed, release_of, spark_version_of
 
 ENTRY = "run_query.py"
-KNOWN_SPARK = ("4.3",)
-"""The minor versions of Spark whose private parts the runner knows."""
-_VERSION = re.compile(r"^__version__\b[^=]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 _PACKAGES = ("pyspark", "streambank_spark")
 _PROBE = f"""
 import importlib.util, json
@@ -34,38 +34,61 @@ class Installation:
 
     Attributes:
         python: The interpreter, as a path.
-        spark_home: The `pyspark` package of that interpreter.
+        spark_home: A distribution of Spark, or the `pyspark` package of that interpreter, which is one.
         entry: `run_query.py`.
         python_path: What must be on PYTHONPATH so that the interpreter finds the engine and the runner.
+        ships: Whether that is not enough: the interpreter has no Streambank, and gets ours as a zip.
     """
 
     python: str
     spark_home: Path
     entry: Path
     python_path: tuple[str, ...]
+    ships: bool = False
 
     @property
     def spark_version(self) -> str | None:
-        """The version that this PySpark says it is, such as `4.3.0`; None where it does not say."""
-        try:
-            text = (self.spark_home / "version.py").read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            return None
-        said = _VERSION.search(text)
-        return said[1] if said else None
+        """The version of this Spark, such as `4.3.0`; None where nothing in it tells.
+
+        Its jars count most: beside them another package may have written another PySpark.
+        """
+        return spark_version_of(self.spark_home)
 
     @property
     def spark_submit(self) -> Path:
         """The script that starts Spark."""
         return self.spark_home / "bin" / "spark-submit"
 
+    def with_defaults(self, properties: str, environment: Mapping[str, str]) -> tuple[list[str], str]:
+        """How spark-submit is to read a properties file without passing over `spark-defaults.conf`.
 
-def find_installation(python: str = sys.executable) -> Installation:
+        Args:
+            properties: What is in the file.
+            environment: What spark-submit is started with.
+
+        Returns:
+            The option that says so; and what is to be in the file: where spark-submit has no such option, the
+            defaults come first in it.
+        """
+        version = self.spark_version
+        release = None if version is None else release_of(version)
+        if release is None or release.loads_defaults:
+            return ["--load-spark-defaults"], properties
+        folder = environment.get("SPARK_CONF_DIR") or str(self.spark_home / "conf")
+        with suppress(OSError):
+            properties = f"{(Path(folder) / 'spark-defaults.conf').read_text(encoding='utf-8')}\n{properties}"
+        return [], properties
+
+
+def find_installation(python: str = sys.executable, spark_home: str | None = None) -> Installation:
     """What is installed for an interpreter.
 
+    Args:
+        python: The interpreter.
+        spark_home: A distribution of Spark, which brings its own PySpark; None for the interpreter's.
+
     Raises:
-        InputError: There is no such interpreter (code `no-python`), it has no PySpark (`no-pyspark`), or it
-            does not find this package (`not-installed`).
+        InputError: There is no such interpreter (code `no-python`), or no Spark there (`no-pyspark`).
     """
     path = shutil.which(python)
     if path is None:
@@ -75,37 +98,62 @@ def find_installation(python: str = sys.executable) -> Installation:
             hint="Look at the job's `python`.",
         )
     # A virtual environment's interpreter is a link to another: only the place tells them apart.
-    origins = _origins_here() if os.path.samestat(*_places(path)) else _origins_of(path)
-    if "pyspark" not in origins:
+    here = os.path.samestat(*_places(path))
+    if spark_home is not None:
+        home, missing = Path(spark_home), f"{spark_home} is no distribution of Spark"
+        origins = {} if not here else _origins_here()
+    else:
+        origins = _origins_here() if here else _origins_of(path)
+        home, missing = Path(origins.get("pyspark", "/nowhere/x")).parent, f"{path} has no PySpark"
+    if not (home / "bin" / "spark-submit").is_file():
         raise InputError(
-            f"{path} has no PySpark.",
+            f"{missing}: there is no bin/spark-submit.",
             code="no-pyspark",
-            hint="Install pyspark 4.3 there, or name another interpreter as the job's `python`.",
+            hint=f"Install PySpark {listed(FOR_JOBS)} there, or name a distribution of Spark as the job's "
+            "`spark_home`, or another interpreter as its `python`.",
         )
-    return Installation(path, Path(origins["pyspark"]).parent, entry_path(), _python_path(path, origins))
+    python_path, ships = _python_path(origins, here=here)
+    return Installation(path, home, entry_path(), python_path, ships)
 
 
-def require_known_spark(found: Installation) -> None:
-    """Refuse a Spark that the runner does not know, before a driver is launched with it.
+def installation_of(job: Declared) -> Installation:
+    """What the drivers of a declared job are started with on this machine.
+
+    Raises:
+        InputError: See `find_installation`.
+    """
+    return find_installation(job.python, job.spark_home)
+
+
+class Declared(Protocol):
+    """What of a declared job says it."""
+
+    @property
+    def python(self) -> str:
+        """Its interpreter."""
+
+    @property
+    def spark_home(self) -> str | None:
+        """Its distribution of Spark."""
+
+
+def require_known_spark(found: Installation) -> str | None:
+    """The version of a Spark, unless it is one that the runner does not know, before a driver gets it.
 
     A Spark whose version cannot be read passes: the runner in the driver asks again.
 
     Raises:
-        FormatError: It is another version than `KNOWN_SPARK` (code `spark-not-supported`).
+        FormatError: It is of none of the `RELEASES` (code `spark-not-supported`).
     """
     version = found.spark_version
-    if version is not None and not is_known_spark(version):
+    if version is not None and release_of(version) is None:
         raise FormatError(
-            f"{found.python} has PySpark {version}. Streambank does not run jobs on this version.",
+            f"{found.spark_home} has Spark {version}. Streambank does not run jobs on this version.",
             code="spark-not-supported",
-            hint=f"Install PySpark {' or '.join(KNOWN_SPARK)} there, or name another interpreter as the "
-            "job's `python`. Savepoints can be taken of any application's checkpoint.",
+            hint=f"Install Spark {listed(FOR_JOBS)}, and name it as the job's `spark_home` or `python`. "
+            "Savepoints can be taken of any application's checkpoint.",
         )
-
-
-def is_known_spark(version: str) -> bool:
-    """Whether the runner knows a version of Spark, such as `4.3.0`."""
-    return any(version.startswith(f"{known}.") for known in KNOWN_SPARK)
+    return version
 
 
 def _places(python: str) -> tuple[os.stat_result, os.stat_result]:
@@ -138,19 +186,16 @@ def _origins_of(python: str) -> dict[str, str]:
     return found
 
 
-def _python_path(python: str, origins: dict[str, str]) -> tuple[str, ...]:
+def _python_path(origins: Mapping[str, str], *, here: bool) -> tuple[tuple[str, ...], bool]:
+    """What leads the interpreter to our packages, and whether they have to be shipped."""
     root = Path(streambank.__file__).resolve().parent.parent
     if "streambank_spark" in origins and Path(origins["streambank_spark"]).parent.parent != root:
-        return ()
+        return (), False
     if root.name not in ("site-packages", "dist-packages"):
-        return (str(root),)
-    if "streambank_spark" in origins:
-        return ()
-    raise InputError(
-        f"{python} does not find the package streambank_spark.",
-        code="not-installed",
-        hint="Install airflow-provider-streambank there as well, in this same version.",
-    )
+        return (str(root),), False
+    if here or "streambank_spark" in origins:
+        return (), False
+    return (), True  # beside our packages are those of this interpreter, which are not for another one
 
 
 PROGRAMS = {

@@ -59,8 +59,11 @@ class Launcher(Protocol):
     def log_path(self, control: JobControl, launch_id: str) -> str | None:
         """Where the log of a driver will be; None where nobody collects it as a file."""
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job) -> str | None:
         """Refuse a job that cannot be launched, before anything of a launch is recorded.
+
+        Returns:
+            The version of the Spark that its driver gets; None where that is not known here.
 
         Raises:
             FormatError: Its Spark is one that the runner does not support (code `spark-not-supported`).

@@ -100,6 +100,7 @@ class LaunchSpec:
         repository: URI of the job's repository of savepoints, for its marker; None where an older version
             launched it.
         repository_id: The id of that repository then; None where there was none.
+        spark_version: The Spark that its driver gets, such as `3.5.9`; None where only a cluster knows.
     """
 
     job: str
@@ -127,6 +128,7 @@ class LaunchSpec:
     asked: int | None = None
     repository: str | None = None
     repository_id: str | None = None
+    spark_version: str | None = None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""

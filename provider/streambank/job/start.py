@@ -191,6 +191,7 @@ class _Start:
         self.handle: Handle | None = None
         self.view: ClaimView | None = None
         self.warnings: tuple[str, ...] = ()
+        self.spark_version: str | None = None
 
     # Under the operation lock.
 
@@ -200,7 +201,7 @@ class _Start:
         if obey_desired and desired is not None and desired.state == "stopped":
             return StartResult(self.job.name, "not-desired", seconds=self._seconds())
         if (view := self.control.lease.view()) is None or view.free:
-            self.launcher.check(self.job)
+            self.spark_version = self.launcher.check(self.job)
         if desired is None or desired.state != "running":
             desired = self.control.set_desired("running", by=self.by, why=why)
         view = self.control.lease.settle()
@@ -242,6 +243,7 @@ class _Start:
             fresh_start=self.fresh_start,
             why=why,
         )
+        self.launch = replace(self.launch, spark_version=self.spark_version)
         self.warnings = tuple(_unrepeatable(self.control, self.launch))
         write_launch(self.control, self.launch)
         operation.check()
@@ -253,6 +255,7 @@ class _Start:
             launch_id=launch_id,
             by=dict(self.by),
             why=why,
+            spark_version=self.spark_version,
             pids=[one.pid for one in self.handle.processes],
             **in_cluster(self.handle),
             generations={name: query.generation for name, query in self.launch.queries.items()},

@@ -60,6 +60,7 @@ class QueryStatus:
         sink: Its sink, in Spark's words.
         watermark: Its event-time watermark, ISO-8601, as of the last progress record.
         progress_at: When the last progress was recorded, ISO-8601.
+        spark_version: The Spark that it last ran on; None before its first start.
     """
 
     checkpoint: str
@@ -71,6 +72,7 @@ class QueryStatus:
     sink: str | None
     watermark: str | None
     progress_at: str | None
+    spark_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,4 +360,5 @@ def _query(job: Job, records: JobControl, name: str) -> QueryStatus:
         sink=facts.get("sink"),
         watermark=event_time.get("watermark") if isinstance(event_time, dict) else None,
         progress_at=to_json_time(last.at) if last else None,
+        spark_version=facts.get("spark_version"),
     )

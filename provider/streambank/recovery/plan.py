@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from streambank.control.progress import progress_of_batch
 from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
 from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
+from streambank.core.python310 import UTC
 from streambank.core.units import to_json_time
 from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.reached import Reached

@@ -41,6 +41,7 @@ from streambank.control.rollbacks import note_rollback
 from streambank.core.environment import user_name
 from streambank.core.errors import FormatError, IntegrityError, RefusedError, StorageError, StreambankError
 from streambank.core.names import QueryRef
+from streambank.core.python310 import add_note
 from streambank.core.units import utc_now
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import (
@@ -319,7 +320,7 @@ def _remember_damage(request: RestoreRequest, chosen: Chosen, error: IntegrityEr
             manifest.job, manifest.savepoint, level="full", ok=False, findings=1, by=request.by
         )
     except StreambankError as failure:
-        error.add_note(f"That could not be recorded: {failure}")
+        add_note(error, f"That could not be recorded: {failure}")
 
 
 def _claim(request: RestoreRequest, chosen: Chosen, location: str) -> None:

@@ -20,7 +20,6 @@ A gigabyte is 10^9 bytes.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,6 +34,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.python310 import parse_toml
 from streambank.core.units import to_json_time
 from streambank.repository.catalog import SavepointSummary
 from streambank.repository.digest import split_digest
@@ -393,8 +393,8 @@ def load_prices(file: Path) -> Prices:
         InputError: It cannot be read, or says something else (code `bad-prices`).
     """
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        found = parse_toml(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise _bad(file, str(error)) from error
     if unknown := sorted(found.keys() - {"currency", "per_gb_month"}):
         raise _bad(file, f"{unknown[0]} is not known")

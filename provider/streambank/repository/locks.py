@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 
 from streambank.core.choices import LockMode
 from streambank.core.errors import InputError, NotFoundError, RefusedError, StorageError
+from streambank.core.python310 import UTC
 from streambank.core.units import utc_now
 from streambank.repository.objects.objects import Objects
 from streambank.storage.store import Lock, Locking, Store

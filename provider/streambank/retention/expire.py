@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from streambank.core.errors import ConflictError, InputError, NotFoundError
+from streambank.core.python310 import UTC
 from streambank.core.units import utc_now
 from streambank.repository.catalog import SavepointSummary, listed, manifest_key
 from streambank.repository.holds import held, holds

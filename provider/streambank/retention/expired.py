@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, StreambankError
 from streambank.core.names import QueryRef, check_name
+from streambank.core.python310 import UTC
 from streambank.core.units import to_json_time
 from streambank.repository.catalog import (
     EXPIRED,

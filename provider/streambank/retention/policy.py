@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from streambank.core.errors import InputError
+from streambank.core.python310 import UTC
 from streambank.core.units import parse_duration_s, say_duration, to_json_time
 from streambank.core.zones import UTC_NAME, check_time_zone, time_zone
 from streambank.repository.catalog import SavepointSummary

@@ -33,6 +33,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.python310 import add_note
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.storage.local.modes import Openness, make_directory, openness
@@ -311,4 +312,4 @@ class _Materialize:
             for folder in sorted({path.partition("/")[0] for path in self.entries if "/" in path}):
                 self.target.prune(folder)
         except StreambankError as failure:
-            error.add_note(f"What was written to {self.target.uri} was not removed: {failure}")
+            add_note(error, f"What was written to {self.target.uri} was not removed: {failure}")

@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
@@ -31,6 +31,7 @@ from streambank.core.errors import (
     check_choice,
 )
 from streambank.core.names import QueryRef
+from streambank.core.python310 import UTC
 from streambank.repository.catalog import distrusted, heads, settle_listed
 from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
 from streambank.repository.repository import ObjectWriter, Repository

@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from streambank.core.choices import VERIFY_LEVELS, VerifyLevel
 from streambank.core.errors import FormatError, IntegrityError, StorageError, StreambankError, check_choice
 from streambank.core.finding import Finding
+from streambank.core.python310 import UTC
 from streambank.core.units import to_json_time
 from streambank.repository.coverage import Coverage
 from streambank.repository.holds import Holds

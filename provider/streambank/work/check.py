@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streambank.core.errors import FormatError, IntegrityError, StorageError, StreambankError
 from streambank.repository.objects.packs import SMALL_BYTES
@@ -24,6 +24,9 @@ from streambank.work.executor import Executor, Work
 from streambank.work.pace import UNLIMITED, Meter, RateLimit
 from streambank.work.plan_lines import read_error
 from streambank.work.same_location import portable, same_repository
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, BinaryIO, Protocol, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.repository.manifest import FileEntry
@@ -23,6 +23,9 @@ from streambank.storage.threads import at_once
 from streambank.work.executor import Portions, Work
 from streambank.work.pace import UNLIMITED, RateLimit
 from streambank.work.same_location import not_shared, portable, same_repository
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 CHECKPOINT = -1
 """`CopyTask.origin` of a file of the checkpoint; 0, 1, ... stand for the sinks."""

@@ -19,10 +19,13 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streambank.core.last_read import named_in_errors
 from streambank.work.pace import Progress, RateLimit, check_parallel
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Task(Protocol):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.repository.objects.large import object_key
@@ -24,6 +24,9 @@ from streambank.work.executor import Work
 from streambank.work.pace import UNLIMITED, RateLimit
 from streambank.work.plan_lines import read_error
 from streambank.work.same_location import portable, same_repository
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(slots=True)

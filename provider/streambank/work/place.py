@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from streambank.checkpoint.paths import needs_rewrite, rewrite_operator_metadata
 from streambank.core.errors import ConflictError, IntegrityError
@@ -21,6 +21,9 @@ from streambank.work.executor import Work
 from streambank.work.pace import UNLIMITED, RateLimit
 from streambank.work.same_location import not_shared, portable, same_repository
 from streambank.work.target import METADATA, Fence, read_note
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True, slots=True)

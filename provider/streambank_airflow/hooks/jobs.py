@@ -242,7 +242,7 @@ class JobVerbs:
         job, query = self.declared.find(ref)
         jobs = self.declared.load().jobs.values()
         found: list[tuple[str | None, Finding]] = [
-            *((None, finding) for finding in check_job_installation(job.python)),
+            *((None, finding) for finding in check_job_installation(job.python, job.spark_home)),
             *(
                 (one.query, finding)
                 for one in diagnose_job(job, query, jobs=jobs)

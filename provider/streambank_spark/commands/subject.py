@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ import typer
 from streambank.cli.options import Debug, Json, SparkConf, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
+from streambank_spark.private.own_pyspark import use_own_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,12 +135,7 @@ def require_pyspark() -> None:
     Raises:
         InputError: It cannot (code `no-pyspark`).
     """
-    if importlib.util.find_spec("pyspark") is None:
-        raise InputError(
-            "State is read by Spark, and this Python has no PySpark.",
-            code="no-pyspark",
-            hint='Install it (pip install "pyspark>=4.3,<4.4"), or run this where it is.',
-        )
+    use_own_pyspark()
 
 
 def check_place(repository: str | None, job: str | None, batch: int | None) -> None:

@@ -14,9 +14,9 @@ held meanwhile, so a thread that executes cannot have gone on to the next batch 
 trigger that begins in the very moment between the look and the setting is seen by a second look, and the
 state is set back.
 
-Private, read in the byte code of Spark 4.3.0 and tried there: `StreamExecution.state`, `.awaitProgressLock`
-and `.queryExecutionThread`, the states `ACTIVE` and `TERMINATED`, and the names of a few methods on the
-stack.
+Private, read in the byte code of Spark 4.3.0, and tried on each release of driver/spark_releases.py:
+`StreamExecution.state`, `.awaitProgressLock` and `.queryExecutionThread`, the states `ACTIVE` and
+`TERMINATED`, and the names of a few methods on the stack.
 """
 
 from __future__ import annotations
@@ -26,28 +26,32 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from streambank.core.errors import FormatError
-from streambank.driver.installed import KNOWN_SPARK, is_known_spark
+from streambank.driver.spark_releases import FOR_JOBS, SparkRelease, listed, release_of
 from streambank_spark.private import jvm
 
-_STATES = "org.apache.spark.sql.execution.streaming.runtime."
 _LOCK_WAIT_S = 1
+_TRIGGER = "MicroBatchExecution.$anonfun$runActivatedStream$1"
+"""What a trigger does, whatever calls it; since Spark 4.0 that is nothing but `executeOneBatch`."""
+_BATCH = "MicroBatchExecution.$anonfun$runBatch$"
 
 Moment = Literal["between", "planning", "executing"]
 Outcome = Literal["not-now", "ends-at-once", "ends-after-batch"]
 
 
-def require_known_spark(version: str) -> None:
-    """Refuse a Spark in which a stop at a batch boundary was never tried.
+def require_known_spark(version: str) -> SparkRelease:
+    """The release of a Spark, unless a stop at a batch boundary was never tried there.
 
     Raises:
-        FormatError: The version is not among `KNOWN_SPARK` (code `spark-not-supported`).
+        FormatError: It was not (code `spark-not-supported`).
     """
-    if not is_known_spark(version):
+    release = release_of(version)
+    if release is None:
         raise FormatError(
             f"The runner does not support Spark {version}: it stops queries through a private part of Spark.",
             code="spark-not-supported",
-            hint=f"Run the job with PySpark {' or '.join(KNOWN_SPARK)}.",
+            hint=f"Run the job with Spark {listed(FOR_JOBS)}.",
         )
+    return release
 
 
 def moment(methods: Sequence[str]) -> Moment:
@@ -56,11 +60,11 @@ def moment(methods: Sequence[str]) -> Moment:
     Args:
         methods: Its stack, innermost first, as `Class.method` without the packages.
     """
-    if not any("executeOneBatch" in method for method in methods) or _has_found_nothing(methods):
+    if _TRIGGER not in methods or _has_found_nothing(methods):
         return "between"
-    if "SQLExecution$.withNewExecutionId0" in methods and any("runBatch" in method for method in methods):
-        return "executing"
     for inner, outer in pairwise(methods):
+        if inner == "SQLExecution$.withNewExecutionId" and outer.startswith(_BATCH):
+            return "executing"
         if inner.endswith(".withProgressLocked") and outer.endswith("MicroBatchExecution.runBatch"):
             return "executing"
     return "planning"
@@ -69,7 +73,8 @@ def moment(methods: Sequence[str]) -> Moment:
 def _has_found_nothing(methods: Sequence[str]) -> bool:
     """Whether a trigger sleeps because there was nothing to plan (`spark.sql.streaming.pollingDelay`)."""
     calls = [method for method in methods if not method.startswith("Thread.sleep")]
-    return len(calls) < len(methods) and calls[:1] == ["MicroBatchExecution.executeOneBatch"]
+    asleep = len(calls) < len(methods)
+    return asleep and calls[:1] in (["MicroBatchExecution.executeOneBatch"], [_TRIGGER])
 
 
 def finish_batch_then_end(query: Any) -> Outcome:
@@ -83,7 +88,7 @@ def finish_batch_then_end(query: Any) -> Outcome:
     """
     from pyspark import __version__
 
-    require_known_spark(__version__)
+    states = require_known_spark(__version__).query_states
     execution = query._jsq.streamingQuery()
     lock = execution.awaitProgressLock()
     if not lock.tryLock(_LOCK_WAIT_S, jvm.gateway().jvm.java.util.concurrent.TimeUnit.SECONDS):
@@ -93,7 +98,7 @@ def finish_batch_then_end(query: Any) -> Outcome:
         if before == "planning":
             return "not-now"
         state = execution.state()
-        found = state.getAndSet(_state("TERMINATED"))
+        found = state.getAndSet(_state(states, "TERMINATED"))
         if before == "executing":
             return "ends-after-batch"
         if moment(_stack(execution)) != "between":
@@ -106,8 +111,8 @@ def finish_batch_then_end(query: Any) -> Outcome:
     return "ends-at-once"
 
 
-def _state(name: str) -> Any:
-    return getattr(getattr(jvm.gateway().jvm, f"{_STATES}{name}$"), "MODULE$")
+def _state(package: str, name: str) -> Any:
+    return getattr(getattr(jvm.gateway().jvm, f"{package}{name}$"), "MODULE$")
 
 
 def _stack(execution: Any) -> list[str]:

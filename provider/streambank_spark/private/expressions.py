@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streambank.core.errors import FormatError, InputError
-from streambank.driver.installed import KNOWN_SPARK, is_known_spark
+from streambank.driver.spark_releases import FOR_STATE, listed, rewrites_state
 from streambank_spark.private.jvm import gateway
 
 MOST_CHARACTERS = 10_000
@@ -135,11 +135,11 @@ def computed(frame: DataFrame, text: str) -> Column:
     """
     from pyspark import __version__
 
-    if not is_known_spark(__version__):
+    if not rewrites_state(__version__):
         raise FormatError(
             f"Expressions over state cannot be checked with Spark {__version__}: its classes are not known.",
             code="spark-not-supported",
-            hint=f"Run it with PySpark {' or '.join(KNOWN_SPARK)}; the query may run on another one.",
+            hint=f"Run it with PySpark {listed(FOR_STATE)}; the query may run on another one.",
         )
     if len(text) > MOST_CHARACTERS:
         raise _refused(f"it has more than {MOST_CHARACTERS:,} characters", "Write it shorter.")

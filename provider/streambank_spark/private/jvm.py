@@ -47,7 +47,7 @@ def gateway() -> Any:
     Raises:
         InternalError: There is no session yet.
     """
-    from pyspark.core.context import SparkContext
+    from pyspark import SparkContext
 
     found = SparkContext._gateway
     if found is None:

@@ -19,11 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streambank.checkpoint.logs import UniqueIds
 from streambank.core.errors import FormatError, StorageError
+from streambank.driver.spark_releases import FOR_STATE, listed, rewrites_state
 from streambank_spark.failures import first_line
 from streambank_spark.private.jvm import gateway
-
-KNOWN_SPARK = ("4.3",)
-"""The minor versions of Spark whose private parts were read and tried."""
 
 _STATE = "org.apache.spark.sql.execution.streaming.state."
 _OPTIONS = "org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions"
@@ -36,13 +34,13 @@ def require_known_spark(version: str) -> None:
     """Refuse a Spark in which rewriting was never tried.
 
     Raises:
-        FormatError: The version is not among `KNOWN_SPARK` (code `spark-not-supported`).
+        FormatError: It was not (code `spark-not-supported`).
     """
-    if not any(version.startswith(f"{known}.") for known in KNOWN_SPARK):
+    if not rewrites_state(version):
         raise FormatError(
             f"State cannot be rewritten with Spark {version}: the rewrite needs a private part of Spark.",
             code="spark-not-supported",
-            hint=f"Run it with PySpark {' or '.join(KNOWN_SPARK)}; the query may run on another one.",
+            hint=f"Run it with PySpark {listed(FOR_STATE)}; the query may run on another one.",
         )
 
 

@@ -8,7 +8,7 @@ starts from zero.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.json_text import loads
+from streambank.core.python310 import UTC
 from streambank_spark.failures import condition_of, first_line
 from streambank_spark.private.expressions import computed
 from streambank_spark.state.digest import row_hash

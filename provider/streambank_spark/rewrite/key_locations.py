@@ -15,7 +15,7 @@ import hashlib
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.core.names import QueryRef
+from streambank.core.python310 import UTC
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.doctor.checks.left import what_to_do

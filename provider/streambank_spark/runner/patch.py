@@ -64,7 +64,7 @@ class Host(Protocol):
 
 def install(host: Host) -> None:
     """Wrap PySpark's classes, once in the life of a driver."""
-    from pyspark.core.context import SparkContext
+    from pyspark import SparkContext
     from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 

@@ -18,12 +18,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 from pyspark.errors import StreamingQueryException
 
 from streambank.control.processes import ProcessId
+from streambank.core.python310 import UTC, parse_time
 from streambank_spark.private.boundary import finish_batch_then_end
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.signals import kill_driver
@@ -264,7 +265,7 @@ def _found_nothing_since(managed: Managed, moment: datetime) -> bool:
     progress = managed.query.lastProgress
     if progress is None or progress["numInputRows"] > 0:
         return False
-    return datetime.fromisoformat(progress["timestamp"]) > moment
+    return parse_time(progress["timestamp"]) > moment
 
 
 def has_triggered(status: Mapping[str, Any]) -> bool:

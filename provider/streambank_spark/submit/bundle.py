@@ -26,7 +26,7 @@ from pathlib import Path
 from pyspark import SparkContext, SparkFiles
 
 from streambank.core.errors import StorageError
-from streambank.driver.launchers.submit import package_files, zipped
+from streambank.driver.bundle import package_files, zipped
 
 PACKAGES = "streambank_packages"
 """The folder that the packages are unpacked into, below an executor's working directory."""

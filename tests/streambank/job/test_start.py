@@ -18,6 +18,7 @@ from streambank.declaration.declaration import Job
 from streambank.driver.installed import Installation
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.local import LocalLauncher
+from streambank.driver.spec import read_launch
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
@@ -142,16 +143,18 @@ def test_a_start_that_was_killed_leaves_a_driver_that_the_next_one_adopts(folder
 def test_another_spark_is_refused_under_its_name_before_anything_is_launched(folder: Path) -> None:
     job = declare(folder)
     version = fake_installation(folder).spark_home / "version.py"
-    version.write_text('__version__: str = "3.5.9"\n')
+    version.write_text('__version__: str = "3.4.4"\n')
     with pytest.raises(FormatError) as refused:
         start(folder, job)
     assert refused.value.code == "spark-not-supported"
-    assert "PySpark 3.5.9" in refused.value.message and "`python`" in refused.value.hint
+    assert "Spark 3.4.4" in refused.value.message and "`python`" in refused.value.hint
     assert launches(job) == [] and job.records().desired() is None
 
     version.write_text('__version__: str = "4.3.0"\n')
     assert start(folder, job).state == "started"
-    version.write_text('__version__: str = "3.5.9"\n')
+    (launch,) = launches(job)
+    assert read_launch(job.records(), launch.removesuffix(".json")).spark_version == "4.3.0"
+    version.write_text('__version__: str = "3.4.4"\n')
     assert start(folder, job).state == "already-running", "a driver that runs is not asked"
 
 

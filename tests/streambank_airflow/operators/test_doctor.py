@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("airflow_database")
 
 @pytest.fixture
 def jobs_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(installation, "check_job_installation", lambda python: [])
+    monkeypatch.setattr(installation, "check_job_installation", lambda python, spark_home: [])
     return write_jobs(tmp_path)
 
 

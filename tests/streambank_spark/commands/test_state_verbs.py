@@ -79,7 +79,7 @@ def test_without_pyspark_there_is_one_clear_line(saved: Path, monkeypatch: pytes
     ):
         assert answer.code == 2 and answer.document["error"] == "no-pyspark"
         assert "this Python has no PySpark" in answer.document["message"]
-        assert "pip install" in answer.document["hint"]
+        assert "Install pyspark" in answer.document["hint"]
 
 
 @pytest.mark.parametrize(

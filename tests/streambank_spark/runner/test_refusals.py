@@ -66,7 +66,7 @@ def test_classic_pyspark_under_spark_submit_is_fine() -> None:
     refusals.check_environment({"PYSPARK_GATEWAY_PORT": "1", "PYSPARK_PIN_THREAD": "True"})
 
 
-@pytest.mark.parametrize("version", ["4.2.1", "4.4.0", "5.0.0", "4.30.1"])
+@pytest.mark.parametrize("version", ["3.4.4", "4.4.0", "5.0.0", "4.30.1"])
 def test_a_spark_whose_private_parts_are_unknown(version: str) -> None:
     with pytest.raises(FormatError) as refused:
         boundary.require_known_spark(version)

@@ -129,7 +129,7 @@ ttl = "2s"
         encoding="utf-8",
     )
     installation = fake_installation(folder)
-    patch.setattr("streambank.driver.launchers.local.find_installation", lambda python: installation)
+    patch.setattr("streambank.driver.launchers.local.installation_of", lambda job: installation)
     managed = Managed(folder, jobs_file)
     try:
         yield managed

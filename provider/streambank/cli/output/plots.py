@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from streambank.cli.output import console
 from streambank.core.errors import StorageError
+from streambank.core.python310 import UTC
 
 if TYPE_CHECKING:
     from streambank.sla.charts import Chart

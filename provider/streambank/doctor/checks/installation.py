@@ -20,10 +20,11 @@ from pathlib import Path
 from streambank import __version__
 from streambank.core.finding import Finding
 from streambank.doctor.subject import SkippedCheck, gathered
+from streambank.driver.spark_releases import FOR_JOBS, FOR_STATE, listed, release_of, rewrites_state
 
 MIN_PYTHON = (3, 11)
 MIN_JAVA = 17
-SPARK = "4.3"
+SPARK = FOR_JOBS[-1]
 """The Spark version that drivers are run with."""
 
 MIN_DESCRIPTORS = 4096
@@ -55,12 +56,15 @@ def check_installation(environment: Mapping[str, str] = os.environ) -> list[Find
     ]
 
 
-def check_job_installation(python: str) -> list[Finding]:
+def check_job_installation(python: str, spark_home: str | None = None) -> list[Finding]:
     """What of this installation counts for the drivers of a job: the PySpark that they import.
 
     Args:
         python: The interpreter that runs them; of another one than this nothing is known here.
+        spark_home: The distribution of Spark that they run on instead.
     """
+    if spark_home is not None:
+        return []
     if python != sys.executable:
         return gathered(
             [
@@ -146,21 +150,31 @@ def check_spark(pyspark: Distribution | None, client: Distribution | None) -> It
         who = f", pyspark-client {client.version} is installed over it" if client is not None else ""
         yield Finding(
             "mixed-pyspark",
-            "error",
+            "warning",
             "pyspark",
             f"{cause}{who}.",
-            "Sessions start, and then Python functions and stateful operators fail in odd ways.",
+            "Jobs and Streambank's own work are not hurt: they take the PySpark that belongs to the jars. In "
+            "a program of your own (`python program.py`) Python functions and stateful operators fail oddly.",
             "Remove pyspark-client, then: "
             f"pip install --force-reinstall --no-deps pyspark=={pyspark.version}",
         )
-    if not pyspark.version.startswith(f"{SPARK}."):
+    if release_of(pyspark.version) is None:
         yield Finding(
             "other-spark",
             "warning",
             "pyspark",
             f"PySpark is {pyspark.version}.",
-            f"Drivers are tested with Spark {SPARK} only; checkpoints of 3.5 to {SPARK} are read.",
-            f"Install pyspark {SPARK}.",
+            f"Jobs run on Spark {listed(FOR_JOBS)}: one that names no other Spark cannot be started.",
+            "Install one of these, or name it as the job's `spark_home` or `python`.",
+        )
+    elif not rewrites_state(pyspark.version):
+        yield Finding(
+            "other-spark",
+            "warning",
+            "pyspark",
+            f"PySpark is {pyspark.version}.",
+            f"Jobs run on it; work on their state (compact, erase, rescale) needs {listed(FOR_STATE)}.",
+            f"Where state is worked on, install pyspark {listed(FOR_STATE)}.",
         )
 
 

@@ -42,9 +42,10 @@ class KubernetesLauncher(Submitter):
     def log_path(self, control: JobControl, launch_id: str) -> None:
         """See `Launcher.log_path`: Kubernetes keeps it."""
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job) -> str | None:
         """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
         check_is_pyspark(job.application)
+        return None
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         """See `Launcher.submit`."""

@@ -29,7 +29,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.launch import IMAGE, TAG_PREFIX
 from streambank.driver.application import check_application
 from streambank.driver.environment import driver_environment
-from streambank.driver.installed import Installation, find_installation, require_known_spark
+from streambank.driver.installed import Installation, installation_of, require_known_spark
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.log import DriverLog
 from streambank.driver.spec import (
@@ -82,14 +82,14 @@ class LocalLauncher:
             root = state / "streambank" / control.name
         return str(root / "logs" / f"{launch_id}.log")
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job) -> str | None:
         """See `Launcher.check`."""
         check_application(job.application)
-        require_known_spark(self._installation or find_installation(job.python))
+        return require_known_spark(self._installation or installation_of(job))
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         """See `Launcher.submit`. The spec has been written among the job's records before."""
-        found = self._installation or find_installation(job.python)
+        found = self._installation or installation_of(job)
         log = Path(spec.log or self.log_path(control, spec.launch_id))
         settings = {
             "PYSPARK_PYTHON": found.python,
@@ -97,22 +97,24 @@ class LocalLauncher:
             "PYTHONUNBUFFERED": "1",
             "SPARK_HOME": str(found.spark_home),
         }
-        if found.python_path:
-            settings["PYTHONPATH"] = os.pathsep.join(found.python_path)
         command = [str(found.spark_submit), "--master", job.master, "--name", job.name]
         command += client_options(job, spec.launch_id)
         properties = {**loopback_settings(job.master, job.spark), **own_settings(job)}
-        command += ["--properties-file", f"/dev/fd/{_PROPERTIES}", "--load-spark-defaults"]
-        command += [str(found.entry), *launch_arguments(control, spec)]
         parent = os.environ if self._environment is None else self._environment
+        options, text = found.with_defaults(property_lines(properties), parent)
+        command += ["--properties-file", f"/dev/fd/{_PROPERTIES}", *options]
+        command += [str(found.entry), *launch_arguments(control, spec)]
         locations = [spec.control, *(query.checkpoint for query in spec.queries.values())]
         if BIND_ADDRESS in loopback_settings(job.master, job.spark):
             settings["SPARK_LOCAL_IP"] = parent.get("SPARK_LOCAL_IP", LOOPBACK)  # where its pages listen
-        environment = driver_environment(parent, locations=locations, extra=job.env, settings=settings)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
+            python_path = [*found.python_path, *([_shipped(log.parent)] if found.ships else [])]
+            if python_path:
+                settings["PYTHONPATH"] = os.pathsep.join(python_path)
+            environment = driver_environment(parent, locations=locations, extra=job.env, settings=settings)
             _drop_old_logs(log.parent)
-            pid = _spawn(command, job.working_dir, environment, log, property_lines(properties))
+            pid = _spawn(command, job.working_dir, environment, log, text)
         except OSError as error:
             raise StorageError(
                 f"The driver of job {job.name} could not be started: {error.strerror or error}.",
@@ -216,6 +218,12 @@ def _spawn(
         )
     finally:
         os.close(file)
+
+
+def _shipped(folder: Path) -> str:
+    from streambank.driver.bundle import lay_beside  # a DAG's file needs none
+
+    return str(lay_beside(folder))
 
 
 def _own_processes() -> Iterator[tuple[ProcessId, list[str]]]:

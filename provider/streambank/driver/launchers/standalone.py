@@ -25,12 +25,12 @@ from streambank.declaration.credentials import is_credential
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.application import check_is_pyspark
+from streambank.driver.bundle import NAME, ship
 from streambank.driver.environment import is_airflows
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.launchers.http import UNANSWERED, get_json, misshapen, send_json
 from streambank.driver.launchers.local import launch_arguments, launch_prefix
 from streambank.driver.launchers.standalone_pages import NOT_ALIVE, ClusterDriver, MasterPage, nobody_leads
-from streambank.driver.launchers.submit import NAME, ship
 from streambank.driver.location import launched_handle
 from streambank.driver.spec import LaunchSpec, read_properties
 from streambank.storage import scheme_of
@@ -79,9 +79,10 @@ class StandaloneLauncher:
     def log_path(self, control: JobControl, launch_id: str) -> None:
         """See `Launcher.log_path`: the worker keeps it."""
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job) -> str | None:
         """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
         check_is_pyspark(job.application)
+        return None
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         """See `Launcher.submit`. A submission that was not answered is looked for, and never repeated."""

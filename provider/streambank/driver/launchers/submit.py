@@ -5,19 +5,12 @@ settings are no arguments. It runs in a session of its own: where the start is k
 start finds the driver, and whoever submits next on this machine removes the folder. Its output is locked
 while it runs, which tells a folder in use from one that was left behind. A start that is interrupted, and not
 killed, ends it first: the driver may have been taken all the same, and is found then, too.
-
-What a driver in a cluster gets of ours: the engine and the Spark face as one zip that Python can run.
-
-It is a program, too: `python streambank.zip --launch SPEC` is what `run_query.py` is elsewhere.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
-import importlib.util
-import io
 import os
 import signal
 import stat
@@ -25,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +28,12 @@ from streambank.control.control import JobControl
 from streambank.core.errors import InputError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy
+from streambank.driver.bundle import NAME, program
 from streambank.driver.environment import driver_environment, is_airflows
 from streambank.driver.failure import shown
-from streambank.driver.installed import Installation, entry_path, find_installation
+from streambank.driver.installed import Installation, entry_path, find_installation, installation_of
 from streambank.driver.launchers.local import launch_arguments, own_settings
 from streambank.driver.spec import LaunchSpec, property_lines
-from streambank.storage import local_path
 from streambank.storage.settings import CREDENTIALS, variables_for
 
 TIMEOUT_S = 300.0
@@ -159,9 +151,10 @@ class ClusterSubmit:
             if name in environment and not is_airflows(name)
         }
         properties = {**self.defaults, **own_settings(job), **passed, **self.settings}
+        options, text = found.with_defaults(property_lines(properties), environment)
         file = folder / "spark.conf"
         file.touch(mode=0o600)
-        file.write_text(property_lines(properties), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
         command = [str(found.spark_submit), "--master", job.master, "--deploy-mode", "cluster"]
         command += [
             "--name",
@@ -169,7 +162,7 @@ class ClusterSubmit:
             *self.options,
             "--properties-file",
             str(file),
-            "--load-spark-defaults",
+            *options,
         ]
         if self.files:
             command += ["--files", ",".join(self.files)]
@@ -185,8 +178,8 @@ class ClusterSubmit:
 def _installation(job: Job) -> Installation:
     """The job's own, where it is on this machine, too; else that of this process."""
     if job.python == sys.executable or not Path(job.python).is_file():
-        return find_installation()
-    return find_installation(job.python)
+        return find_installation(spark_home=job.spark_home)
+    return installation_of(job)
 
 
 def _sweep() -> None:
@@ -297,82 +290,3 @@ def run_for_output(command: Sequence[str], environment: Mapping[str, str], timeo
             hint="Check the installation.",
         ) from error
     return done.stdout.decode("utf-8", "replace")
-
-
-NAME = "streambank.zip"
-FIXED_TIME = (1980, 1, 1, 0, 0, 0)
-"""The same code gives the same bytes."""
-
-_MAIN = b"""import sys
-
-from streambank_spark.runner.entry import main
-
-if __name__ == "__main__":
-    sys.exit(main())
-"""
-
-
-def package_files() -> dict[str, Path]:
-    """The installed files of the engine and the Spark face, by their names below the root of a zip.
-
-    Raises:
-        InputError: One is not installed here (code `not-installed`).
-    """
-    found = {}
-    for package in ("streambank", "streambank_spark"):
-        spec = importlib.util.find_spec(package)
-        if spec is None or spec.origin is None:
-            raise InputError(
-                f"The package {package} is not installed here.",
-                code="not-installed",
-                hint="Install airflow-provider-streambank.",
-            )
-        folder = Path(spec.origin).resolve().parent
-        for path in folder.rglob("*"):
-            if path.suffix == ".py" or path.name == "py.typed":
-                found[f"{package}/{path.relative_to(folder).as_posix()}"] = path
-    return found
-
-
-def zipped(files: Mapping[str, Path], more: Mapping[str, bytes] | None = None) -> bytes:
-    """Files as a zip, sorted, with fixed times."""
-    contents = {name: path.read_bytes() for name, path in files.items()} | dict(more or {})
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as bundle:
-        for name, content in sorted(contents.items()):
-            info = zipfile.ZipInfo(name, FIXED_TIME)
-            info.external_attr = 0o644 << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            bundle.writestr(info, content)
-    return data.getvalue()
-
-
-def program() -> bytes:
-    """The zip that Python can run."""
-    return zipped(package_files(), {"__main__.py": _MAIN})
-
-
-def ship(control: JobControl) -> str:
-    """Lay the program beside the job's records, once for each version of it.
-
-    Returns:
-        Its URI as Hadoop takes it; every machine that may run the driver must see it there.
-
-    Raises:
-        StorageError: It could not be written.
-    """
-    data = program()
-    key = f"bundles/{hashlib.sha256(data).hexdigest()}/{NAME}"
-    if not _holds(control, key, data):
-        control.store.write(key, data)
-    root = local_path(control.store.uri)
-    if root is not None:
-        return (root / key).as_uri()
-    uri = f"{control.store.uri}/{key}"
-    return f"s3a://{uri.removeprefix('s3://')}" if uri.startswith("s3://") else uri
-
-
-def _holds(control: JobControl, key: str, data: bytes) -> bool:
-    """Whether the program lies there, and not something that another has put there under its name."""
-    info = control.store.stat(key) if control.store.exists(key) else None
-    return info is not None and info.size_bytes == len(data) and control.store.read(key) == data

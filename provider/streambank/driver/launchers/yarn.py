@@ -49,9 +49,10 @@ class YarnLauncher(Submitter):
     def log_path(self, control: JobControl, launch_id: str) -> None:
         """See `Launcher.log_path`: YARN keeps it."""
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job) -> str | None:
         """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
         check_application(job.application)
+        return None
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         """See `Launcher.submit`. The application is sent along; what it imports from beside it is not."""

@@ -22,12 +22,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from streambank.checkpoint.compactible import LogName
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
 from streambank.core.json_text import loads
+from streambank.core.python310 import UTC
 from streambank.core.units import from_json_time
 from streambank.sinks.file.log import list_log, log_key
 from streambank.sinks.file.position import ASIDE_DIRECTORY, FileSinkStanding, SavedLog, assess

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from statistics import median
 from typing import Any, Literal
 
+from streambank.core.python310 import UTC
 from streambank.core.units import to_json_time
 from streambank.sla.growth.buckets import DAY_S, HOUR_S, Gathered, widen, width_for
 from streambank.sla.growth.slope import Cell, Slope, extremes, slope

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from streambank.control.progress import ProgressRecord
+from streambank.core.python310 import UTC
 from streambank.core.units import from_json_time
 from streambank.sla.history.point import Point
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.shape import PartitionState
 from streambank.core.errors import NotFoundError, StorageError, StreambankError
+from streambank.core.python310 import UTC
 from streambank.core.units import from_epoch_ms
 from streambank.sla.history.clock_order import in_order
 from streambank.sla.history.point import History, Point

@@ -19,12 +19,13 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError
 from streambank.core.last_read import reading
+from streambank.core.python310 import UTC, add_note, parse_time
 from streambank.storage.fsspec.errors import (
     PACKAGES,
     TranslatedReader,
@@ -369,7 +370,7 @@ class FsspecStore:
             try:
                 self._fs.rm_file(temporary)
             except Exception as failure:
-                error.add_note(f"{temporary} could not be removed: {type(failure).__name__}")
+                add_note(error, f"{temporary} could not be removed: {type(failure).__name__}")
             raise
 
 
@@ -431,7 +432,7 @@ def _mtime_ns(said: Mapping[str, Any]) -> int:
         return int(said[_MILLISECONDS]) * 1_000_000
     value = next((said[name] for name in _TIMES if said.get(name) is not None), None)
     if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+        value = parse_time(value)
     if isinstance(value, datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         since = aware - datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,12 +14,13 @@ import os
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, cast
 
 from streambank.core.errors import InputError, StorageError
+from streambank.core.python310 import UTC
 from streambank.storage.s3.credentials import ENCRYPTIONS, S3Access
 from streambank.storage.s3.errors import translate
 from streambank.storage.store import LifecycleRule

@@ -14,9 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from streambank.core.errors import InputError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ENCRYPTIONS = ("", "AES256", "aws:kms", "aws:kms:dsse")
 

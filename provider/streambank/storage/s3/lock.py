@@ -8,9 +8,10 @@ can. Source: Amazon S3 User Guide, "Locking objects with Object Lock".
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from streambank.core.python310 import UTC
 from streambank.storage.s3.client import Place, Service, call, status_of
 from streambank.storage.store import Lock
 

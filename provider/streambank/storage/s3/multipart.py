@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from streambank.core.errors import NotFoundError, StorageError
+from streambank.core.python310 import add_note
 from streambank.storage.names import is_key
 from streambank.storage.s3.client import Place, Service, call
 from streambank.storage.store import Leftover
@@ -115,7 +116,7 @@ def _abort(place: Place, upload: str, error: BaseException) -> None:
     try:
         place.call("abort_multipart_upload", expect=(404,), UploadId=upload)
     except StorageError as failure:
-        error.add_note(f"Parts of {place.uri} could not be removed: {failure}")
+        add_note(error, f"Parts of {place.uri} could not be removed: {failure}")
 
 
 def leftovers(service: Service, bucket: str, root: str, uri: str, before_ns: int) -> Iterator[Leftover]:

@@ -51,7 +51,7 @@ def test_a_pyspark_under_a_pyspark_client_is_named(tmp_path: Path) -> None:
     pyspark = package(tmp_path, "pyspark", "4.3.0", {"pyspark/version.py": "4.3.0", "pyspark/sql.py": "1"})
     client = package(tmp_path, "pyspark-client", "4.2.0", {"pyspark/version.py": "4.2.0"})
     (finding,) = installation.check_spark(pyspark, client)
-    assert (finding.code, finding.severity) == ("mixed-pyspark", "error")
+    assert (finding.code, finding.severity) == ("mixed-pyspark", "warning")
     assert "pyspark/version.py" in finding.cause and "pyspark-client 4.2.0" in finding.cause
     assert "--force-reinstall --no-deps pyspark==4.3.0" in finding.hint
 
@@ -68,7 +68,12 @@ def test_no_pyspark_and_another_pyspark_are_warnings(tmp_path: Path) -> None:
     assert (nothing.code, nothing.severity) == ("no-pyspark", "warning")
     assert "pyspark-client" in nothing.cause
     older = package(tmp_path, "pyspark", "4.0.1", {"pyspark/older.py": ""})
-    assert codes(installation.check_spark(older, None)) == ["other-spark"]
+    (state,) = installation.check_spark(older, None)
+    assert state.code == "other-spark" and "work on their state" in state.effect
+    (tmp_path / "oldest").mkdir()
+    oldest = package(tmp_path / "oldest", "pyspark", "3.4.4", {"pyspark/oldest.py": ""})
+    (jobs,) = installation.check_spark(oldest, None)
+    assert jobs.code == "other-spark" and "cannot be started" in jobs.effect
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from streambank.control.processes import command_line
 from streambank.control.records import encode_json
 from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError
 from streambank.driver import installed
-from streambank.driver.installed import Installation, entry_path, find_installation
+from streambank.driver.bundle import lay_beside
+from streambank.driver.installed import Installation, entry_path, find_installation, require_known_spark
 from streambank.driver.launchers.local import KEPT_LOGS, LocalLauncher, launch_prefix
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, decode_launch, read_launch, write_launch
@@ -171,6 +172,10 @@ def test_another_interpreter_is_asked_what_it_has(tmp_path: Path) -> None:
         find_installation(str(bare))
     assert caught.value.code == "no-pyspark"
     bare.write_text(f"""#!/bin/sh\necho '{{"pyspark": "{tmp_path}/pyspark/__init__.py"}}'\n""")
+    with pytest.raises(InputError) as caught:
+        find_installation(str(bare))  # as pyspark-client is, which has no Spark
+    assert caught.value.code == "no-pyspark" and "bin/spark-submit" in caught.value.message
+    distribution(tmp_path / "pyspark")
     found = find_installation(str(bare))
     assert (found.spark_home, found.python) == (tmp_path / "pyspark", str(bare))
     bare.write_text("#!/bin/sh\nexit 3\n")
@@ -184,10 +189,64 @@ def test_an_installation_in_site_packages_is_not_put_on_the_path_of_others(
 ) -> None:
     monkeypatch.setattr("streambank.__file__", "/env/lib/site-packages/streambank/__init__.py")
     origin = "/env/lib/site-packages/streambank_spark/__init__.py"
-    assert installed._python_path("/env/bin/python", {"streambank_spark": origin}) == ()
+    assert installed._python_path({"streambank_spark": origin}, here=True) == ((), False)
+    assert installed._python_path({}, here=False) == ((), True), "it is shipped"
+
+
+def distribution(home: Path, *, release: str | None = None, jar: str | None = None) -> Path:
+    """What of a distribution of Spark is looked at."""
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "spark-submit").touch()
+    if release is not None:
+        (home / "RELEASE").write_text(f"Spark {release} (git revision 1) built for Hadoop 3.4.1\n")
+    if jar is not None:
+        (home / "jars").mkdir()
+        (home / "jars" / f"spark-core_2.12-{jar}.jar").touch()
+    return home
+
+
+def test_a_distribution_of_its_own_says_which_spark_it_is(tmp_path: Path) -> None:
+    home = distribution(tmp_path / "spark", release="3.5.9")
+    found = find_installation(sys.executable, str(home))
+    assert (found.spark_home, found.spark_version) == (home, "3.5.9")
+    assert require_known_spark(found) == "3.5.9"
+    mixed = distribution(tmp_path / "mixed", release="4.2.0", jar="3.4.4")
+    with pytest.raises(FormatError) as refused:
+        require_known_spark(find_installation(sys.executable, str(mixed)))
+    assert refused.value.code == "spark-not-supported" and "3.4.4" in refused.value.message
     with pytest.raises(InputError) as caught:
-        installed._python_path("/other/bin/python", {})
-    assert caught.value.code == "not-installed"
+        find_installation(sys.executable, str(tmp_path))
+    assert caught.value.code == "no-pyspark" and "spark_home" in caught.value.hint
+
+
+def test_defaults_of_a_spark_that_cannot_be_told_to_read_them_come_first(tmp_path: Path) -> None:
+    home = distribution(tmp_path / "spark", release="3.5.9")
+    (home / "conf").mkdir()
+    (home / "conf" / "spark-defaults.conf").write_text("spark.a theirs\n")
+    found = find_installation(sys.executable, str(home))
+    assert found.with_defaults("spark.a ours\n", {}) == ([], "spark.a theirs\n\nspark.a ours\n")
+    elsewhere = {"SPARK_CONF_DIR": str(tmp_path)}
+    assert found.with_defaults("spark.a ours\n", elsewhere) == ([], "spark.a ours\n")
+    newer = find_installation(sys.executable, str(distribution(tmp_path / "newer", release="4.0.0")))
+    assert newer.with_defaults("x", {}) == (["--load-spark-defaults"], "x")
+
+
+def test_an_interpreter_without_streambank_gets_it_as_a_zip(tmp_path: Path) -> None:
+    bundle = lay_beside(tmp_path)
+    assert lay_beside(tmp_path) == bundle and [*tmp_path.iterdir()] == [bundle]
+    bundle.write_bytes(b"something else")
+    assert lay_beside(tmp_path).read_bytes() != b"something else"
+    probe = "import streambank_spark.runner.entry as one; print(one.__file__)"
+    environment = {"PYTHONPATH": str(bundle), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", probe],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd="/",
+        check=False,
+    )
+    assert done.stdout.startswith(str(bundle)), done.stderr
 
 
 def test_settings_reach_spark_submit(folder: Path) -> None:

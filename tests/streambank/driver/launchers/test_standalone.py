@@ -15,10 +15,10 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.core.errors import InputError, StorageError
 from streambank.declaration.declaration import Job
+from streambank.driver.bundle import program
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.launchers.standalone import StandaloneLauncher, submission
-from streambank.driver.launchers.submit import program
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch
 from streambank.job.start import start_job

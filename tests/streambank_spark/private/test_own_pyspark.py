@@ -1,0 +1,70 @@
+"""Which PySpark a plain process imports: never another one than that of its jars."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+PROBE = """
+from streambank_spark.commands.subject import require_pyspark
+require_pyspark()
+import pyspark
+print(pyspark.__version__, pyspark.__file__)
+"""
+
+
+def spark(home: Path, *, version: str, python: str | None) -> Path:
+    """What of a Spark counts: a jar, the zips, and the files beside them, which may be of another version."""
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "spark-submit").touch()
+    (home / "jars").mkdir()
+    (home / "jars" / f"spark-core_2.13-{version}.jar").touch()
+    (home / "python" / "lib").mkdir(parents=True)
+    for name, content in (("pyspark", f"__version__ = '{version}'"), ("py4j-0.10.9.9-src", "")):
+        with zipfile.ZipFile(home / "python" / "lib" / f"{name}.zip", "w") as archive:
+            archive.writestr(f"{name.partition('-')[0]}/__init__.py", content)
+    if python is not None:
+        for file in ("__init__.py", "version.py"):
+            (home / file).write_text(f"__version__ = '{python}'\n")
+    return home
+
+
+def imported(packages: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What a process imports that has these packages, and Streambank."""
+    installed = [one for one in sys.path if "site-packages" in one]
+    path = os.pathsep.join([str(packages), str(ROOT / "provider"), *installed])
+    variables = {"PYTHONPATH": path, "PATH": os.environ["PATH"], **environment}
+    command = [sys.executable, "-c", PROBE]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, cwd="/")
+
+
+@pytest.mark.parametrize("python", ["4.2.0", None])
+def test_what_another_package_wrote_over_is_not_imported(tmp_path: Path, python: str | None) -> None:
+    home = spark(tmp_path / "pyspark", version="4.3.0", python=python)
+    (home / "__init__.py").touch()  # what is left of it where the client was removed
+    done = imported(tmp_path)
+    assert done.stdout.split() == ["4.3.0", f"{home}/python/lib/pyspark.zip/pyspark/__init__.py"], done.stderr
+
+
+def test_a_pyspark_that_is_whole_is_imported_as_ever(tmp_path: Path) -> None:
+    home = spark(tmp_path / "pyspark", version="4.3.0", python="4.3.0")
+    done = imported(tmp_path)
+    assert done.stdout.split() == ["4.3.0", f"{home}/__init__.py"], done.stderr
+
+
+def test_a_distribution_is_found_where_no_pyspark_is(tmp_path: Path) -> None:
+    home = spark(tmp_path / "opt" / "spark", version="4.3.0", python=None)
+    client = tmp_path / "packages" / "pyspark"
+    client.mkdir(parents=True)
+    (client / "__init__.py").write_text("__version__ = '4.2.0'\n")
+    done = imported(tmp_path / "packages", SPARK_HOME=str(home))
+    assert done.stdout.startswith("4.3.0 "), done.stderr
+    alone = imported(tmp_path / "packages")
+    assert alone.returncode != 0 and "no PySpark" in alone.stderr
