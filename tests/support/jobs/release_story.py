@@ -100,6 +100,7 @@ class ReleaseStory:
         status = self.document("status")
         for role in ("jvm_pid", "pid"):
             os.kill(status[role], signal.SIGKILL)
+        poll(lambda: self.document("status")["state"] != "running")  # a kill takes a moment
 
     def log(self) -> str:
         """The end of the newest driver's log."""
