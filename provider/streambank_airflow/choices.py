@@ -95,7 +95,7 @@ def _check_readable(condition: str) -> None:
     hidden = CONTROL.search(condition) or re.search(r"--|/\*|[^\S ]| {2}", condition)
     if hidden is not None:
         raise InputError(
-            f"The condition has {hidden[0]!r} in it, which whoever approves it may not see as it is.",
+            f"The condition has {hidden[0]!r} in it, which a person who approves it may not see.",
             code="bad-expression",
             hint="Write it in one line, without comments, and with single blanks.",
         )

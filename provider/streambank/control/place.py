@@ -145,7 +145,7 @@ def _refuse_hidden(repository: str, inside: Store, job: str) -> None:
     try:
         there = apart.names()
     except StorageError:
-        return  # nobody has made records where this may not look
+        return  # this may not look there, so it has not made records there
     if not there or MOVED in there or MOVING in there:
         return
     raise ConflictError(

@@ -217,7 +217,7 @@ class RecordStream:
 
         Raises:
             FormatError: A record is damaged (code `damaged-record`).
-            IntegrityError: A record would be vouched for that nobody has signed (`not-signed`,
+            IntegrityError: A record would be vouched for that no key has signed (`not-signed`,
                 `bad-signature`).
         """
         if self.signer is None:

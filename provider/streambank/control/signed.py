@@ -83,7 +83,7 @@ class Signer:
         )
 
     def check_replaced(self, store: Store, key: str, data: bytes, names: Iterable[str]) -> None:
-        """Make sure that what is about to be signed was signed before, where keys are replaced.
+        """Make sure that a record was signed before, where keys are replaced.
 
         With one key alone, records of before it have no signature.
 

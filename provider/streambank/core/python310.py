@@ -43,7 +43,7 @@ def parse_time(text: str) -> datetime:
 
 
 def parse_toml(text: str) -> Mapping[str, Any]:
-    """What `tomllib.loads` gives since 3.11; before, the package tomli has to be there.
+    """What `tomllib.loads` gives since 3.11; before, the package tomli must be installed.
 
     Raises:
         ValueError: The text is no TOML (`tomllib.TOMLDecodeError`).

@@ -1,4 +1,4 @@
-"""What a driver gets of ours where nobody has installed it: the engine and the Spark face as one zip.
+"""What a driver gets where Streambank is not installed: the engine and the Spark face as one zip.
 
 It is a program, too: `python streambank.zip --launch SPEC` is what `run_query.py` is elsewhere.
 """

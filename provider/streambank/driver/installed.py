@@ -67,7 +67,7 @@ class Installation:
             environment: What spark-submit is started with.
 
         Returns:
-            The option that says so; and what is to be in the file: where spark-submit has no such option, the
+            The option that says so; and the content of the file: where spark-submit has no such option, the
             defaults come first in it.
         """
         version = self.spark_version
@@ -187,7 +187,7 @@ def _origins_of(python: str) -> dict[str, str]:
 
 
 def _python_path(origins: Mapping[str, str], *, here: bool) -> tuple[tuple[str, ...], bool]:
-    """What leads the interpreter to our packages, and whether they have to be shipped."""
+    """What leads the interpreter to our packages, and whether they must be shipped."""
     root = Path(streambank.__file__).resolve().parent.parent
     if "streambank_spark" in origins and Path(origins["streambank_spark"]).parent.parent != root:
         return (), False

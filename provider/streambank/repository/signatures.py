@@ -23,7 +23,7 @@ UNSIGNED = ("not-signed", "bad-signature")
 """Codes of a savepoint that no key of ours has signed as it is."""
 _LABEL = "streambank savepoint 1"
 _MOST_COPIED = 20
-"""Whoever may write to a replica could fill its folder of signatures."""
+"""A writer of a replica could fill its folder of signatures."""
 
 
 def signing_of(keys: Keys, job: str, savepoint: str) -> Signing:

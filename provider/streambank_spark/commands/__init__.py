@@ -1,7 +1,7 @@
 """What the Spark face adds to the command line: `streambank state ...`, and `verify --level deep`.
 
 These modules load without pyspark, so that help is there without it; what reads state loads it. Which one
-that is has to be settled before any of them does.
+that is must be settled before any of them does.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _HOME = "SPARK_HOME"
 
 
 def use_own_pyspark() -> None:
-    """Let this process import PySpark from its Spark, before anybody imports it from elsewhere.
+    """Let this process import PySpark from its Spark, before another module imports it from elsewhere.
 
     That is the installed PySpark, or the distribution that SPARK_HOME names. One that is as it was installed
     is imported as ever.
