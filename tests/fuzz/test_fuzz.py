@@ -92,6 +92,7 @@ FOUND = [
     ("jobs-file", b"a = " + b"9" * 5000),
     ("kafka-offsets", b'{"t":{"' + b"9" * 5000 + b'":1}}'),
     ("jobs-file", b'repository = "r"\n[jobs.a.savepoint]\nrate = "' + b"9" * 400 + b'GB"'),
+    ("offsets", b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{"\\ud800":"1"}}\n{"x":1}'),
     ("records", b'desired/0000000001.json\n{"state": "stopped", "by": {"user": "ann"}, "why": ""}'),
     ("records", b'desired/0000000001.json\n{"state": "stopped", "at": "yesterday", "by": 1}'),
 ]

@@ -1,15 +1,18 @@
 """JSON from elsewhere: what this engine cannot work with is a ValueError, as what is no JSON is.
 
 Python's own reader raises RecursionError for `[[[[...`, and gives whole numbers of thousands of digits and
-infinite floats, at which a computation fails later, and says nothing of the file.
+infinite floats, at which a computation fails later, and halves of characters, which cannot be
+written again; and it says nothing of the file.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 MOST_DIGITS = 300
 """Of a whole number: one that no float could hold is of no use to anybody."""
 
@@ -18,12 +21,25 @@ def loads(text: str | bytes | bytearray) -> Any:
     """What `json.loads` gives.
 
     Raises:
-        ValueError: It is no JSON, is nested too deeply, or has a number beyond the range of a float.
+        ValueError: It is no JSON, is nested too deeply, has a number beyond the range of a float, or a text
+            that no file can hold.
     """
+    whole = text if isinstance(text, str) else text.decode("utf-8-sig")
     try:
-        return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8-sig"))
+        found = _DECODER.decode(whole)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    if _HALF.search(whole) is not None:
+        _refuse_halves(found)
+    return found
+
+
+def _refuse_halves(value: Any) -> None:
+    """Half of a character, which JSON can escape and no file can hold."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise ValueError("it has half of a character in it, or is nested too deeply") from error
 
 
 def is_whole_number(text: str) -> bool:

@@ -30,6 +30,14 @@ def test_what_nobody_can_work_with_is_a_value_error(text: str) -> None:
             loads(one)
 
 
+@pytest.mark.parametrize("text", ['"\\ud800"', '{"\\uDFFF": 1}', '[["a\\udbffb"]]', '"\\ude00\\ud83d"'])
+def test_half_of_a_character_is_a_value_error(text: str) -> None:
+    """No file can hold it, so what has read it could not write it again."""
+    with pytest.raises(ValueError, match="half"):
+        loads(text)
+    assert loads(r'"\ud83d\ude00 \\ud800"') == "\U0001f600 \\ud800"
+
+
 def test_bytes_that_are_no_text_are_a_value_error() -> None:
     with pytest.raises(ValueError):
         loads(b'"\xff"')
