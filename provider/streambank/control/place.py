@@ -144,7 +144,9 @@ def _refuse_hidden(repository: str, inside: Store, job: str) -> None:
     apart = open_store(f"{uri}{SUFFIX}").child(job)
     try:
         there = apart.names()
-    except StorageError:
+    except StorageError as error:
+        if error.code != "no-permission":
+            raise
         return  # this may not look there, so it has not made records there
     if not there or MOVED in there or MOVING in there:
         return

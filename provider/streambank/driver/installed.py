@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -69,15 +68,26 @@ class Installation:
         Returns:
             The option that says so; and the content of the file: where spark-submit has no such option, the
             defaults come first in it.
+
+        Raises:
+            InputError: The defaults are there and cannot be read (code `bad-spark-conf`).
         """
         version = self.spark_version
         release = None if version is None else release_of(version)
         if release is None or release.loads_defaults:
             return ["--load-spark-defaults"], properties
         folder = environment.get("SPARK_CONF_DIR") or str(self.spark_home / "conf")
-        with suppress(OSError):
-            properties = f"{(Path(folder) / 'spark-defaults.conf').read_text(encoding='utf-8')}\n{properties}"
-        return [], properties
+        file = Path(folder) / "spark-defaults.conf"
+        try:
+            return [], f"{file.read_text(encoding='utf-8')}\n{properties}"
+        except FileNotFoundError:
+            return [], properties
+        except (OSError, UnicodeError) as error:
+            raise InputError(
+                f"Spark's defaults {file} cannot be read: {error}.",
+                code="bad-spark-conf",
+                hint="The job must not run without them: let this user read the file, or remove it.",
+            ) from error
 
 
 def find_installation(python: str = sys.executable, spark_home: str | None = None) -> Installation:

@@ -1,7 +1,7 @@
 """The releases of Spark that jobs run on: what each has that Streambank has to know, one row a release.
 
 A release is in the table once its private parts (streambank_spark/private) were tried, by `make test-matrix`.
-docs/development/spark-releases.md says how the next one gets in.
+CONTRIBUTING.md says how the next one gets in.
 """
 
 from __future__ import annotations

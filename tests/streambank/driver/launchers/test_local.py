@@ -227,6 +227,10 @@ def test_defaults_of_a_spark_that_cannot_be_told_to_read_them_come_first(tmp_pat
     assert found.with_defaults("spark.a ours\n", {}) == ([], "spark.a theirs\n\nspark.a ours\n")
     elsewhere = {"SPARK_CONF_DIR": str(tmp_path)}
     assert found.with_defaults("spark.a ours\n", elsewhere) == ([], "spark.a ours\n")
+    (home / "conf" / "spark-defaults.conf").write_bytes(b"spark.a \xff\n")
+    with pytest.raises(InputError) as caught:
+        found.with_defaults("spark.a ours\n", {})
+    assert caught.value.code == "bad-spark-conf", "a job does not run without its defaults in silence"
     newer = find_installation(sys.executable, str(distribution(tmp_path / "newer", release="4.0.0")))
     assert newer.with_defaults("x", {}) == (["--load-spark-defaults"], "x")
 
