@@ -20,6 +20,8 @@ LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group sta
 # One more than the cores that they are made for: tests wait much for processes that they have started (four were slower).
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# The releases before that of requirements.lock.
+AIRFLOWS ?= $(patsubst tests/matrix/locks/airflow-%.lock,%,$(wildcard tests/matrix/locks/airflow-*.lock))
 # What `make test-quick` leaves out: what starts Java, Airflow or a server, or is of the demo and the benchmarks.
 NOT_QUICK := $(foreach folder,streambank_airflow dags storm stack demo bench,--ignore=tests/$(folder)) \
 	-m "not (spark or airflow or server or slow or storm)"
@@ -111,10 +113,22 @@ test-fuzz: setup  ## Parsers fed with what is nearly right; SECONDS=600 each (de
 test-matrix: classes  ## The main story on each Spark that jobs run on; ARGS="-k 4.0" for one of them. Needs a Python 3.10 (PYTHON310=...)
 	@$(PYTEST) --dist worksteal -m matrix $(ARGS)
 
+# On the older Airflow's own interpreter; a skipped test is of what that release lacks.
+.PHONY: test-matrix-airflow
+test-matrix-airflow: export CI :=
+test-matrix-airflow: classes  ## What faces Airflow, and a live restore with an approval, on each older Airflow; AIRFLOWS=3.2 for one
+	@set -e; for release in $(AIRFLOWS); do \
+		python=$$($(BIN)/python -m tests.support.airflow_face.releases $$release); \
+		$$python -m pytest -n $(WORKERS) --dist loadfile -m "not storm and not spark" tests/streambank_airflow tests/dags $(ARGS); \
+		$$python -m pytest -m storm tests/storm/test_restore_choices_storm.py $(ARGS); done
+
 .PHONY: lock-matrix
-lock-matrix: setup  ## Resolve the Sparks of test-matrix again, by the versions in tests/matrix/locks
+lock-matrix: setup  ## Resolve what test-matrix and test-matrix-airflow install again, by the versions in tests/matrix/locks
 	@for lock in tests/matrix/locks/spark-*.lock; do grep '^pyspark==' "$$lock" | cut -d' ' -f1 \
 		| $(UV) pip compile --generate-hashes --no-header --no-annotate --quiet --python-version 3.10 --output-file "$$lock" - >/dev/null; done
+	@for pins in tests/matrix/locks/airflow-*.in; do $(UV) pip compile --universal --generate-hashes --all-extras \
+		--group demo --group test --group build --python-version 3.11 --no-header --no-annotate --quiet \
+		--constraint "$$pins" --output-file "$${pins%.in}.lock" pyproject.toml >/dev/null; done
 
 .PHONY: storm-report
 storm-report: setup  ## Whether the whole storm passed on this commit, by the records of its parts

@@ -18,10 +18,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 NAME = canonicalize_name(PROJECT["project"]["name"])
 
 
-def locked() -> dict[str, list[tuple[Requirement, int]]]:
+OLDER_AIRFLOWS = sorted((ROOT / "tests" / "matrix" / "locks").glob("airflow-*.lock"))
+
+
+def locked(lock: str = LOCK) -> dict[str, list[tuple[Requirement, int]]]:
     """Every pinned requirement (a package may be pinned once per marker) with the number of its hashes."""
     found: dict[str, list[tuple[Requirement, int]]] = {}
-    logical = LOCK.replace("\\\n", " ").splitlines()
+    logical = lock.replace("\\\n", " ").splitlines()
     for line in logical:
         text = line.split("#")[0].strip()
         if not text:
@@ -62,6 +65,18 @@ def test_every_dependency_is_pinned_within_its_limits(requirement: Requirement) 
     for pinned, _ in entries:
         (specifier,) = pinned.specifier
         assert requirement.specifier.contains(Version(specifier.version)), (requirement, pinned)
+
+
+@pytest.mark.parametrize("lock", OLDER_AIRFLOWS, ids=lambda path: path.stem)
+def test_an_older_airflow_is_locked_with_what_the_project_asks_for(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8")
+    pins = locked(text)
+    assert "://" not in text and "pyspark-client" not in pins
+    assert all(hashes > 0 for entries in pins.values() for _, hashes in entries)
+    for requirement in map(Requirement, PROJECT["project"]["dependencies"]):
+        for pinned, _ in pins[canonicalize_name(requirement.name)]:
+            (specifier,) = pinned.specifier
+            assert requirement.specifier.contains(Version(specifier.version)), (requirement, pinned)
 
 
 def test_spark_comes_from_one_package_only() -> None:

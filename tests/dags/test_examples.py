@@ -18,8 +18,10 @@ from airflow.sdk import DAG
 
 from streambank.storage import open_store
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.releases import BEFORE_3_3
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.managed_job import Managed, managed_job
+from tests.support.paths import ROOT
 
 DAY = datetime(2013, 1, 1, tzinfo=UTC)
 
@@ -119,14 +121,18 @@ def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed
         yield job
 
 
+SHIPPED = ROOT / "provider" / "airflow_provider_streambank" / "example_dags"
+
+
 @pytest.fixture
 def shipped(airflow_database: None, managed: Managed, monkeypatch: pytest.MonkeyPatch) -> dict[str, DAG]:
     """The examples that the wheel carries, from where Airflow loads them, for a job that runs."""
-    monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "True")
+    monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", str(not BEFORE_3_3))
     monkeypatch.setenv("STREAMBANK_JOBS", str(managed.jobs_file))
     managed.start()
     bundles = {bundle.name: bundle for bundle in DagBundlesManager().get_all_dag_bundles()}  # type: ignore[no-untyped-call]
-    found = DagBag(str(bundles["airflow-provider-streambank-example-dags"].path))
+    name = "airflow-provider-streambank-example-dags"
+    found = DagBag(str(SHIPPED if BEFORE_3_3 else bundles[name].path))
     assert found.import_errors == {}
     return found.dags
 

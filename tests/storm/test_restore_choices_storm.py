@@ -13,6 +13,7 @@ from demo.job import FlightsJob
 from demo.places import ROOT
 from demo.rest import RestError
 from tests.support.airflow_face.live_airflow import LiveAirflow, live_airflow
+from tests.support.airflow_face.releases import BEFORE_3_3, WAITS_FOR_A_PERSON
 
 pytestmark = [pytest.mark.spark, pytest.mark.airflow, pytest.mark.storm, pytest.mark.timeout(1200)]
 
@@ -56,14 +57,15 @@ def test_one_run_asks_stops_restores_and_starts(airflow: LiveAirflow) -> None:
     drivers = {one.pid for one in job.driver()}
 
     run = client.trigger(dag_id, {})
-    assert airflow.wait_for(dag_id, run, "approve", "awaiting_input", nothing)
+    assert airflow.wait_for(dag_id, run, "approve", WAITS_FOR_A_PERSON, nothing)
     (question,) = client.open_questions(dag_id, run)
     assert question["options"] == CHOICES
     assert "It runs, and will be stopped." in question["subject"]
     assert "were written since" in question["subject"]
     assert {one.pid for one in job.driver()} == drivers
-    with pytest.raises(RestError):
-        client.answer(dag_id, run, "approve", "Approve")
+    if not BEFORE_3_3:  # whose API takes what was not offered; the task fails then
+        with pytest.raises(RestError):
+            client.answer(dag_id, run, "approve", "Approve")
 
     approve = partial(airflow.approve, dag_id, run, CHOICES[0])
     assert airflow.wait_for_end(dag_id, run, approve) == "success"

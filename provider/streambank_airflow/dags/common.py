@@ -13,6 +13,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, CronTriggerTimetable, Pa
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
 from streambank.declaration.savepoints import RestorePolicy
+from streambank_airflow.airflow_versions import known_run_types
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, ApprovePlanOperator
 from streambank_airflow.operators.base import StreambankOperator
@@ -26,7 +27,9 @@ RETRIES = 3
 NOTE = "{{ params.note }}"
 """Template of the form's note; None where nobody wrote one."""
 
-RUN_TYPES = ("manual", "scheduled", "operator_triggered", "asset_triggered", "asset_materialization")
+RUN_TYPES = known_run_types(
+    "manual", "scheduled", "operator_triggered", "asset_triggered", "asset_materialization"
+)
 """How a run may come about. No backfill: all its runs would work on the job as it is today."""
 
 _DECLARED = "the jobs file declares it for each job"

@@ -8,6 +8,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streambank.core.errors import InputError
+from streambank_airflow.airflow_versions import aextra_dejson, aget_connection
 from streambank_airflow.connections.settings import Settings, aws_conn_id_of
 
 if TYPE_CHECKING:
@@ -44,12 +45,12 @@ async def afind_settings(conn_id: str) -> Settings:
     connection = await _afind_connection(conn_id)
     if connection is None:
         return _without_connection(conn_id)
-    extra = await connection.aextra_dejson()
+    extra = await aextra_dejson(connection)
     aws_conn_id = aws_conn_id_of(conn_id, extra)
     if aws_conn_id is None:
         return Settings.of(conn_id, connection, extra)
     aws = _existing(aws_conn_id, await _afind_connection(aws_conn_id))
-    return Settings.of(conn_id, connection, extra, aws, await aws.aextra_dejson())
+    return Settings.of(conn_id, connection, extra, aws, await aextra_dejson(aws))
 
 
 def launch_policy(job: Job) -> LaunchPolicy:
@@ -82,7 +83,7 @@ def find_connection(conn_id: str) -> Any | None:
 
 async def _afind_connection(conn_id: str) -> Any | None:
     try:
-        return await BaseHook.aget_connection(conn_id)
+        return await aget_connection(conn_id)
     except AirflowNotFoundException:
         return None
 

@@ -19,6 +19,7 @@ from streambank.core.errors import StreambankError
 from streambank.core.json_text import loads
 from streambank.core.units import from_json_time
 from streambank.declaration.notify import Notify
+from streambank_airflow.airflow_versions import named_deadline
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.connection import DEFAULT_CONN_ID
 
@@ -41,7 +42,7 @@ def restore_deadline(job: Job, jobs_file: str, conn_id: str) -> list[DeadlineAle
     if job.restore.deadline_s is None:
         return []
     from airflow.sdk.definitions.callback import AsyncCallback
-    from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+    from airflow.sdk.definitions.deadline import DeadlineReference
 
     arguments = {
         "job": job.name,
@@ -50,11 +51,11 @@ def restore_deadline(job: Job, jobs_file: str, conn_id: str) -> list[DeadlineAle
         "deadline_s": job.restore.deadline_s,
     }
     # Not who is alerted: Airflow keeps the arguments, and logs them, and notifiers have secrets in theirs.
-    alert = DeadlineAlert(
+    alert = named_deadline(
+        "restore",
         reference=DeadlineReference.DAGRUN_QUEUED_AT,
         interval=timedelta(seconds=job.restore.deadline_s),
         callback=AsyncCallback(tell_late_restore, kwargs=arguments),
-        name="restore",
     )
     return [alert]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow.sdk import conf
-from airflow.sdk.observability import stats
+from airflow.sdk.observability.stats import Stats
 
 from streambank.job.alive import Life
 from streambank.sla.assess import Assessment
@@ -73,8 +73,8 @@ class Gauges:
 
     def _gauge(self, name: str, value: float, tags: Mapping[str, str]) -> None:
         if self.tagged:
-            stats.gauge(name, value, tags=dict(tags))
+            Stats.gauge(name, value, tags=dict(tags))
             return
         # As Airflow does in its own names, whose parts are divided by dots.
         parts = (part.replace(".", "__").replace("/", "__") for part in tags.values())
-        stats.gauge(".".join((name, *parts)), value)
+        Stats.gauge(".".join((name, *parts)), value)

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from streambank.core.units import say_duration
 from streambank.recovery.approval import CHOICE_KEY, Choice, chosen_of
+from streambank_airflow.airflow_versions import TaskWaitsForPerson
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_bool, as_data
@@ -74,7 +75,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         Raises:
             AirflowFailException: This run has asked already, and Airflow would show that question.
             AirflowSkipException: Nobody is to be asked.
-            TaskAwaitingInput: The task waits for a person.
+            TaskAwaitingInput: The task waits for a person; before Airflow 3.3 it is `TaskDeferred`.
         """
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
@@ -83,7 +84,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         self._check_shown(context)
         try:
             return super().execute(context)
-        except TaskAwaitingInput:
+        except TaskWaitsForPerson:
             self._say_that_it_waits(context)
             raise
 

@@ -19,6 +19,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import parse_duration_s
 from streambank.job.watermarks import EventTime
+from streambank_airflow.airflow_versions import asset_state_store
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.notify.cursor import Memory, News, PositionMemory, Told, next_news
@@ -138,7 +139,7 @@ class JobEventTrigger(TellingTrigger[EventTime, Told]):
 
     def open_memory(self) -> Memory[Told]:
         """See `TellingTrigger.open_memory`."""
-        return PositionMemory(self.asset_state_store, self.memory_key)
+        return PositionMemory(asset_state_store(self), self.memory_key)
 
     def find_news(self, seen: EventTime, told: Told | None) -> tuple[list[dict[str, Any]], Told | None]:
         """See `TellingTrigger.find_news`."""

@@ -9,6 +9,7 @@ from streambank.core.choices import SEVERITIES
 from streambank.core.errors import check_choice
 from streambank.sla.alerts import Told, news, read_told
 from streambank.sla.assess import Assessment
+from streambank_airflow.airflow_versions import asset_state_store
 from streambank_airflow.choices import check_objectives
 from streambank_airflow.notify.cursor import Memory
 from streambank_airflow.notify.notify import event_of, level_of
@@ -113,7 +114,7 @@ class SlaEventTrigger(TellingTrigger[Assessment, Told]):
 
     def open_memory(self) -> Memory[Told]:
         """See `TellingTrigger.open_memory`."""
-        return SlaMemory(self.asset_state_store, self.memory_key)
+        return SlaMemory(asset_state_store(self), self.memory_key)
 
     def find_news(self, seen: Assessment, told: Told | None) -> tuple[list[dict[str, Any]], Told | None]:
         """See `TellingTrigger.find_news`."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from streambank.core.errors import FormatError, InputError
 from streambank_airflow.notify.cursor import SETTLE_S, News, PositionMemory, Told, next_news
+from tests.support.airflow_face.releases import needs_3_3
 
 
 def told_of(positions: list[int | None], step: int = 1) -> list[News]:
@@ -126,6 +127,7 @@ def test_what_somebody_has_changed_by_hand_is_named(value: Any) -> None:
     assert "Delete that key" in caught.value.hint
 
 
+@needs_3_3
 def test_airflows_own_store_refuses_where_it_cannot_tell_which_asset() -> None:
     from airflow.sdk import Asset
     from airflow.sdk.execution_time.context import AssetStateStoreAccessors

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 from airflow.sdk import conf
-from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
+from airflow.sdk.observability.stats import Stats
 
 from streambank.job.alive import Life
 from streambank.sla.assess import Assessment
 from streambank_airflow.notify.stats import Gauges
+from tests.support.airflow_face.releases import BEFORE_3_3
 from tests.support.airflow_face.statsd_client import have_statsd
 from tests.support.sla.fake_assessments import AT, MUTE, verdict
 
@@ -35,6 +36,15 @@ FOUND = Assessment(
 )
 
 
+def begin_metrics() -> None:
+    """As Airflow's task runner does, by the settings of this moment."""
+    if BEFORE_3_3:
+        Stats.initialize(factory=stats_utils.get_stats_factory(Stats))  # type: ignore[call-arg]  # 3.2's
+        return
+    legacy_names = conf.getboolean("metrics", "legacy_names_on")
+    Stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=legacy_names)
+
+
 @pytest.fixture
 def begin_stats(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Makes Airflow's metrics begin as its task runner does, by these settings."""
@@ -42,15 +52,12 @@ def begin_stats(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def begin(**settings: str) -> Gauges:
         for name, value in settings.items():
             monkeypatch.setenv(f"AIRFLOW__METRICS__{name.upper()}", value)
-        stats.initialize(
-            factory=stats_utils.get_stats_factory(),
-            export_legacy_names=conf.getboolean("metrics", "legacy_names_on"),
-        )
+        begin_metrics()
         return Gauges.of_settings()
 
     yield begin
     monkeypatch.undo()
-    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+    begin_metrics()
 
 
 @pytest.fixture
@@ -143,11 +150,9 @@ class Collector(BaseHTTPRequestHandler):
 
 
 SENDER = """
-from airflow.sdk.observability import stats
-from airflow.sdk.observability.metrics import stats_utils
 from streambank_airflow.notify.stats import Gauges
-from tests.streambank_airflow.notify.test_stats import FOUND
-stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+from tests.streambank_airflow.notify.test_stats import FOUND, begin_metrics
+begin_metrics()
 Gauges.of_settings().send("flights.daily", FOUND)
 """
 """A process that sends and ends, as a task does."""
@@ -192,7 +197,7 @@ def test_what_is_off_costs_nothing(begin_stats: Any, monkeypatch: pytest.MonkeyP
     def never(*args: Any, **how: Any) -> None:
         raise AssertionError("Airflow reads its registry of names for this")
 
-    monkeypatch.setattr("airflow.sdk.observability.stats.gauge", never)
+    monkeypatch.setattr("airflow.sdk.observability.stats.Stats.gauge", never)
     gauges.send("flights", FOUND)
     gauges.send_level("flights", "breach")
 

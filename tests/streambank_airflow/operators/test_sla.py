@@ -157,7 +157,7 @@ def test_metrics_that_cannot_be_sent_change_nothing(
         raise OSError("no route")
 
     monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
-    monkeypatch.setattr("airflow.sdk.observability.stats.gauge", fail)
+    monkeypatch.setattr("airflow.sdk.observability.stats.Stats.gauge", fail)
     assessor.says(state_bytes="breach")
 
     done = check()

@@ -8,17 +8,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.configuration import conf
+from airflow.providers.standard.triggers.hitl import HITLTrigger
+from airflow.sdk.execution_time import task_runner
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it comes without types
 from sqlalchemy import event
+
+from tests.support.airflow_face.releases import BEFORE_3_3, WAITS_FOR_A_PERSON
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
     from sqlalchemy.engine.interfaces import DBAPIConnection
 
+_FINALIZE = task_runner.finalize
 LOOP_S = 0.1
 """How long `dag.test` waits in these tests before it looks again for tasks to run."""
 
@@ -106,7 +112,32 @@ def run_dag(dag: DAG, **how: Any) -> Any:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "sleep", sleep_less)
+        if BEFORE_3_3:
+            patch.setattr(task_runner, "finalize", _finalize_as_a_worker)
+            patch.setattr(f"{HITLTrigger.__module__}.get_hitl_detail_content_detail", _answer_so_far)
         return dag.test(**how)
+
+
+def _finalize_as_a_worker(ti: Any, state: Any, context: Any, log: Any, error: Any) -> None:
+    """Callbacks of `dag.test` do not get the task's exception before 3.3; those of a worker do."""
+    context["exception"] = error
+    _FINALIZE(ti, state, context, log, error)
+
+
+def _answer_so_far(ti_id: Any) -> Any:
+    """What the trigger of an approval asks a triggerer's API; `dag.test` before 3.3 answers it with None."""
+    from airflow.models.hitl import HITLDetail
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        detail = session.get_one(HITLDetail, ti_id)
+        return SimpleNamespace(
+            response_received=detail.response_received,
+            responded_at=detail.responded_at,
+            responded_by_user=SimpleNamespace(**detail.responded_by) if detail.responded_by else None,
+            chosen_options=detail.chosen_options,
+            params_input=detail.params_input,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +175,9 @@ def answer_question(
     from airflow.utils.state import State, TaskInstanceState
     from sqlalchemy import select
 
+    waiting = [TaskInstanceState(WAITS_FOR_A_PERSON)]
+    if BEFORE_3_3:  # `dag.test` queues it again while it runs the trigger
+        waiting.append(TaskInstanceState.QUEUED)
     deadline = time.monotonic() + within_s
     shown: Question | None = None
     asked: Any = None
@@ -154,10 +188,10 @@ def answer_question(
                 if asked is not None
                 else select(TaskInstance)
                 .where(TaskInstance.dag_id == dag_id, TaskInstance.task_id == task_id)
-                .where(TaskInstance.state == TaskInstanceState.AWAITING_INPUT)
+                .where(TaskInstance.state.in_(waiting))
             )
-            if task is not None and task.state == TaskInstanceState.AWAITING_INPUT:
-                detail = session.get_one(HITLDetail, task.id)
+            detail = session.get(HITLDetail, task.id) if task is not None else None
+            if task is not None and detail is not None and task.state in waiting:
                 if shown is None:
                     before()
                     assert option in detail.options
@@ -169,9 +203,10 @@ def answer_question(
                 detail.responded_at = utcnow()
                 detail.chosen_options = [option]
                 detail.params_input = {}
-                payload = detail.as_resume_event_payload()
-                event = TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's has no types
-                handle_event_submit(event, task_instance=task, session=session)
+                if not BEFORE_3_3:  # where the trigger looks for the answer by itself
+                    payload = detail.as_resume_event_payload()
+                    event = TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's has no types
+                    handle_event_submit(event, task_instance=task, session=session)
             elif shown is not None and (task is None or task.state in State.finished):
                 return shown
         # `dag.test` may write once more that the task waits, over an answer that came at once: look again.
