@@ -329,7 +329,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         repository=repository,
         control=fields.location("control") or control,
         args=fields.texts("args") or (),
-        python=_python(fields),
+        python=fields.interpreter("python") or sys.executable,
         spark_home=fields.file("spark_home"),
         master=launch.master or LOCAL_MASTER,
         spark=spark,
@@ -378,15 +378,6 @@ def _silent_kinds(job: Job, sla: Fields) -> dict[str, str]:
     if sla.data.get("schedule") == "never":
         silent["sla"] = "sla.schedule is never"
     return silent
-
-
-def _python(fields: Fields) -> str:
-    value = fields.text("python")
-    if value is None:
-        return sys.executable
-    # Links stay as they are: the interpreter of a virtual environment is one, and finds its packages by its
-    # place.
-    return str(fields.source.folder / Path(value).expanduser()) if "/" in value else value
 
 
 def _environment(fields: Fields) -> tuple[str, ...]:

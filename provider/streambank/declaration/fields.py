@@ -204,6 +204,16 @@ class Fields:
         value = self.text(name)
         return None if value is None else str(self._absolute(value))
 
+    def interpreter(self, name: str) -> str | None:
+        """An interpreter: a name, or a path, whose links stay as they are.
+
+        That of a virtual environment is a link, and finds its packages by its place.
+        """
+        value = self.text(name)
+        if value is None or "/" not in value:
+            return value
+        return str(self.source.folder / Path(value).expanduser())
+
     def location(self, name: str) -> str | None:
         """A location as a canonical URI; a relative path is taken from the declaration's folder."""
         value = self.text(name)

@@ -58,6 +58,7 @@ class LaunchPolicy:
         entry: Where `run_query.py` is in the image, such as `local:///opt/streambank/run_query.py`.
         connection: The Airflow connection that says what is not declared.
         declared: What is declared beside a connection, by field.
+        spark_home: The distribution of Spark that the connection names, for a job that names none.
     """
 
     on: Place = "local"
@@ -76,6 +77,7 @@ class LaunchPolicy:
     entry: str | None = None
     connection: str | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
+    spark_home: str | None = None
 
     @property
     def in_cluster(self) -> bool:

@@ -17,12 +17,16 @@ class StatePolicy:
     Attributes:
         master: Spark's master; None for the job's.
         spark: Spark's settings, added to the job's or in their place.
+        spark_home: The distribution of Spark that does it; None for the installed one.
+        python: An interpreter whose PySpark does it; None for this one's.
         work: Under which location state is laid out meanwhile, seen by all machines of that Spark; None for
             beside the checkpoint.
     """
 
     master: str | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
+    spark_home: str | None = None
+    python: str | None = None
     work: str | None = None
 
 
@@ -60,7 +64,13 @@ def read_state(fields: Fields) -> StatePolicy:
     if "spark.master" in spark:
         raise fields.mistake("spark", "the master is a field of its own", "Use master.")
     refuse_credentials(spark, fields)
-    policy = StatePolicy(fields.text("master"), spark, fields.location("work"))
+    policy = StatePolicy(
+        master=fields.text("master"),
+        spark=spark,
+        spark_home=fields.file("spark_home"),
+        python=fields.interpreter("python"),
+        work=fields.location("work"),
+    )
     fields.done()
     return policy
 

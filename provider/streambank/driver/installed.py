@@ -7,8 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +17,15 @@ import streambank
 from streambank.core.errors import FormatError, InputError, StorageError
 from streambank.core.json_text import loads
 from streambank.driver.environment import driver_environment
-from streambank.driver.spark_releases import FOR_JOBS, listed, release_of, spark_version_of
+from streambank.driver.spark_releases import (
+    FOR_JOBS,
+    FOR_STATE,
+    HOME,
+    listed,
+    release_of,
+    rewrites_state,
+    spark_version_of,
+)
 
 ENTRY = "run_query.py"
 _PACKAGES = ("pyspark", "streambank_spark")
@@ -76,12 +85,23 @@ class Installation:
         release = None if version is None else release_of(version)
         if release is None or release.loads_defaults:
             return ["--load-spark-defaults"], properties
+        return [], self.defaults(environment) + properties
+
+    def defaults(self, environment: Mapping[str, str]) -> str:
+        """What is in this Spark's `spark-defaults.conf`, with a line end; empty where there is none.
+
+        Args:
+            environment: What spark-submit is started with.
+
+        Raises:
+            InputError: It is there and cannot be read (code `bad-spark-conf`).
+        """
         folder = environment.get("SPARK_CONF_DIR") or str(self.spark_home / "conf")
         file = Path(folder) / "spark-defaults.conf"
         try:
-            return [], f"{file.read_text(encoding='utf-8')}\n{properties}"
+            return f"{file.read_text(encoding='utf-8')}\n"
         except FileNotFoundError:
-            return [], properties
+            return ""
         except (OSError, UnicodeError) as error:
             raise InputError(
                 f"Spark's defaults {file} cannot be read: {error}.",
@@ -95,7 +115,9 @@ def find_installation(python: str = sys.executable, spark_home: str | None = Non
 
     Args:
         python: The interpreter.
-        spark_home: A distribution of Spark, which brings its own PySpark; None for the interpreter's.
+        spark_home: A distribution of Spark, which brings its own PySpark; None for the interpreter's. Where
+            this process's interpreter has none, it is the one that the environment variable SPARK_HOME names,
+            or whose spark-submit is on the PATH.
 
     Raises:
         InputError: There is no such interpreter (code `no-python`), or no Spark there (`no-pyspark`).
@@ -115,7 +137,9 @@ def find_installation(python: str = sys.executable, spark_home: str | None = Non
     else:
         origins = _origins_here() if here else _origins_of(path)
         home, missing = Path(origins.get("pyspark", "/nowhere/x")).parent, f"{path} has no PySpark"
-    if not (home / "bin" / "spark-submit").is_file():
+        if here and not _has_submit(home):
+            home = _distribution_here() or home
+    if not _has_submit(home):
         raise InputError(
             f"{missing}: there is no bin/spark-submit.",
             code="no-pyspark",
@@ -126,6 +150,20 @@ def find_installation(python: str = sys.executable, spark_home: str | None = Non
     return Installation(path, home, entry_path(), python_path, ships)
 
 
+def _has_submit(home: Path) -> bool:
+    """Whether a folder is a Spark."""
+    return (home / "bin" / "spark-submit").is_file()
+
+
+def _distribution_here() -> Path | None:
+    """The Spark of this machine as its environment names it."""
+    on_path = shutil.which("spark-submit")
+    for home in (os.environ.get(HOME), on_path and Path(on_path).resolve().parent.parent):
+        if home and _has_submit(Path(home)) and (Path(home) / "jars").is_dir():
+            return Path(home)
+    return None
+
+
 def installation_of(job: Declared) -> Installation:
     """What the drivers of a declared job are started with on this machine.
 
@@ -133,6 +171,59 @@ def installation_of(job: Declared) -> Installation:
         InputError: See `find_installation`.
     """
     return find_installation(job.python, job.spark_home)
+
+
+def installation_for_state(job: DeclaredForState | None) -> Installation:
+    """The Spark that works on a job's state, beside the one that the job runs on.
+
+    The one that the job's table `state` names; else the installed one; else the job's own, where work on
+    state runs on it.
+
+    Args:
+        job: The declared job; None for a query that no file declares.
+
+    Raises:
+        FormatError: None of these can rewrite state (code `spark-not-supported`).
+        InputError: There is none (code `no-pyspark`), or no such interpreter (`no-python`).
+    """
+    if job is not None and (job.state.python is not None or job.state.spark_home is not None):
+        named = find_installation(job.state.python or sys.executable, job.state.spark_home)
+        return _require_rewrites_state((named,))
+    found, missing = [], None
+    for one in (find_installation, *(() if job is None else (partial(installation_of, job),))):
+        try:
+            found.append(one())
+        except InputError as error:
+            missing = missing or error
+    if missing is not None and not found:
+        raise missing
+    return _require_rewrites_state(found)
+
+
+def _require_rewrites_state(found: Sequence[Installation]) -> Installation:
+    """The first on which work on state runs; one whose version cannot be read passes, and asks again."""
+    for one in found:
+        if one.spark_version is None or rewrites_state(one.spark_version):
+            return one
+    there = " and ".join(f"{one.spark_home} has Spark {one.spark_version}" for one in found)
+    raise FormatError(
+        f"Work on state needs Spark {listed(FOR_STATE)}, and {there}.",
+        code="spark-not-supported",
+        hint=f"Name a Spark {listed(FOR_STATE)} as `state.spark_home` or `state.python` of the job, or in "
+        "SPARK_HOME. The job itself may go on with another one.",
+    )
+
+
+class DeclaredSpark(Protocol):
+    """What of a job's table `state` says which Spark works on its state."""
+
+    @property
+    def python(self) -> str | None:
+        """An interpreter that has its PySpark."""
+
+    @property
+    def spark_home(self) -> str | None:
+        """A distribution."""
 
 
 class Declared(Protocol):
@@ -145,6 +236,14 @@ class Declared(Protocol):
     @property
     def spark_home(self) -> str | None:
         """Its distribution of Spark."""
+
+
+class DeclaredForState(Declared, Protocol):
+    """What of a declared job says which Spark works on its state."""
+
+    @property
+    def state(self) -> DeclaredSpark:
+        """Its table `state`."""
 
 
 def require_known_spark(found: Installation) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -218,7 +219,9 @@ def placed(job: Job) -> Job:
     resolve = _RESOLVE.get()
     if resolve is not None:
         policy = resolve(job)
-        return replace(job, master=policy.master or LOCAL_MASTER, launch=policy)
+        named = job.spark_home is not None or job.python != sys.executable
+        home = job.spark_home if named else policy.spark_home
+        return replace(job, master=policy.master or LOCAL_MASTER, launch=policy, spark_home=home)
     if job.launch.master is None:
         raise InputError(
             f"Only the Airflow connection {connection} says where job {job.name} runs.",

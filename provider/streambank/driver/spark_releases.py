@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+HOME = "SPARK_HOME"
+"""The variable that names a distribution of Spark, for every tool of it."""
 _OF_JAR = re.compile(r"spark-core_2\.\d+-(\d+\.\d+\.\d+[^/]*)\.jar")
 _TELLING = {
     "RELEASE": re.compile(r"^Spark (\d+\.\d+\.\d+\S*)"),
@@ -30,18 +32,34 @@ class SparkRelease:
         loads_defaults: Whether spark-submit reads `spark-defaults.conf` beside a properties file where it is
             asked to (`--load-spark-defaults`, SPARK-48392).
         rewrites_state: Whether work on state runs on it: reading, digests, compaction, erasure, migration.
+        offsets_version: The newest format of the offset log that it reads.
+        checkpoint_format: The newest `stateStore.checkpointFormatVersion` that it reads: 2 has unique ids.
+        join_format: The newest `join.stateFormatVersion` that it runs.
+        variables: Whether it has transformWithState.
     """
 
     name: str
     query_states: str = f"{_STREAMING}runtime."
     loads_defaults: bool = True
     rewrites_state: bool = False
+    offsets_version: int = 2
+    checkpoint_format: int = 2
+    join_format: int = 3
+    variables: bool = True
 
 
 RELEASES = (
-    SparkRelease("3.5", query_states=_STREAMING, loads_defaults=False),
-    SparkRelease("4.0", query_states=_STREAMING),
-    SparkRelease("4.1"),
+    SparkRelease(
+        "3.5",
+        query_states=_STREAMING,
+        loads_defaults=False,
+        offsets_version=1,
+        checkpoint_format=1,
+        join_format=2,
+        variables=False,
+    ),
+    SparkRelease("4.0", query_states=_STREAMING, offsets_version=1, join_format=2),
+    SparkRelease("4.1", offsets_version=1),
     SparkRelease("4.2"),
     SparkRelease("4.3", rewrites_state=True),
 )

@@ -21,8 +21,9 @@ from streambank.control.operation import Operation
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
+from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.location import is_of, mark_stop
-from streambank.job.start import StartResult, start_job
+from streambank.job.start import StartResult, check_launch, start_job
 from streambank.job.stop import How, StopResult, ask_to_stop, stop_job
 from streambank.job.stop_request import ASKER, StopAsked, request_of
 
@@ -118,6 +119,7 @@ def ask_to_restart(
     Raises:
         ConflictError: An operation works on the job (code `operation-in-progress`), so its driver is not to
             be stopped under its hands.
+        StreambankError: No driver could be launched in its place (`check_launch`).
     """
     records = control or job.records()
     records.operation_lock.require_free(OPERATION)
@@ -132,6 +134,7 @@ def _ask(
     force_after_s: float | None,
     asker: str | None,
     only: int | None = None,
+    launcher: Launcher | None = None,
 ) -> RestartAsked | None:
     if _is_unwanted(records):
         return None
@@ -141,6 +144,8 @@ def _ask(
     if only is not None and view is not None and view.epoch > only:
         return RestartAsked(only, StopAsked(_now(), 0.0))
     if before is None:
+        where = placed(job)
+        check_launch(where, records, launcher or launcher_for(where))
         if view is None or view.free:
             # One that waits for room may take the lease now: either it sees this, or it is seen here.
             mark_stop(records, by=by, why=why)
@@ -209,7 +214,7 @@ def restart_job(
             return RestartResult("not-desired", StartResult(job.name, "not-desired"))
         if still_needed is not None and not still_needed():
             return RestartResult("not-needed", StartResult(job.name, "already-running"))
-        asked = asked or _ask(job, records, by, why, force_after_s, asker, only)
+        asked = asked or _ask(job, records, by, why, force_after_s, asker, only, launcher)
         if asked is None or _is_unwanted(records):
             return RestartResult("not-desired", StartResult(job.name, "not-desired"))
         view = records.lease.settle()

@@ -37,6 +37,7 @@ from streambank.driver.location import (
     launched_handle,
     record_location,
 )
+from streambank.driver.other_release import check_change
 from streambank.driver.prepare import check_declared, prepare_launch
 from streambank.driver.spec import LaunchSpec, new_launch_id, read_launch, write_launch
 from streambank.job.readiness import QueryStart, are_done, has_settled, query_starts, say_starts
@@ -167,6 +168,27 @@ def start_job(
             return result
 
 
+def check_launch(job: Job, control: JobControl, launcher: Launcher) -> str | None:
+    """Refuse a launch that cannot come to anything, before anything is recorded or stopped for it.
+
+    Args:
+        job: The declared job, placed.
+        control: Its records.
+        launcher: Where drivers run.
+
+    Returns:
+        The version of the Spark that its driver gets; None where that is not known here.
+
+    Raises:
+        StreambankError: See `Launcher.check`.
+        RefusedError: Its Spark does not go on with what another one wrote (code
+            `checkpoint-of-another-spark`).
+    """
+    version = launcher.check(job)
+    check_change(job, control, version)
+    return version
+
+
 class _Start:
     def __init__(
         self,
@@ -201,7 +223,7 @@ class _Start:
         if obey_desired and desired is not None and desired.state == "stopped":
             return StartResult(self.job.name, "not-desired", seconds=self._seconds())
         if (view := self.control.lease.view()) is None or view.free:
-            self.spark_version = self.launcher.check(self.job)
+            self.spark_version = check_launch(self.job, self.control, self.launcher)
         if desired is None or desired.state != "running":
             desired = self.control.set_desired("running", by=self.by, why=why)
         view = self.control.lease.settle()

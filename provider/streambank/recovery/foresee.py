@@ -28,6 +28,7 @@ from streambank.core.errors import (
 )
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
+from streambank.driver.other_release import check_rewritable, last_version
 from streambank.job.savepoint import place_of
 from streambank.repository.catalog import SavepointSummary
 from streambank.repository.repository import Repository
@@ -74,7 +75,8 @@ def foresee(
             number of partitions already (code `same-partitions`); or the earlier savepoint is not earlier.
         NotFoundError: The job was never started, has committed nothing, or no savepoint is old enough
             (`no-such-savepoint`).
-        RefusedError: There is no state, it has no keys, or its provider, codec or checksums rule it out.
+        RefusedError: There is no state, it has no keys, or its provider, codec, checksums or Spark rule it
+            out.
         StorageError: A package is missing that rewriting this state takes (code `missing-package`).
     """
     location, _ = place_of(job, control or job.records(), job.only_query(query))
@@ -84,6 +86,7 @@ def foresee(
     except (ConflictError, FormatError, NotFoundError):
         return  # it moves while it is read, or the stop's savepoint will say what is wrong with it
     _check_state(closure, order)
+    check_rewritable(closure, last_version(control or job.records()))
     if order.get("partitions") is not None:
         _check_rescale(closure, int(order["partitions"]))
     if closure.spark.provider == "hdfs":

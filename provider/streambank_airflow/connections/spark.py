@@ -4,20 +4,21 @@ The Spark face does the rest, and is imported only when there is work for it: a 
 
 Where a job's driver runs, as a connection of Airflow's Spark provider says it.
 
-What the job declares wins over the connection. The connection's `spark-binary` is not looked at: drivers are
-started with the spark-submit of the installed PySpark. A keytab in the connection (Base64) is refused, for a
-driver that runs for months needs a file that stays: declare its path.
+What the job declares wins over the connection. Its `spark-binary`, where that is not the usual one, says
+which Spark a job runs on that names none, and which one submits work for executors. A keytab in the
+connection (Base64) is refused, for a driver that runs for months needs a file that stays: declare its path.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,6 +29,7 @@ from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy, place_of, settle
 from streambank.driver.environment import OWN_PROGRAMS, driver_environment
+from streambank.driver.installed import Installation, find_installation
 from streambank.work.executor import BySize, Threads
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class SparkChoice:
             conf=dict(self.conf),
             properties=Path(self.properties) if self.properties else None,
             say=say,
+            installation=_named(self.conn_id),
             submit=partial(submitted, self.conn_id),
             output=OUTPUT,
         )
@@ -84,6 +87,7 @@ class SparkChoice:
         self,
         plan: Mapping[str, Any],
         *,
+        installation: Installation,
         master: str,
         conf: Mapping[str, str],
         say: Callable[[str], None],
@@ -92,6 +96,7 @@ class SparkChoice:
 
         Args:
             plan: As `streambank_spark.submit.state_change.submit_rewrite` takes it.
+            installation: The Spark that does it.
             master: Spark's master where there is no connection.
             conf: Spark's settings, under those of the operator.
             say: Told what is being done, and where Spark's output goes.
@@ -106,6 +111,7 @@ class SparkChoice:
             "conf": {**conf, **self.conf},
             "properties": Path(self.properties) if self.properties else None,
             "say": say,
+            "installation": installation,
         }
         if self.conn_id:
             master = f"connection {self.conn_id}"
@@ -179,6 +185,39 @@ class _Submitting(threading.Thread):
         return None if self.is_alive() else self._exit_code
 
 
+def _named(conn_id: str) -> Installation | None:
+    """The Spark that a connection names; None where it names none."""
+    from airflow.sdk import BaseHook
+
+    connection = BaseHook.get_connection(conn_id)
+    home = spark_home_of(conn_id, connection.extra_dejson)
+    return None if home is None else find_installation(spark_home=home)
+
+
+def spark_home_of(conn_id: str, extra: Mapping[str, Any]) -> str | None:
+    """The distribution whose spark-submit a connection names in its `spark-binary`; None where it names none.
+
+    The form fills in `spark-submit` by itself: that is the installed Spark. One that is not on this machine's
+    PATH is its name alone, which only a start refuses.
+
+    Raises:
+        InputError: The Spark provider takes no such name (code `bad-connection`).
+    """
+    name = extra.get("spark-binary") or BINARIES[0]
+    if name == BINARIES[0]:
+        return None
+    if name not in BINARIES:
+        raise InputError(
+            f"The connection {conn_id} names {name!r} as its spark-binary.",
+            code="bad-connection",
+            hint=f"One of: {', '.join(BINARIES)}. Another place is declared as the job's spark_home.",
+        )
+    path = shutil.which(name)
+    return name if path is None else str(Path(path).resolve().parent.parent)
+
+
+BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
+"""What the Spark provider takes as `spark-binary` (SparkSubmitHook)."""
 _FIELDS: Mapping[str, str] = {
     "deploy_mode": "deploy-mode",
     "queue": "queue",
@@ -240,7 +279,8 @@ def with_connection(job: Job, connection: SparkConnection) -> LaunchPolicy:
         said["master"] = declared.get("master") or said["master"]
     # Of the connection only what belongs to the place counts: `namespace` is often filled in everywhere.
     values = {name: one for name, one in {**said, **declared}.items() if one is not None}
-    return settle(job.name, values, job.spark, wrong, inherited=set(said) - set(declared))
+    policy = settle(job.name, values, job.spark, wrong, inherited=set(said) - set(declared))
+    return replace(policy, spark_home=spark_home_of(connection.conn_id, extra))
 
 
 def _master(connection: SparkConnection) -> str:

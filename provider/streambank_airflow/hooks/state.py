@@ -15,6 +15,7 @@ from streambank.core.errors import InputError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time
 from streambank.declaration.launch import LOCAL_MASTER
+from streambank.driver.installed import installation_for_state
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
@@ -53,11 +54,12 @@ class StateVerbs:
             elsewhere: The Spark that does it has Python packages of its own.
 
         Raises:
-            StreambankError: As `streambank.recovery.foresee.foresee`.
+            StreambankError: As `streambank.recovery.foresee.foresee`, or as `installation_for_state`.
         """
         from streambank.recovery.foresee import foresee
 
         job, query = self.declared.find(ref)
+        installation_for_state(job)
         foresee(job, query, request, elsewhere=elsewhere)
 
     @connected
@@ -153,6 +155,7 @@ def submit(
     Raises:
         StreambankError: Whatever was asked raises.
     """
+    installation = installation_for_state(job)
     master, conf, work = LOCAL_MASTER, {}, None
     if job is not None:
         master, conf = job.state.master or job.master, {**job.spark, **job.state.spark}
@@ -165,4 +168,4 @@ def submit(
         "work": work,
         **more,
     }
-    return spark.rewrite(plan, master=master, conf=conf, say=_log.info)
+    return spark.rewrite(plan, installation=installation, master=master, conf=conf, say=_log.info)

@@ -22,11 +22,11 @@ from streambank_spark.commands.rewrite import (
 from streambank_spark.commands.subject import (
     Operator,
     SparkOptions,
-    require_pyspark,
     spark_of,
     with_spark,
     workshop_of,
 )
+from streambank_spark.private.own_pyspark import use_own_pyspark
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -72,6 +72,7 @@ def compact(
     spark: SparkOptions,
 ) -> None:
     """Stop a job, remove expired keys, and start it again. If anything fails, it goes on unchanged."""
+    job = _loaded(jobs, name)
     order = compact_order(
         where=where,
         idle_since=idle_since,
@@ -81,7 +82,7 @@ def compact(
         max_rows=max_rows,
         note=note,
     )
-    _exchange(order, name, jobs, query, force_after, why, spark)
+    _exchange(order, job, query, force_after, why, spark)
 
 
 @with_spark
@@ -97,10 +98,11 @@ def rescale(
     spark: SparkOptions,
 ) -> None:
     """Stop a job, change its number of state partitions, and start it. If this fails it is unchanged."""
+    job = _loaded(jobs, name)
     from streambank_spark.rewrite.request import RewriteRequest
 
     order = RewriteRequest(operation="rescale", partitions=partitions, note=note)
-    _exchange(order, name, jobs, query, force_after, why, spark)
+    _exchange(order, job, query, force_after, why, spark)
 
 
 compact_app = typer.Typer(name="compact", add_completion=False)
@@ -109,25 +111,31 @@ rescale_app = typer.Typer(name="rescale", add_completion=False)
 rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
 
 
+def _loaded(jobs: str, name: str) -> Job:
+    """The job, once this process has the Spark that works on its state: before anything imports PySpark."""
+    from streambank.declaration.declaration import load_jobs
+    from streambank.driver.installed import installation_for_state
+
+    job = load_jobs(jobs).job(name)
+    use_own_pyspark(installation_for_state(job).spark_home)
+    return job
+
+
 def _exchange(
     order: RewriteRequest,
-    name: str,
-    jobs: str,
+    job: Job,
     query: str | None,
     force_after: str | None,
     why: str,
     given: SparkOptions,
 ) -> None:
     order.check()
-    require_pyspark()
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
-    from streambank.declaration.declaration import load_jobs
     from streambank.recovery.exchange_state import exchange
     from streambank.recovery.foresee import foresee
     from streambank_spark.rewrite.request import check_where
 
-    job = load_jobs(jobs).job(name)
     spark = declared_spark(job, query, given)
     foresee(job, query, order.to_dict(), elsewhere=not (spark.master or "").startswith("local"))
     by = who("cli")

@@ -17,38 +17,49 @@ import sys
 from pathlib import Path
 
 from streambank.core.errors import InputError
-from streambank.driver.spark_releases import FOR_STATE, listed, spark_version_of
-
-_HOME = "SPARK_HOME"
+from streambank.driver.spark_releases import FOR_STATE, HOME, listed, rewrites_state, spark_version_of
 
 
-def use_own_pyspark() -> None:
+def use_own_pyspark(home: Path | None = None) -> None:
     """Let this process import PySpark from its Spark, before another module imports it from elsewhere.
 
-    That is the installed PySpark, or the distribution that SPARK_HOME names. One that is as it was installed
-    is imported as ever.
+    That is the installed PySpark, or the distribution that SPARK_HOME names: the first on which work on state
+    runs. One that is as it was installed is imported as ever.
+
+    Args:
+        home: The Spark that it has to be; looked for when left out.
 
     Raises:
         InputError: There is no Spark (code `no-pyspark`).
     """
-    home = _home()
-    if "pyspark" in sys.modules or _is_whole(home):
+    installed = _installed()
+    home = home or _home(installed)
+    if "pyspark" in sys.modules or (home == installed and _is_whole(home)):
         return
     libraries = home / "python" / "lib"
     zips = [libraries / "pyspark.zip", *sorted(libraries.glob("py4j-*-src.zip"))]
     sys.path[:0] = [str(one) for one in zips if one.is_file()]
     importlib.invalidate_caches()
-    os.environ[_HOME] = str(home)  # by it the JVM finds the same for its Python workers
+    os.environ[HOME] = str(home)  # by it the JVM finds the same for its Python workers
 
 
-def _home() -> Path:
-    """Where the Spark of this process is."""
+def _installed() -> Path | None:
+    """The installed package, whether it is a Spark or a client alone."""
     spec = importlib.util.find_spec("pyspark")
-    package = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
-    named = os.environ.get(_HOME)
-    for home in (package, Path(named) if named else None):
-        if home is not None and (home / "bin" / "spark-submit").is_file():
+    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
+def _home(installed: Path | None) -> Path:
+    """Where the Spark of this process is."""
+    named = os.environ.get(HOME)
+    candidates = (installed, Path(named) if named else None)
+    there = [home for home in candidates if home is not None and (home / "bin" / "spark-submit").is_file()]
+    for home in there:
+        version = spark_version_of(home)
+        if version is None or rewrites_state(version):
             return home
+    if there:
+        return there[0]
     raise InputError(
         "State is read by Spark, and this Python has no PySpark.",
         code="no-pyspark",

@@ -21,7 +21,8 @@ from typing import IO, Any
 
 from streambank.core.errors import ConflictError, InputError, StorageError, StreambankError
 from streambank.core.json_text import loads
-from streambank.driver.installed import entry_path, find_installation
+from streambank.driver.environment import driver_environment
+from streambank.driver.installed import Installation, entry_path, find_installation
 from streambank.storage import scheme_of
 from streambank.work.executor import O, T, Threads, Work
 from streambank.work.plan_lines import read_error, write_plan
@@ -44,6 +45,7 @@ class SparkExecutor:
         properties: A properties file of the user's, for what is secret.
         parallel: How many tasks of one portion an executor does at once; None for as many as is best.
         say: Told where Spark's output goes.
+        installation: The Spark of this machine that submits it; None for the installed one.
         submit: Hands the application to Spark.
         output: Where Spark's output is, in an error; the log file where nothing else is said.
     """
@@ -53,6 +55,7 @@ class SparkExecutor:
     properties: Path | None = None
     parallel: int | None = None
     say: Callable[[str], None] = lambda text: None
+    installation: Installation | None = None
     submit: Submit = spark_submit
     output: str | None = None
 
@@ -95,7 +98,7 @@ class _Run:
         self.moved: StreambankError | None = None
 
     def run(self) -> None:
-        installation = find_installation()
+        installation = self.executor.installation or find_installation()
         plan, report = self.folder / "plan.jsonl", self.folder / "report.jsonl"
         write_plan(plan, self.work, self.tasks, self.executor.parallel)
         report.touch()
@@ -105,7 +108,7 @@ class _Run:
             name=f"streambank-{self.work.kind}",
             entry=entry_path(ENTRY),
             arguments=("--plan", str(plan), "--report", str(report), "--owner", str(os.getpid())),
-            properties=self._properties(),
+            properties=self._properties(installation),
             py_files=write_bundle(self.folder / "streambank.zip"),
             archives=f"{self._write_packages()}#{PACKAGES}",
             log=self.log,
@@ -133,14 +136,15 @@ class _Run:
             finally:
                 self.work.done_elsewhere()
 
-    def _properties(self) -> Path:
+    def _properties(self, installation: Installation) -> Path:
         ours = {"spark.driver.maxResultSize": "0"}
         always = {"spark.task.maxFailures": str(TRIES)}
         if self.work.kind in ("move", "place"):
             # A second attempt that lost would leave files of a restore that are there and not yet durable, or
             # a copy by the service that nobody has compared.
             always["spark.speculation"] = "false"
-        return write_properties(self.folder, self.executor.properties, self.executor.conf, ours, always)
+        given, conf = self.executor.properties, self.executor.conf
+        return write_properties(self.folder, installation, given, conf, ours, always)
 
     def _write_packages(self) -> Path:
         header = self.work.header()
@@ -255,22 +259,24 @@ def submit_folder() -> Iterator[Path]:
 
 def write_properties(
     folder: Path,
+    installation: Installation,
     given: Path | None,
     conf: Mapping[str, str],
     defaults: Mapping[str, str],
     always: Mapping[str, str],
 ) -> Path:
-    """The configuration: the user's file, the user's options, and what has to be so.
+    """The configuration: Spark's defaults, the user's file, the user's options, and what has to be so.
 
     Args:
         folder: Where to.
+        installation: Whose `spark-defaults.conf` counts least: beside a properties file Spark passes over it.
         given: A properties file of the user's, for what is secret.
         conf: The user's options, which count more than that file.
         defaults: What both may say otherwise.
         always: What they may not.
 
     Raises:
-        InputError: The file cannot be read (code `bad-spark-conf`).
+        InputError: The file, or Spark's defaults, cannot be read (code `bad-spark-conf`).
     """
     try:
         text = given.read_text(encoding="utf-8") if given is not None else ""
@@ -288,5 +294,6 @@ def write_properties(
     }
     target = folder / "spark.conf"
     target.touch(mode=0o600, exist_ok=False)
-    target.write_text(f"{lines}{text}\n{property_lines(conf)}{property_lines(ours)}", encoding="utf-8")
+    least = installation.defaults(driver_environment(os.environ))
+    target.write_text(f"{least}{lines}{text}\n{property_lines(conf)}{property_lines(ours)}", encoding="utf-8")
     return target

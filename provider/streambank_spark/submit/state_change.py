@@ -43,7 +43,7 @@ def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, A
         StorageError: Spark did not do it (code `spark-failed`); the message names its log.
         StreambankError: Whatever the order raises.
     """
-    installation = find_installation()
+    installation = spark.installation or find_installation()
     conf = with_deep_stack(spark.conf) if JAVA_OPTIONS in spark.conf else spark.conf
     with submit_folder() as folder:
         source, report, log = folder / "plan.json", folder / "report.json", folder / LOG
@@ -55,7 +55,9 @@ def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, A
             entry=entry_path(ENTRY),
             arguments=("--plan", str(source), "--report", str(report), "--owner", str(os.getpid())),
             # The user's file counts more than a default, and less than the user's options.
-            properties=write_properties(folder, spark.properties, conf, with_deep_stack({}), {}),
+            properties=write_properties(
+                folder, installation, spark.properties, conf, with_deep_stack({}), {}
+            ),
             py_files=write_bundle(folder / "streambank.zip"),
             archives=f"{write_packages(folder / 'packages.zip', _packages(plan))}#{PACKAGES}",
             log=log,

@@ -33,7 +33,7 @@ class Submission:
         name: What Spark calls it.
         entry: The file that spark-submit gets.
         arguments: Those of that file.
-        properties: The properties file: the only place where a secret may be.
+        properties: The properties file, with Spark's defaults: the only place where a secret may be.
         py_files: The engine.
         archives: The packages, as `path#folder`.
         log: Where spark-submit's output goes.
@@ -89,7 +89,6 @@ def spark_submit(submission: Submission) -> Iterator[Running]:
         *("--master", submission.master),
         *("--name", submission.name),
         *("--properties-file", str(submission.properties)),
-        "--load-spark-defaults",
         *("--py-files", str(submission.py_files)),
         *("--archives", submission.archives),
         str(submission.entry),

@@ -12,6 +12,7 @@ from airflow.sdk.execution_time.xcom import XCom
 
 from streambank.core.errors import InputError
 from streambank.declaration.launch import LaunchPolicy
+from streambank.driver.installed import find_installation
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.job.start import StartResult
@@ -40,6 +41,38 @@ def test_the_connection_says_what_is_not_declared(tmp_path: Path, monkeypatch: p
     found = launch_of(one, "flights")
     assert (found.on, found.deploy_mode, found.master, found.queue) == ("yarn", "cluster", "yarn", "mine")
     assert (found.namespace, found.connection) == (None, None)
+
+
+def test_the_spark_that_a_connection_names_is_that_of_a_job_that_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "spark"
+    (home / "bin").mkdir(parents=True)
+    for name in ("spark-submit", "spark3-submit"):
+        (home / "bin" / name).write_text("#!/bin/sh\n")
+        (home / "bin" / name).chmod(0o755)
+    (tmp_path / "alternatives").mkdir()
+    (tmp_path / "alternatives" / "spark3-submit").symlink_to(home / "bin" / "spark3-submit")
+    monkeypatch.setenv("PATH", str(tmp_path / "alternatives"))
+
+    def home_of(binary: str | None, more: str = "") -> str | None:
+        one = hook(tmp_path, monkeypatch, more, host="yarn", extra={"spark-binary": binary})
+        with one.declared.access():
+            return placed(one.declared.job("flights")).spark_home
+
+    assert home_of("spark3-submit") == str(home)
+    assert home_of("spark3-submit", 'spark_home = "/opt/mine"') == "/opt/mine"
+    assert home_of("spark3-submit", 'python = "/opt/venv/bin/python"') is None
+    assert home_of("spark-submit") is None, "the form fills that in by itself"
+    assert home_of(None) is None
+    with pytest.raises(InputError) as caught:
+        home_of("/tmp/evil/spark-submit")
+    assert caught.value.code == "bad-connection" and "spark3-submit" in caught.value.hint
+    # Not here: the job can still be looked at and stopped; only a start needs it.
+    assert home_of("spark2-submit") == "spark2-submit"
+    with pytest.raises(InputError) as missing:
+        find_installation(spark_home="spark2-submit")
+    assert missing.value.code == "no-pyspark"
 
 
 def test_a_name_that_is_too_long_for_the_cluster_is_refused(

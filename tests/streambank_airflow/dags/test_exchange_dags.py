@@ -393,7 +393,10 @@ def test_a_schedule_leaves_alone_what_somebody_has_stopped(managed: Managed) -> 
     [
         ("rescale", {"partitions": 7}, "hdfs-backed"),
         pytest.param(
-            "compact", {"idle_for": "30d", "dry_run": False}, "no-such-savepoint", marks=pytest.mark.storm
+            "compact",
+            {"where": False, "idle_for": "30d", "dry_run": False},
+            "no-such-savepoint",
+            marks=pytest.mark.storm,
         ),
         pytest.param("compact", {**OLD, "operator": 5}, "which-operator", marks=pytest.mark.storm),
     ],

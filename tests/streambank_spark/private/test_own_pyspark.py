@@ -68,3 +68,15 @@ def test_a_distribution_is_found_where_no_pyspark_is(tmp_path: Path) -> None:
     assert done.stdout.startswith("4.3.0 "), done.stderr
     alone = imported(tmp_path / "packages")
     assert alone.returncode != 0 and "no PySpark" in alone.stderr
+
+
+def test_an_installed_spark_that_cannot_read_state_leaves_it_to_the_one_of_the_environment(
+    tmp_path: Path,
+) -> None:
+    """An environment with the PySpark of its jobs, 3.5 say, and a newer Spark beside it."""
+    spark(tmp_path / "packages" / "pyspark", version="3.5.9", python="3.5.9")
+    (tmp_path / "packages" / "pyspark" / "__init__.py").write_text("__version__ = '3.5.9'\n")
+    home = spark(tmp_path / "opt" / "spark", version="4.3.0", python=None)
+    done = imported(tmp_path / "packages", SPARK_HOME=str(home))
+    assert done.stdout.startswith("4.3.0 "), done.stderr
+    assert imported(tmp_path / "packages").stdout.startswith("3.5.9 "), "which says no by itself"

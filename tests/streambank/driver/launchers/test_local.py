@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,16 @@ from streambank.control.control import JobControl
 from streambank.control.processes import command_line
 from streambank.control.records import encode_json
 from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError
+from streambank.declaration.state import StatePolicy
 from streambank.driver import installed
 from streambank.driver.bundle import lay_beside
-from streambank.driver.installed import Installation, entry_path, find_installation, require_known_spark
+from streambank.driver.installed import (
+    Installation,
+    entry_path,
+    find_installation,
+    installation_for_state,
+    require_known_spark,
+)
 from streambank.driver.launchers.local import KEPT_LOGS, LocalLauncher, launch_prefix
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, decode_launch, read_launch, write_launch
@@ -217,6 +224,58 @@ def test_a_distribution_of_its_own_says_which_spark_it_is(tmp_path: Path) -> Non
     with pytest.raises(InputError) as caught:
         find_installation(sys.executable, str(tmp_path))
     assert caught.value.code == "no-pyspark" and "spark_home" in caught.value.hint
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What of a job says which Spark works on its state."""
+
+    state: StatePolicy
+    spark_home: str | None = None
+    python: str = sys.executable
+
+
+def test_without_a_pyspark_the_environment_names_the_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An Airflow without PySpark: whatever needs Spark finds the same one."""
+    home = distribution(tmp_path / "spark", jar="4.3.0")
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    assert find_installation().spark_home != home, "the installed one counts first"
+    monkeypatch.setattr(installed, "_origins_here", dict)
+    assert find_installation().spark_home == home
+    monkeypatch.delenv("SPARK_HOME")
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    (home / "bin" / "spark-submit").chmod(0o755)
+    assert find_installation().spark_home == home
+    # What pip puts into an environment's own `bin` is no distribution.
+    script = distribution(tmp_path / "venv")
+    (script / "bin" / "spark-submit").chmod(0o755)
+    monkeypatch.setenv("PATH", str(script / "bin"))
+    with pytest.raises(InputError) as caught:
+        find_installation()
+    assert caught.value.code == "no-pyspark"
+
+
+def test_state_is_worked_on_by_a_spark_that_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = distribution(tmp_path / "old", jar="3.5.9")
+    new = distribution(tmp_path / "new", jar="4.3.0")
+    job = Declared(StatePolicy(), spark_home=str(old))
+    assert installation_for_state(job) == installation_for_state(None) == find_installation()
+    named = Declared(StatePolicy(spark_home=str(new)), spark_home=str(old))
+    assert installation_for_state(named).spark_home == new
+    monkeypatch.setattr(installed, "_origins_here", dict)
+    monkeypatch.setenv("PATH", "/nowhere")
+    own = Declared(StatePolicy(), spark_home=str(new))
+    assert installation_for_state(own).spark_home == new, "the job's own, where it can"
+    for wrong in (job, Declared(StatePolicy(spark_home=str(old)), spark_home=str(new))):
+        with pytest.raises(FormatError) as refused:
+            installation_for_state(wrong)
+        assert refused.value.code == "spark-not-supported"
+        assert "3.5.9" in refused.value.message and "state.spark_home" in refused.value.hint
+    with pytest.raises(InputError) as caught:
+        installation_for_state(None)
+    assert caught.value.code == "no-pyspark"
 
 
 def test_defaults_of_a_spark_that_cannot_be_told_to_read_them_come_first(tmp_path: Path) -> None:

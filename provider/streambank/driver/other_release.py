@@ -1,0 +1,148 @@
+"""What of a checkpoint a release of Spark does not go on with: found before anything is stopped or launched.
+
+Spark itself says it, too: in a driver's log, after the job was stopped for it. The table of what each release
+reads is in spark_releases.py; `make test-matrix` compares it with what each release does.
+"""
+
+from __future__ import annotations
+
+from streambank.checkpoint.closure import Closure
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.control.control import JobControl
+from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
+from streambank.core.names import QueryRef
+from streambank.declaration.declaration import Job
+from streambank.driver.spark_releases import FOR_STATE, SparkRelease, listed, release_of
+from streambank.storage import open_store
+
+JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+_OF_VARIABLES = "transformWithState"
+_ALONE = "4.0"
+"""Its format v2 of RocksDB state is read by no other release, nor reads it that of another."""
+
+
+def obstacles(closure: Closure, version: str, written_by: str | None = None) -> list[str]:
+    """What of a checkpoint a Spark does not go on with; empty where it does, or is not in the table.
+
+    Args:
+        closure: The checkpoint after a batch.
+        version: The version of that Spark, such as `4.3.0`.
+        written_by: The version that wrote the checkpoint, where that is known.
+
+    Returns:
+        Each as the rest of a sentence about the checkpoint, such as `its offset log has format v2`.
+    """
+    release = release_of(version)
+    if release is None:
+        return []
+    spark = closure.spark
+    found = []
+    if spark.offsets_version > release.offsets_version:
+        found.append(f"its offset log has format v{spark.offsets_version}")
+    if spark.checkpoint_format > release.checkpoint_format:
+        found.append(f"its state has checkpoint format v{spark.checkpoint_format}")
+    elif _ids_of_40(closure, written_by) not in (None, release.name == _ALONE):
+        found.append(f"Spark {written_by} wrote its RocksDB state in checkpoint format v2")
+    join = closure.offset_conf.get(JOIN_FORMAT, "")
+    if join.isdigit() and int(join) > release.join_format and any(map(_is_join, closure.operators)):
+        found.append(f"its joins have state format v{join}")
+    if not release.variables and any(_OF_VARIABLES in (one.name or "") for one in closure.operators):
+        found.append(f"it has state of {_OF_VARIABLES}")
+    return found
+
+
+def check_release(job: str, closure: Closure, version: str, written_by: str | None) -> None:
+    """Refuse a launch on a Spark that does not go on with a checkpoint.
+
+    Args:
+        job: Whose checkpoint: `job` or `job/query`.
+        closure: The checkpoint.
+        version: The version of the Spark that the driver would get.
+        written_by: The version that wrote it, where that is known.
+
+    Raises:
+        RefusedError: It does not (code `checkpoint-of-another-spark`).
+    """
+    found = obstacles(closure, version, written_by)
+    if not found:
+        return
+    raise RefusedError(
+        f"Spark {version} cannot go on with the checkpoint of job {job}: {'; '.join(found)}.",
+        code="checkpoint-of-another-spark",
+        hint="Name the Spark that wrote it as the job's `spark_home` or `python`, or restore a savepoint "
+        "that was taken before the job changed to that Spark.",
+    )
+
+
+def check_rewritable(closure: Closure, written_by: str | None) -> None:
+    """Refuse to rewrite state that the Spark for work on state does not read, or not as it has to be written.
+
+    Args:
+        closure: The checkpoint.
+        written_by: The version that wrote it, where that is known.
+
+    Raises:
+        RefusedError: It is such state (code `state-of-another-spark`).
+    """
+    why = None
+    if closure.spark.provider == "rocksdb" and any(one.name is None for one in closure.operators):
+        why = "Spark 3.5 wrote this RocksDB state without operator metadata"
+    elif _ids_of_40(closure, written_by):
+        why = f"Spark {written_by} wrote this RocksDB state in checkpoint format v2"
+    if why is not None:
+        raise RefusedError(
+            f"{why}, and Spark {listed(FOR_STATE)}, which would rewrite it, cannot read it for that.",
+            code="state-of-another-spark",
+            hint="Nothing was stopped. State that is HDFS-backed, or that a newer Spark has begun, can be "
+            "rewritten.",
+        )
+
+
+def last_version(control: JobControl) -> str | None:
+    """The version of the Spark that the job's newest driver got; None where no record tells."""
+    event = control.last_event("launched")
+    said = (event or {}).get("spark_version")
+    return said if isinstance(said, str) else None
+
+
+def check_change(job: Job, control: JobControl, version: str | None) -> None:
+    """Refuse a launch of a job on another release than before that does not go on with its checkpoints.
+
+    Reads the checkpoints only where the release is another one. One that cannot be read is left to Spark.
+
+    Args:
+        job: The declared job.
+        control: Its records.
+        version: The version of the Spark that the driver would get; None where it is not known.
+
+    Raises:
+        RefusedError: See `check_release`.
+    """
+    before = last_version(control)
+    if version is None or before is None or _release(version) == _release(before):
+        return
+    for name in job.queries:
+        generation = control.generation(name)
+        if generation is None:
+            continue
+        try:
+            closure = CheckpointReader(open_store(generation.location)).closure(None, "minimal")
+        except (ConflictError, FormatError, NotFoundError):
+            continue
+        check_release(str(QueryRef.of(job.name, name)), closure, version, before)
+
+
+def _release(version: str) -> SparkRelease | str:
+    return release_of(version) or version
+
+
+def _ids_of_40(closure: Closure, written_by: str | None) -> bool | None:
+    """Whether Spark 4.0 wrote RocksDB state in format v2; None for other state, or where nobody knows."""
+    release = None if written_by is None else release_of(written_by)
+    if release is None or closure.spark.checkpoint_format != 2 or closure.spark.provider != "rocksdb":
+        return None
+    return release.name == _ALONE
+
+
+def _is_join(operator: object) -> bool:
+    return "join" in (getattr(operator, "name", None) or "").lower()

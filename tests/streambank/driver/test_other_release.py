@@ -1,0 +1,66 @@
+"""What a Spark does not go on with is said before anything is launched or stopped for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streambank.checkpoint.closure import Closure
+from streambank.core.errors import RefusedError
+from streambank.driver.other_release import check_release, check_rewritable, obstacles
+from tests.support.checkpoint.recorded import PLANNED, checkpoint
+
+VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1", "4.3.0")
+
+
+def closure(name: str) -> Closure:
+    return checkpoint(name).plan()
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_whoever_wrote_it_goes_on_with_it(name: str) -> None:
+    version = name.partition("/")[0]
+    assert obstacles(closure(name), version, version) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "why"),
+    [
+        ("4.3.0/ids-window", "3.5.9", "format v2"),
+        ("4.3.0/rocksdb-transform", "3.5.9", "transformWithState"),
+        ("4.3.0/rocksdb-changelog-join3", "3.5.9", "state format v3"),
+        ("4.3.0/rocksdb-changelog-join3", "4.0.5", "state format v3"),
+        ("4.3.0/stateless-offsets2", "4.1.4", "offset log has format v2"),
+        ("4.0.5/ids-changelog-window", "4.3.0", "Spark 4.0.5 wrote"),
+        ("4.3.0/ids-changelog-window", "4.0.5", "Spark 4.3.0 wrote"),
+    ],
+)
+def test_what_another_one_does_not_go_on_with(name: str, version: str, why: str) -> None:
+    written_by = name.partition("/")[0]
+    with pytest.raises(RefusedError) as caught:
+        check_release("orders", closure(name), version, written_by)
+    assert caught.value.code == "checkpoint-of-another-spark"
+    assert why in caught.value.message and version in caught.value.message
+
+
+def test_what_is_not_known_is_left_to_spark() -> None:
+    found = closure("4.0.5/ids-window")
+    assert obstacles(found, "4.3.0") == [], "nobody knows who wrote it"
+    assert obstacles(found, "9.0.0", "4.0.5") == []
+    hdfs = replace(found, spark=replace(found.spark, provider="hdfs"))
+    assert obstacles(hdfs, "4.3.0", "4.0.5") == [], "only RocksDB's files have that header"
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_which_state_can_be_rewritten(name: str) -> None:
+    version, _, cell = name.partition("/")
+    refused = (version == "3.5.9" and cell.startswith("rocksdb")) or (
+        version == "4.0.5" and cell.startswith("ids")
+    )
+    if not refused:
+        check_rewritable(closure(name), version)
+        return
+    with pytest.raises(RefusedError) as caught:
+        check_rewritable(closure(name), version)
+    assert caught.value.code == "state-of-another-spark"
