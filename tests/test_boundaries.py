@@ -22,6 +22,7 @@ LAZY = {"typer", "rich", "click"}
 MOST_MODULES = 18
 PACKAGES = ("streambank", "streambank_airflow", "streambank_spark")
 STORIES = {
+    "streambank/cli/test_plain_pyspark.py",
     "streambank/cli/test_reference.py",
     "streambank/cli/test_reference_json.py",
     "streambank/doctor/test_reference.py",

@@ -226,3 +226,9 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
         (8, "streambank restore latest-good --job orders --generation --dry-run"),
     ]
     assert (tmp_path / "checkpoint.g0002" / "commits").is_dir()
+
+
+def test_the_launcher_of_the_page_is_the_one_that_is_tested() -> None:
+    page, example = ROOT / "docs/howto/launchers.md", ROOT / "examples/ssh_launcher"
+    assert (example / "ssh_launcher.py").read_text(encoding="utf-8") in blocks(page, "python")
+    assert (example / "pyproject.toml").read_text(encoding="utf-8") in blocks(page, "toml")

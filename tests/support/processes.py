@@ -16,7 +16,8 @@ from tests.support.paths import ROOT
 @contextmanager
 def child(code: str, *args: str | Path) -> Iterator[subprocess.Popen[str]]:
     """A Python process that runs `code` with the engine at hand; killed at the end."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "provider"), str(ROOT)))}
+    path = [str(ROOT / "provider"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, args)],
         stdin=subprocess.PIPE,

@@ -48,7 +48,10 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 PARTITIONS = "spark.sql.shuffle.partitions"
 GLOBAL_LIMIT = "globalLimit"
 CODEC = "spark.sql.streaming.stateStore.compression.codec"
-_PROVIDERS = {"HDFSBackedStateStoreProvider": "hdfs", "RocksDBStateStoreProvider": "rocksdb"}
+_HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_PROVIDERS = {_HDFS: "hdfs", _ROCKSDB: "rocksdb"}
+"""By the whole name: others call classes of their own, with files of their own, by the same last part."""
 
 
 def plan_closure(
@@ -197,13 +200,14 @@ class _Plan:
         return expected
 
     def _provider(self) -> str:
-        name = self._offsets.conf.get(PROVIDER, "HDFSBackedStateStoreProvider")
-        provider = _PROVIDERS.get(name.rpartition(".")[2])
+        name = self._offsets.conf.get(PROVIDER, _HDFS)
+        provider = _PROVIDERS.get(name)
         if provider is None:
             raise FormatError(
                 f"The state store provider {name} is not known.",
                 code="unknown-provider",
-                hint="Savepoints know the HDFS-backed and the RocksDB provider.",
+                hint="Savepoints know Apache Spark's HDFS-backed and RocksDB providers by their whole names: "
+                "a class of the same name in another package writes files of its own.",
             )
         return provider
 

@@ -70,8 +70,13 @@ def _holds_one(value: str) -> bool:
     return any(_is_named_so(name, "") and not _REFERENCE.match(one) for name, one in given)
 
 
-def refuse_credentials(settings: Mapping[str, str], fields: Fields) -> None:
-    """Refuse a job whose `spark` table holds a credential: of a storage service, a database, TLS or Spark.
+def refuse_credentials(settings: Mapping[str, str], fields: Fields, table: str = "spark") -> None:
+    """Refuse a table of settings that holds a credential: of a storage service, a database, TLS or Spark.
+
+    Args:
+        settings: The settings.
+        fields: The table that theirs is in.
+        table: What theirs is called.
 
     Raises:
         InputError: It does (code `bad-declaration`); the message names the setting, not its value.
@@ -80,7 +85,7 @@ def refuse_credentials(settings: Mapping[str, str], fields: Fields) -> None:
         if is_credential(name, value):
             what = "is" if _is_named_so(name, value) else "holds"
             raise fields.source.mistake(
-                (*fields.path, "spark", name),
+                (*fields.path, table, name),
                 f"it {what} a credential, and pages, event logs and clusters show settings",
                 "Leave it out: credentials come from the environment (AWS_PROFILE, AWS_ACCESS_KEY_ID, what "
                 "`env` names), from a role, or from files of Hadoop or Java.",

@@ -355,10 +355,20 @@ class TomlLines:
                 position = end
             else:
                 end = _find_outside_quotes(text, position, "=")
-                self._remember(table + _split(text[position:end].strip()), line)
+                key = table + _split(text[position:end].strip())
+                self._remember(key, line)
                 after = _end_of_value(text, end + 1)
+                if text[end + 1 : after].lstrip().startswith("{"):
+                    self._remember_inline(key, parse_toml(f"_ = {text[end + 1 : after].lstrip()}")["_"], line)
                 line += text.count("\n", position, after)
                 position = after
+
+    def _remember_inline(self, path: KeyPath, table: Mapping[str, Any], line: int) -> None:
+        """The keys of a table within one line."""
+        for name, value in table.items():
+            self._remember((*path, name), line)
+            if isinstance(value, dict):
+                self._remember_inline((*path, name), value, line)
 
     def _remember(self, path: KeyPath, line: int) -> None:
         for length in range(1, len(path) + 1):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from streambank.core.errors import InputError
+from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields
 
 Place = Literal["local", "standalone", "yarn", "kubernetes"]
 PLACES: tuple[Place, ...] = get_args(Place)
+"""Streambank's own. Any other name is that of a launcher which an installed package registers."""
 DeployMode = Literal["client", "cluster"]
 DEPLOY_MODES: tuple[DeployMode, ...] = get_args(DeployMode)
 Wrong = Callable[[str, str, str], InputError]
@@ -28,13 +31,17 @@ TAG_PREFIX = "streambank-"
 _LONGEST_YARN_TAG = 100
 _LONGEST_KUBERNETES_LABEL = 63
 
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+"""What the name of a registered launcher looks like."""
 _ADDRESSES = ("rest", "web", "resource_manager")
-_OF_PLACE: Mapping[Place, tuple[str, ...]] = {
+_OF_PLACE: Mapping[str, tuple[str, ...]] = {
     "local": (),
     "standalone": ("rest", "web", "supervise"),
     "yarn": ("queue", "principal", "keytab", "resource_manager"),
     "kubernetes": ("namespace", "image", "context", "entry"),
 }
+_REGISTERED = "a registered launcher"
+_OF_REGISTERED = ("supervise", "settings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +49,15 @@ class LaunchPolicy:
     """`[jobs.NAME.launch]`, with the job's `master`.
 
     Attributes:
-        on: What runs its executors: `local` (this machine alone), `standalone`, `yarn` or `kubernetes`.
-        deploy_mode: Where the driver is: `client` (on the machine that starts it), or `cluster`.
-        master: Spark's master; None where only the connection tells.
+        on: What runs its executors: `local` (this machine alone), `standalone`, `yarn` or `kubernetes`; or
+            the name of a launcher that a package registers (driver/launchers/registered.py).
+        deploy_mode: Where the driver is: `client` (on the machine that starts it), or `cluster`. Always
+            `cluster` with a registered launcher.
+        master: Spark's master; None where only the connection, or a registered launcher, tells.
         rest: Web address of the standalone master's REST server, without a path; None for the usual one.
         web: That of the standalone master's page.
-        supervise: Whether the standalone master brings back a driver that failed.
+        supervise: Whether the standalone master, or the registered launcher's place, brings back a driver
+            that failed.
         queue: Queue of YARN.
         principal: Kerberos principal.
         keytab: Path of its keytab.
@@ -56,12 +66,13 @@ class LaunchPolicy:
         image: Container image of driver and executors.
         context: Context of the Kubernetes configuration.
         entry: Where `run_query.py` is in the image, such as `local:///opt/streambank/run_query.py`.
+        settings: What a registered launcher is told, by name.
         connection: The Airflow connection that says what is not declared.
         declared: What is declared beside a connection, by field.
         spark_home: The distribution of Spark that the connection names, for a job that names none.
     """
 
-    on: Place = "local"
+    on: str = "local"
     deploy_mode: DeployMode = "client"
     master: str | None = LOCAL_MASTER
     rest: str | None = None
@@ -75,6 +86,7 @@ class LaunchPolicy:
     image: str | None = None
     context: str | None = None
     entry: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
     connection: str | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
     spark_home: str | None = None
@@ -83,6 +95,11 @@ class LaunchPolicy:
     def in_cluster(self) -> bool:
         """Whether the driver itself runs in the cluster, on whichever machine that likes."""
         return self.deploy_mode == "cluster"
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether a launcher starts it that another package registers."""
+        return self.on not in PLACES
 
     def comes_back(self, spark: Mapping[str, str]) -> bool:
         """Whether the cluster starts the same driver again by itself where it failed.
@@ -120,13 +137,15 @@ def read_launch_policy(
     names = ("rest", "web", "queue", "principal", "resource_manager", "namespace", "image", "context")
     found: dict[str, Any] = {
         "master": master,
-        "on": fields.choice("on", PLACES),
+        "on": _on(fields),
         "deploy_mode": fields.choice("deploy_mode", DEPLOY_MODES),
         **{name: fields.text(name) for name in names},
         "supervise": fields.boolean("supervise"),
         "keytab": fields.file("keytab"),
         "entry": fields.text("entry"),
+        "settings": fields.settings("settings") or None,
     }
+    refuse_credentials(found["settings"] or {}, fields, "settings")
     connection = fields.text("connection")
     fields.done()
     # What a job has from the defaults of all may belong to another place than its own.
@@ -137,7 +156,23 @@ def read_launch_policy(
     if connection is not None and "master" not in own and "on" not in own:
         return LaunchPolicy(master=None, connection=connection, declared=own)
     more = {} if connection is None else {"connection": connection, "declared": own}
-    return settle(fields.path[1], own, spark, fields.mistake, inherited, **more)
+    policy = settle(fields.path[1], own, spark, fields.mistake, inherited, **more)
+    if policy.is_registered and connection is not None:
+        hint = "Name it in launch.settings, if the launcher reads connections."
+        raise fields.mistake("connection", f"{policy.on!r} does not get a Spark connection", hint)
+    return policy
+
+
+def _on(fields: Fields) -> str | None:
+    """A place of ours, or what may be the name of a launcher: whether it is installed shows at a launch.
+
+    The other verbs of the job, and all other jobs of the file, do without it.
+    """
+    value = fields.text("on")
+    if value is None or _NAME.fullmatch(value):
+        return value
+    hint = f"One of: {', '.join(PLACES)}; or the name of an installed launcher."
+    raise fields.mistake("on", f"{value!r} is not one of its values", hint)
 
 
 def settle(
@@ -162,10 +197,12 @@ def settle(
         InputError: As `wrong` makes it.
     """
     master = values.get("master")
-    said: Place | None = None if master is not None and "on" in inherited else values.get("on")
-    place: Place = said or (place_of(master) if master else None) or "local"
+    said: str | None = None if master is not None and "on" in inherited else values.get("on")
+    place: str = said or (place_of(master) if master else None) or "local"
     if master is None and place in ("standalone", "kubernetes"):
         raise wrong("on", f"{place!r} needs the job's master", 'Such as "spark://host:7077" or "k8s://...".')
+    if place not in PLACES:
+        return _registered(place, master, values, wrong, inherited, more)
     if master is not None and place_of(master) not in (place, None):
         raise wrong("on", f"{place!r} does not fit the master {master!r}", "Leave one of them out.")
     mode: DeployMode = values.get("deploy_mode") or "client"
@@ -195,7 +232,25 @@ def settle(
     return LaunchPolicy(place, mode, master, **known, **more)
 
 
-def _check_name(job: str, place: Place, mode: DeployMode, wrong: Wrong) -> None:
+def _registered(
+    place: str,
+    master: str | None,
+    values: Mapping[str, Any],
+    wrong: Wrong,
+    inherited: set[str] | frozenset[str],
+    more: Mapping[str, Any],
+) -> LaunchPolicy:
+    """The policy of a launcher that a package registers. Its driver counts as one in a cluster everywhere.
+
+    So whoever restores or starts does not take a heartbeat that stood still for a driver that is gone.
+    """
+    if values.get("deploy_mode") == "client" and "deploy_mode" not in inherited:
+        raise wrong("deploy_mode", f"{place!r} decides where its drivers run", "Leave it out.")
+    known = _own_fields(values, place, wrong, inherited)
+    return LaunchPolicy(place, "cluster", master, **known, **more)
+
+
+def _check_name(job: str, place: str, mode: DeployMode, wrong: Wrong) -> None:
     """Whether the cluster takes a job's name as the tag, or label, by which drivers are found."""
     tag = f"{TAG_PREFIX}{job}"
     if place == "yarn" and len(tag) > _LONGEST_YARN_TAG:
@@ -220,17 +275,16 @@ def _check_name(job: str, place: Place, mode: DeployMode, wrong: Wrong) -> None:
 
 
 def _own_fields(
-    values: Mapping[str, Any], place: Place, wrong: Wrong, inherited: set[str] | frozenset[str]
+    values: Mapping[str, Any], place: str, wrong: Wrong, inherited: set[str] | frozenset[str]
 ) -> dict[str, Any]:
     """The fields of this place alone."""
-    found = {}
-    for other, names in _OF_PLACE.items():
+    own = _OF_REGISTERED if place not in PLACES else _OF_PLACE[place]
+    found = {name: values[name] for name in own if values.get(name) is not None}
+    for other, names in {**_OF_PLACE, _REGISTERED: _OF_REGISTERED}.items():
         for name in names:
-            if values.get(name) is None:
+            if values.get(name) is None or name in own:
                 continue
-            if other == place:
-                found[name] = values[name]
-            elif name not in inherited and values[name] is not False:
+            if name not in inherited and values[name] is not False:
                 raise wrong(name, f"it is for {other}, and this job runs on {place}", "Leave it out.")
     return found
 

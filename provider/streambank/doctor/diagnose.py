@@ -55,7 +55,7 @@ from streambank.doctor.checks.sources import (
 )
 from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
 from streambank.doctor.left_directories import left_directories
-from streambank.doctor.spark_conf import SparkConf
+from streambank.doctor.spark_conf import conf_of
 from streambank.doctor.subject import (
     CheckResult,
     Query,
@@ -172,7 +172,7 @@ def _of_life(job: Job, machine: Machine, jobs: Iterable[Job]) -> list[Finding]:
     try:
         records = job.records()
         life = job_life(records, now, queries=job.queries, start_s=job.start.timeout_s)
-        safe = check_authentication(SparkConf(job.master, job.spark))
+        safe = check_authentication(conf_of(job))
         repository = open_store(job.repository)
         apart = check_records_apart(job.name, records.store, repository)
         key_file = machine.environment.get(VARIABLE)

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from streambank.declaration.declaration import Job
+
 MIB = 1 << 20
 DEFAULT_HEAP_BYTES = 1 << 30
 """`spark.driver.memory` and `spark.executor.memory` where nobody sets them."""
@@ -109,3 +111,9 @@ class SparkConf:
     def is_on(self, name: str) -> bool:
         """Whether a switch that is off by default is on."""
         return self.declared.get(name, "").strip().lower() == "true"
+
+
+def conf_of(job: Job) -> SparkConf:
+    """The settings of a declared job; its master is the launcher's name where only that knows the master."""
+    master = job.launch.master or job.launch.on if job.launch.is_registered else job.master
+    return SparkConf(master, job.spark)

@@ -15,7 +15,7 @@ from streambank.core.errors import ConflictError
 from streambank.core.finding import Finding
 from streambank.core.names import MAIN, QueryRef
 from streambank.declaration.declaration import Job
-from streambank.doctor.spark_conf import SparkConf
+from streambank.doctor.spark_conf import SparkConf, conf_of
 from streambank.repository.catalog import glimpse, heads, listed, newest_good, none_of
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -80,7 +80,7 @@ class Query:
     @property
     def conf(self) -> SparkConf | None:
         """The settings that its job declares; None where nobody declares it."""
-        return None if self.job is None else SparkConf(self.job.master, self.job.spark)
+        return None if self.job is None else conf_of(self.job)
 
     @property
     def operators(self) -> dict[int, list[Mapping[str, object]]]:

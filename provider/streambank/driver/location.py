@@ -32,7 +32,8 @@ from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId, command_line
 from streambank.control.records import Record, decode_json, encode_json
 from streambank.control.requests import NO_EPOCH, STOP
-from streambank.core.errors import FormatError, NotFoundError, StorageError
+from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError
+from streambank.declaration.declaration import Job
 from streambank.driver.launcher import DriverState, Handle, Launcher
 from streambank.driver.spec import LaunchSpec, spec_of
 from streambank.storage.store import read_record
@@ -134,6 +135,35 @@ def _is_over(control: JobControl, epoch: Record, launch_id: str) -> bool:
         return True
     spec = spec_of(control, launch_id)
     return "exit_code" in end and (spec is None or not spec.supervised)
+
+
+def check_launched_here(job: Job, control: JobControl, view: ClaimView | None) -> None:
+    """Make sure that the place where the job is declared now is the one to ask for its last driver.
+
+    Another place never heard of that driver: there it would look gone, and might run on.
+
+    Args:
+        job: The job, placed.
+        control: Its records.
+        view: The lease, which nobody has.
+
+    Raises:
+        RefusedError: Its heartbeat has stopped, and another place has it (code `launched-elsewhere`).
+    """
+    holder = view.holder if view is not None else None
+    if holder is None or control.lease.doubt(view) is None:
+        return
+    spec = spec_of(control, str(holder.details.get("launch_id")))
+    if spec is None or (spec.on == job.launch.on and job.launch.in_cluster):
+        return
+    raise RefusedError(
+        f"The last driver of job {job.name} was launched on {spec.on!r}, and its heartbeat has stopped, but "
+        f"it may still run there. The job is now declared on {job.launch.on!r}, which cannot tell.",
+        code="launched-elsewhere",
+        hint="Stop the job with the declaration that it was launched with: "
+        f"`streambank job stop {job.name}`. "
+        f"If that place is gone: `streambank job break {job.name} --why TEXT`.",
+    )
 
 
 def end_drivers(launcher: Launcher, control: JobControl, doomed: Sequence[Handle]) -> bool:

@@ -90,7 +90,8 @@ class LaunchSpec:
         progress_files: How many progress files are kept per query.
         progress_age_s: How long a progress file is kept after its last record; None for as long as there is
             room.
-        on: Where its executors run: `local`, `standalone`, `yarn` or `kubernetes`.
+        on: Where its executors run: `local`, `standalone`, `yarn` or `kubernetes`; or the name of a launcher
+            that another package registers. A name alone: nothing is loaded because a record names it.
         deploy_mode: Where the driver itself runs: `client` for the machine that launched it, or `cluster`.
         supervised: Whether the cluster starts it again by itself where it fails.
         desired: The number of the record in `desired/` by which the job was meant to run then; None where

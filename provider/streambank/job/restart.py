@@ -21,7 +21,7 @@ from streambank.control.operation import Operation
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
-from streambank.driver.launchers.choose import launcher_for, placed
+from streambank.driver.launchers.choose import check_registered, launcher_for, placed
 from streambank.driver.location import is_of, mark_stop
 from streambank.job.start import StartResult, check_launch, start_job
 from streambank.job.stop import How, StopResult, ask_to_stop, stop_job
@@ -117,11 +117,14 @@ def ask_to_restart(
         None where the job is meant to be stopped: then nothing is asked.
 
     Raises:
+        InputError: The job's launcher is not installed or cannot be used (`no-such-launcher`,
+            `ambiguous-launcher`, `bad-launcher`): the driver could be stopped, and none be started.
         ConflictError: An operation works on the job (code `operation-in-progress`), so its driver is not to
             be stopped under its hands.
         StreambankError: No driver could be launched in its place (`check_launch`).
     """
     records = control or job.records()
+    check_registered(job)
     records.operation_lock.require_free(OPERATION)
     return _ask(job, records, by, why, force_after_s, asker)
 
@@ -199,12 +202,15 @@ def restart_job(
         cause: What it is for, where a program has decided that (`health`), for the event.
 
     Raises:
+        InputError: As `ask_to_restart`.
         ConflictError: Another operation works on the job (code `operation-in-progress`).
         RefusedError: The lease is held by an operation, or cannot be judged (`lease-held`).
         StorageError: The old driver lives on another host and did not stop in time (`stop-timeout`), or the
             new one did not get going (`driver-died`, `start-timeout`).
     """
     records = control or job.records()
+    if launcher is None:
+        check_registered(job)
     stopped: StopResult | None = None
     wait_s = asked.stop.patience_s if asked is not None else 2 * (force_after_s or job.stop.force_after_s)
     if lock_wait_s is not None:

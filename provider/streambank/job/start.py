@@ -29,6 +29,7 @@ from streambank.driver.failure import SEARCHED_LINES, driver_failure, failure_in
 from streambank.driver.launcher import DriverState, Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.location import (
+    check_launched_here,
     drivers_left,
     end_drivers,
     find_driver,
@@ -143,8 +144,10 @@ def start_job(
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
-        InputError: Where the job runs is not known here (`connection-not-known`).
-        RefusedError: The lease cannot be judged, or a restore holds it (`lease-held`); the job's records are
+        InputError: Where the job runs is not known here (`connection-not-known`), or its launcher is not
+            installed or cannot be used (`no-such-launcher`, `ambiguous-launcher`, `bad-launcher`).
+        RefusedError: The lease cannot be judged, or a restore holds it (`lease-held`); a driver may still run
+            in another place than the declared one (`launched-elsewhere`); the job's records are
             lost (`repository-lost`); its checkpoint is damaged (`checkpoint-damaged`), or Spark cannot load
             it (`state-not-loadable`): no further start changes that; or what else `prepare_launch` refuses.
         StorageError: The driver died before it was ready (`driver-died`), or the time was over
@@ -230,6 +233,7 @@ class _Start:
         if view is not None and not view.free:
             self._go_along(view)
             return None
+        check_launched_here(self.job, self.control, view)
         left = drivers_left(self.launcher, self.control, view)
         if end_drivers(self.launcher, self.control, left.doomed):
             _log.warning("A driver of job %s that should no longer run was ended.", self.job.name)

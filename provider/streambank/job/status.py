@@ -15,8 +15,8 @@ from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Handle, Launcher
-from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.location import launched_handle
+from streambank.driver.launchers.choose import launcher_for, placed
+from streambank.driver.location import check_launched_here, launched_handle
 from streambank.driver.preflight import (
     CHECKPOINT_LOST,
     REPOSITORY_LOST,
@@ -300,8 +300,14 @@ def _state(
     been = records.lease.recent_launches()
     try:
         found = (launcher or launcher_for(job)).find(records)
-    except (InputError, StorageError) as error:
+        check_launched_here(placed(job), records, view)
+    except (InputError, StorageError, RefusedError) as error:
         state, why, launch_id = _ended(records, view, been, launch_id)
+        if records.lease.doubt(view) is not None and (
+            job.launch.is_registered or isinstance(error, RefusedError)
+        ):
+            # Only the place where it was launched can tell, and that was not asked.
+            return "unknown", f"its heartbeat has stopped, and it may still run: {error.message}", launch_id
         return state, f"{why}; it is not known whether a driver is starting: {error.message}", launch_id
     upcoming = [handle for handle in found if handle.launch_id not in been]
     if upcoming:

@@ -29,9 +29,10 @@ from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.failure import recorded_failure, shown
 from streambank.driver.launcher import Handle, Launcher
-from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.location import (
     CLUSTER_MARGIN_S,
+    check_launched_here,
     drivers_left,
     end_drivers,
     find_driver,
@@ -181,8 +182,11 @@ def stop_job(
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
+        InputError: The job's launcher is not installed, or cannot be used (`no-such-launcher`,
+            `ambiguous-launcher`, `bad-launcher`); nothing has been recorded.
         RefusedError: The lease is held by an operation, or cannot be judged (`lease-held`); or somebody has
-            started the job since it was `asked` to stop (`started-since`).
+            started the job since it was `asked` to stop (`started-since`); or a driver may still run in
+            another place than the declared one (`launched-elsewhere`).
         StorageError: The driver lives on another host and did not stop in time (`stop-timeout`).
         StreambankError: Whatever a savepoint raises; the job is stopped then.
     """
@@ -393,6 +397,7 @@ class _Stop:
     def _end_left(self, view: ClaimView | None) -> bool:
         """End every driver that is there, has not got the lease, and may yet come to run, or still does."""
         assert self.launcher is not None, "who only asks does not end anything"
+        check_launched_here(placed(self.job), self.control, view)
         return end_drivers(self.launcher, self.control, drivers_left(self.launcher, self.control, view).all)
 
     def _is_still_there(self, view: ClaimView) -> bool:

@@ -137,6 +137,18 @@ def zipped(metadata: bytes) -> bytes:
     return buffer.getvalue()
 
 
+def test_a_provider_of_the_same_name_in_another_package_is_not_taken_for_sparks() -> None:
+    """Databricks' own: nothing says that its files are those of Apache Spark."""
+    theirs = "com.databricks.sql.streaming.state.RocksDBStateStoreProvider"
+    ours = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    swapped = replaced(ours.encode(), theirs.encode())
+    found = checkpoint("4.3.0/rocksdb-window")
+    plan = found.plan()
+    assert plan.spark.provider == "rocksdb"
+    error = refusal(found.having({f"offsets/{plan.batch}": swapped}))
+    assert (error.code, theirs in error.message) == ("unknown-provider", True)
+
+
 def test_an_unknown_state_store() -> None:
     class_name = replaced(b"HDFSBackedStateStoreProvider", b"RedisStateStoreProvider")
     error = refusal(checkpoint("4.3.0/hdfs-window").having({"offsets/13": class_name}))
@@ -146,7 +158,9 @@ def test_an_unknown_state_store() -> None:
     assert stateless.plan().spark.provider is None
 
 
-@pytest.mark.parametrize("path", ["sources/0/1", "sources/0/shard-commit/0", "sources/0/9.compact"])
+@pytest.mark.parametrize(
+    "path", ["sources/0/1", "sources/0/shard-commit/0", "sources/0/9.compact", "sources/0/rocksdb/1.zip"]
+)
 def test_the_log_of_an_unknown_source(path: str) -> None:
     error = refusal(checkpoint("4.3.0/stateless-rate").having({path: b"v1\nx"}))
     assert error.code == "unknown-source-log"

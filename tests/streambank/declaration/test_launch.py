@@ -50,9 +50,10 @@ def test_the_master_says_where_a_job_runs(
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (('launch.on = "mesos"',), "'mesos' is not one of its values"),
+        (('launch.on = "Mesos"',), "'Mesos' is not one of its values"),
         (('launch.on = "standalone"',), "needs the job's master"),
         (('master = "yarn"', 'launch.on = "local"'), "does not fit the master 'yarn'"),
+        (('master = "yarn"', 'launch = {on = "local"}'), "does not fit the master 'yarn'"),
         (('launch.deploy_mode = "cluster"',), "does not use a cluster"),
         (('master = "yarn"', 'launch.rest = "http://h"'), "it is for standalone, and this job runs on yarn"),
         (('master = "spark://h:7"', "launch.supervise = true"), "only a driver in the cluster"),

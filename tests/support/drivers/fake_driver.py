@@ -25,7 +25,7 @@ from streambank.core.errors import StreambankError
 from streambank.driver.spec import LaunchSpec, check_generations, decode_launch
 from streambank.job.health import AwakeClock
 from streambank.storage import local_path, open_store
-from streambank_spark.runner.superseded import check_not_superseded, take_lease
+from streambank_spark.runner.superseded import check_not_superseded, exit_code, take_lease
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 
 
@@ -91,7 +91,7 @@ def main() -> int:
         driver.begin(work.status, on_lost=lambda why: os.kill(os.getpid(), 9))
     except StreambankError as error:
         print(f"streambank: {error.message}", flush=True)
-        return error.exit_code
+        return exit_code(spec, error)
     if options.fail is not None:
         driver.control.record_event("query-ended", launch_id=spec.launch_id, failure=options.fail)
     if options.die_after_lease is not None:

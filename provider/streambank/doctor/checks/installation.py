@@ -19,7 +19,9 @@ from pathlib import Path
 
 from streambank import __version__
 from streambank.core.finding import Finding
+from streambank.declaration.launch import PLACES
 from streambank.doctor.subject import SkippedCheck, gathered
+from streambank.driver.launchers.registered import broken, registered
 from streambank.driver.spark_releases import FOR_JOBS, FOR_STATE, listed, release_of, rewrites_state
 
 MIN_PYTHON = (3, 11)
@@ -42,6 +44,7 @@ def facts(environment: Mapping[str, str] = os.environ) -> dict[str, str | None]:
         "pyspark": _version("pyspark"),
         "pyspark-client": _version("pyspark-client"),
         "apache-airflow": _version("apache-airflow"),
+        "launchers": ", ".join([*PLACES, *(name for name in registered() if name not in PLACES)]),
     }
 
 
@@ -53,6 +56,7 @@ def check_installation(environment: Mapping[str, str] = os.environ) -> list[Find
         *check_spark(_find("pyspark"), _find("pyspark-client")),
         *check_container(environment, Path("/")),
         *check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+        *check_launchers(),
     ]
 
 
@@ -76,6 +80,21 @@ def check_job_installation(python: str, spark_home: str | None = None) -> list[F
             ]
         )
     return list(check_spark(_find("pyspark"), _find("pyspark-client")))
+
+
+def check_launchers() -> list[Finding]:
+    """Launchers that packages register, and that no job can use."""
+    return [
+        Finding(
+            "launcher-not-usable",
+            "warning",
+            name,
+            why,
+            f"No job can run on {name!r} by this launcher.",
+            "Repair or uninstall the package that registers it.",
+        )
+        for name, why in broken().items()
+    ]
 
 
 def check_python(version: tuple[int, ...]) -> Iterator[Finding]:

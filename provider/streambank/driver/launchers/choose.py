@@ -7,19 +7,24 @@ from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.prepare import placed, using_connections
 
-__all__ = ["launcher_for", "placed", "using_connections"]
+__all__ = ["check_registered", "launcher_for", "placed", "using_connections"]
 
 
 def launcher_for(job: Job) -> Launcher:
     """The launcher of a job, as it is declared.
 
     Raises:
-        InputError: See `placed`; or the addresses of its cluster are nowhere (code `no-resource-manager`).
+        InputError: See `placed`; or the addresses of its cluster are nowhere (code `no-resource-manager`); or
+            it names a launcher that is not installed here, or cannot be used (registered.py).
     """
     policy = placed(job).launch
     if not policy.in_cluster:
         return LocalLauncher()
     # A cluster's launcher is loaded where one is needed.
+    if policy.is_registered:
+        from streambank.driver.launchers.registered import registered_launcher
+
+        return registered_launcher(policy)
     if policy.on == "standalone":
         from streambank.driver.launchers.standalone import StandaloneLauncher
 
@@ -31,3 +36,13 @@ def launcher_for(job: Job) -> Launcher:
     from streambank.driver.launchers.kubernetes import KubernetesLauncher
 
     return KubernetesLauncher(policy)
+
+
+def check_registered(job: Job) -> None:
+    """Make sure, before a job's driver is touched, that its launcher is installed here, if a package has it.
+
+    Raises:
+        InputError: See `launcher_for`.
+    """
+    if job.launch.is_registered:
+        launcher_for(job)
