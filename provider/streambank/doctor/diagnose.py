@@ -41,6 +41,7 @@ from streambank.doctor.checks.locations import (
     check_rules,
     machine_bytes,
 )
+from streambank.doctor.checks.releases import check_release
 from streambank.doctor.checks.rocksdb import check_changelog, check_memory
 from streambank.doctor.checks.rows import check_hot_keys, check_nested, check_skew
 from streambank.doctor.checks.signatures import check_signatures
@@ -127,6 +128,7 @@ def diagnose_checkpoint(
     repository: str | None = None,
     name: str | None = None,
     machine: Machine | None = None,
+    spark: str | None = None,
 ) -> Diagnosis:
     """Look at a query that no jobs file declares.
 
@@ -136,6 +138,7 @@ def diagnose_checkpoint(
         repository: Where its savepoints are.
         name: How they are called there; the directory's name when left out.
         machine: This machine.
+        spark: Also say what a Spark of this version would not go on with.
 
     Raises:
         NotFoundError: There is no checkpoint.
@@ -143,11 +146,17 @@ def diagnose_checkpoint(
     """
     here = machine or Machine()
     query = look_at_checkpoint(location, here.clock(), repository=repository, name=name)
-    return Diagnosis(None, MAIN, query.checkpoint.uri, tuple(gathered(_families(query, sinks or {}, here))))
+    seen = [*_families(query, sinks or {}, here), *_other_release(query, spark)]
+    return Diagnosis(None, MAIN, query.checkpoint.uri, tuple(gathered(seen)))
 
 
 def diagnose_job(
-    job: Job, query: str | None = None, *, jobs: Iterable[Job] = (), machine: Machine | None = None
+    job: Job,
+    query: str | None = None,
+    *,
+    jobs: Iterable[Job] = (),
+    machine: Machine | None = None,
+    spark: str | None = None,
 ) -> tuple[Diagnosis, ...]:
     """Look at a declared job, query by query.
 
@@ -156,13 +165,14 @@ def diagnose_job(
         query: Only this query, by its name, `main` for the only one; None for all.
         jobs: All jobs of the jobs file, to see what it shares with those of other owners.
         machine: This machine.
+        spark: Also say what a Spark of this version would not go on with.
 
     Raises:
         StorageError, ConflictError: The environment failed; what cannot be read for good is a finding.
     """
     here = machine or Machine()
     names = (query,) if query is not None else tuple(job.queries)
-    first, *others = (_of_job(job, one, here) for one in names)
+    first, *others = (_of_job(job, one, here, spark) for one in names)
     return (replace(first, findings=(*_of_life(job, here, jobs), *first.findings)), *others)
 
 
@@ -184,7 +194,7 @@ def _of_life(job: Job, machine: Machine, jobs: Iterable[Job]) -> list[Finding]:
         return [Finding(error.code, "error", "", error.message, "Whether it runs is not known.", error.hint)]
 
 
-def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
+def _of_job(job: Job, name: str, machine: Machine, spark: str | None) -> Diagnosis:
     location = job.queries[name]
     try:
         records = job.records()
@@ -218,7 +228,7 @@ def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
         ]
         return Diagnosis(job.name, name, location, tuple(gathered(seen)))
     left = left_directories(job, name, now=machine.clock())
-    seen = [*first, *_families(query, {}, machine), *check_left(left)]
+    seen = [*first, *_families(query, {}, machine), *check_left(left), *_other_release(query, spark)]
     return Diagnosis(job.name, name, query.checkpoint.uri, tuple(gathered(seen)))
 
 
@@ -268,6 +278,10 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
         yield from check_application(Path(query.job.application))
     if closure is not None and closure.operators:
         yield from _state(query, machine)
+
+
+def _other_release(query: Query, spark: str | None) -> Iterator[CheckResult]:
+    return iter(()) if spark is None else check_release(query, spark)
 
 
 def _state(query: Query, machine: Machine) -> Iterator[CheckResult]:

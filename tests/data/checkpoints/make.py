@@ -60,12 +60,12 @@ class Cell:
 CELLS = {
     "hdfs-window": Cell("window"),
     "hdfs-global": Cell("global", files=4),
-    "hdfs-limit": Cell("limit", files=4, only=("4.3",)),
+    "hdfs-limit": Cell("limit", files=4, only=("3.5", "4.3")),
     "hdfs-dedup": Cell("dedup", only=("3.5", "4.3"), files=8),
-    "hdfs-chain": Cell("chain", only=("4.3",), files=8),
+    "hdfs-chain": Cell("chain", only=("3.5", "4.3"), files=8),
     "hdfs-session": Cell("session", only=("3.5", "4.3"), files=8),
     "hdfs-join": Cell("join", only=("3.5", "4.3"), files=8),
-    "hdfs-pandas-state": Cell("pandas-state", only=("4.3",), files=6),
+    "hdfs-pandas-state": Cell("pandas-state", only=("3.5", "4.3"), files=6),
     "hdfs-empty-state": Cell("empty", files=3, only=("4.3",)),
     "hdfs-short": Cell(
         "window",

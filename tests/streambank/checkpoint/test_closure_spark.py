@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streambank.checkpoint.closure import Closure
-from streambank.checkpoint.paths import needs_rewrite, rewrite_operator_metadata
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.choices import ClosureKind
 from streambank.storage import open_store
-from tests.support.checkpoint.recorded import expected, maker, unpack
+from tests.support.checkpoint.recorded import expected, lay_out, maker, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,29 +62,13 @@ def quiet(spark: SparkSession) -> Iterator[SparkSession]:
     cloudpickle.unregister_pickle_by_value(make)  # type: ignore[no-untyped-call]  # nor for this
 
 
-def copy(closure: Closure, source: Path, target: Path) -> None:
-    """Lay a closure out elsewhere, and nothing beside it."""
-    for file in closure.files:
-        data = (source / file.path).read_bytes()
-        if file.role == "source":
-            # Not the checkpoint but its input has moved since it was made: the source's log names each file.
-            data = re.sub(
-                rb'"path":"file:[^"]*?/input/', f'"path":"file://{source.parent}/input/'.encode(), data
-            )
-        if needs_rewrite(file.path):
-            data = rewrite_operator_metadata(data, file.path, str(target))
-        path = target / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-
 @pytest.mark.parametrize(("name", "batch", "kind"), CASES)
 def test_the_rest_of_the_output_is_the_same(
     name: str, batch: int, kind: ClosureKind, quiet: SparkSession, tmp_path: Path
 ) -> None:
     folder = unpack(name, tmp_path / "made")
     original, restored = folder / "checkpoint", tmp_path / "restored"
-    copy(CheckpointReader(open_store(str(original))).closure(batch, kind), original, restored)
+    lay_out(CheckpointReader(open_store(str(original))).closure(batch, kind), original, restored)
     shutil.rmtree(original)
     cell = maker().CELLS[name.partition("/")[2]]
     rows = maker().run(quiet, cell.query, folder / "input", restored)
@@ -103,7 +84,7 @@ def test_without_the_state_of_one_partition_the_output_is_another(
     name = "4.3.0/hdfs-window"
     folder = unpack(name, tmp_path / "made")
     original, restored = folder / "checkpoint", tmp_path / "restored"
-    copy(CheckpointReader(open_store(str(original))).closure(6), original, restored)
+    lay_out(CheckpointReader(open_store(str(original))).closure(6), original, restored)
     for path in (restored / "state" / "0" / "1").iterdir():
         path.unlink()
     # What a store that never saw a row writes.

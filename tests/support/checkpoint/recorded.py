@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 import tarfile
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from streambank.checkpoint.closure import Closure, plan_closure
+from streambank.checkpoint.paths import needs_rewrite, rewrite_operator_metadata
 from streambank.core.choices import ClosureKind
 from streambank.core.errors import NotFoundError
 from streambank.storage import FileInfo, Store
@@ -93,13 +95,38 @@ def checkpoint(name: str) -> Checkpoint:
 
 def expected(name: str) -> dict[int, list[Any]]:
     """The rows that each batch gave."""
-    return {int(batch): rows for batch, rows in json.loads(_members(name)["expected.json"]).items()}
+    return _by_batch(_members(name)["expected.json"])
+
+
+def rows_of(file: Path) -> dict[int, list[Any]]:
+    """The same, of one that was unpacked."""
+    return _by_batch(file.read_bytes())
+
+
+def _by_batch(data: bytes) -> dict[int, list[Any]]:
+    return {int(batch): rows for batch, rows in json.loads(data).items()}
 
 
 def unpack(name: str, folder: Path) -> Path:
     """Unpack everything, with the files' times: `input/`, `checkpoint/`, a file sink's `output/`."""
     unpack_tar(FOLDER / f"{name}.tar.xz", folder)
     return folder
+
+
+def lay_out(closure: Closure, source: Path, target: Path) -> None:
+    """Lay a closure of an unpacked checkpoint out elsewhere, and nothing beside it."""
+    for file in closure.files:
+        data = (source / file.path).read_bytes()
+        if file.role == "source":
+            # Not the checkpoint but its input has moved since it was made: the source's log names each file.
+            data = re.sub(
+                rb'"path":"file:[^"]*?/input/', f'"path":"file://{source.parent}/input/'.encode(), data
+            )
+        if needs_rewrite(file.path):
+            data = rewrite_operator_metadata(data, file.path, str(target))
+        path = target / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 @cache

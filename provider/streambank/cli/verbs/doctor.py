@@ -23,6 +23,8 @@ EXAMPLES = """Examples:
   streambank doctor --job orders --jobs dags/streaming_jobs.toml
 
   streambank doctor --job orders -r /data/savepoints
+
+  streambank doctor --job orders --jobs dags/streaming_jobs.toml --spark 4.3
 """
 
 
@@ -64,6 +66,12 @@ def doctor(
             help="The repository of the savepoints; that of a declared job is known.",
         ),
     ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            "--spark", metavar="VERSION", help="Also check whether it could go on with this Spark: 4.3."
+        ),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -71,7 +79,7 @@ def doctor(
     from streambank.doctor.checks.installation import check_installation, facts, worst
 
     found = check_installation()
-    diagnoses = _diagnoses(checkpoint, file_sink or [], job, jobs, repository)
+    diagnoses = _diagnoses(checkpoint, file_sink or [], job, jobs, repository, spark)
     if not diagnoses:
         from pathlib import Path
 
@@ -95,7 +103,12 @@ def doctor(
 
 
 def _diagnoses(
-    checkpoint: str | None, sinks: list[str], job: str | None, jobs: str | None, repository: str | None
+    checkpoint: str | None,
+    sinks: list[str],
+    job: str | None,
+    jobs: str | None,
+    repository: str | None,
+    spark: str | None,
 ) -> tuple[Diagnosis, ...]:
     """What is found of a checkpoint or a job; nothing where neither is named.
 
@@ -107,13 +120,18 @@ def _diagnoses(
     from streambank.storage import normalize_location, open_store
 
     named = {location: open_store(location) for location in sinks}
+    if spark is not None:
+        from streambank.doctor.checks.releases import version_asked
+
+        spark = version_asked(spark)
     if checkpoint is not None:
         if job is not None and repository is None:
             raise _usage("--job beside a CHECKPOINT names its savepoints, so it needs -r, their repository.")
-        return (diagnose_checkpoint(checkpoint, sinks=named, repository=repository, name=job),)
+        return (diagnose_checkpoint(checkpoint, sinks=named, repository=repository, name=job, spark=spark),)
     if job is None:
-        if repository is not None or sinks:
-            raise _usage(f"{'--file-sink' if sinks else '-r'} needs a CHECKPOINT or --job.")
+        if repository is not None or sinks or spark is not None:
+            option = "--file-sink" if sinks else "-r" if repository is not None else "--spark"
+            raise _usage(f"{option} needs a CHECKPOINT or --job.")
         return ()
     from streambank.cli.verbs.savepoints import declared_job
     from streambank.control.marker import records_root
@@ -126,7 +144,7 @@ def _diagnoses(
         from streambank.doctor.subject import saved_checkpoint
 
         place = saved_checkpoint(repository, asked)
-        return (diagnose_checkpoint(place, sinks=named, repository=repository, name=job),)
+        return (diagnose_checkpoint(place, sinks=named, repository=repository, name=job, spark=spark),)
     if sinks:
         raise _usage("--file-sink is for a checkpoint: the outputs of a declared job are known.")
     if jobs is None:
@@ -137,7 +155,7 @@ def _diagnoses(
         own = records_root(declared.records())
         declared = replace(declared, repository=normalize_location(repository), control=own)
     declared.queries_named(asked.query)
-    return diagnose_job(declared, asked.query, jobs=all_jobs.jobs.values())
+    return diagnose_job(declared, asked.query, jobs=all_jobs.jobs.values(), spark=spark)
 
 
 def _usage(message: str) -> InputError:

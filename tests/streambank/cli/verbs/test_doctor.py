@@ -19,6 +19,7 @@ from streambank.doctor.checks.checkpoint import check_beginning, check_checkpoin
 from streambank.savepoint.plan import Budget
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint, add_debris
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
 
 
@@ -239,3 +240,26 @@ def test_a_damaged_checkpoint_is_findings_and_not_a_crash(tmp_path: Path) -> Non
     assert {"error", "warning"} <= {finding["severity"] for finding in answer.document["findings"]}
     assert json.loads(answer.out)["ok"] is False
     assert streambank("doctor", tmp_path / "nowhere").code == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "spark", "code"),
+    [
+        ("4.3.0/rocksdb-changelog-join3", "4.0", "checkpoint-of-another-spark"),
+        ("4.3.0/rocksdb-changelog-join3", "4.1.4", "release-fits"),
+        ("3.5.9/rocksdb-window", "4.3", "release-fits"),
+    ],
+)
+def test_whether_a_query_could_change_to_another_spark(
+    tmp_path: Path, name: str, spark: str, code: str
+) -> None:
+    checkpoint = unpack(name, tmp_path) / "checkpoint"
+    found = streambank("doctor", checkpoint, "--spark", spark, "--json").document["findings"]
+    (one,) = [each for each in found if each["code"] in ("checkpoint-of-another-spark", "release-fits")]
+    assert one["code"] == code and f"Spark {spark[:3]}" in one["cause"]
+
+
+def test_a_spark_that_nobody_knows_cannot_be_asked_about(tmp_path: Path) -> None:
+    answer = streambank("doctor", tmp_path, "--spark", "9.9")
+    assert answer.code == 2 and "9.9" in answer.err and "4.3" in answer.err
+    assert "--spark needs a CHECKPOINT or --job" in streambank("doctor", "--spark", "4.3").err
