@@ -93,8 +93,8 @@ def _main(file: str, answer: str) -> None:
         cell = maker.CELLS[task["cell"]]
         if not task["cell"].startswith("ids-"):
             cell = maker.Cell(cell.query)  # what counts is in the checkpoint; format v2 is the session's
-        spark = maker.session(cell, Path(file).parent / "warehouse")
         try:
+            spark = maker.session(cell, Path(file).parent / "warehouse")
             found.append(maker.run(spark, cell.query, Path(task["input"]), Path(task["checkpoint"])))
         except Exception as error:
             found.append("\n".join(str(error).splitlines()[:20]))
