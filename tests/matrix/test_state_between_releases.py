@@ -75,7 +75,7 @@ def made(spark: OtherSpark, folder: Path) -> list[Halfway]:
     """Checkpoints that a Spark has just made."""
     release = release_of(spark.version)
     assert release is not None
-    cells = ["hdfs-window", "hdfs-session", "rocksdb-changelog-window", "rocksdb-window"]
+    cells = ["hdfs-window", "hdfs-session", "hdfs-join", "rocksdb-changelog-window", "rocksdb-window"]
     if release.checkpoint_format == 2:
         cells += ["ids-window", "ids-changelog-window"]
     make(spark.python, cells, folder)

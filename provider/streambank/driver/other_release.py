@@ -6,8 +6,12 @@ reads is in spark_releases.py; `make test-matrix` compares it with what each rel
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.shape import OperatorState
 from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
 from streambank.core.names import QueryRef
@@ -17,17 +21,26 @@ from streambank.storage import open_store
 
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _OF_VARIABLES = "transformWithState"
+SCHEMA_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"
+_NO_METADATA = "3.5"
+"""It writes no operator metadata, and the keys of joins as columns that are never null, as no later one."""
 _ALONE = "4.0"
 """Its format v2 of RocksDB state is read by no other release, nor reads it that of another."""
 
 
-def obstacles(closure: Closure, version: str, written_by: str | None = None) -> list[str]:
+def obstacles(
+    closure: Closure,
+    version: str,
+    written_by: str | None = None,
+    conf: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
     """What of a checkpoint a Spark does not go on with; empty where it does, or is not in the table.
 
     Args:
         closure: The checkpoint after a batch.
         version: The version of that Spark, such as `4.3.0`.
         written_by: The version that wrote the checkpoint, where that is known.
+        conf: The job's settings of Spark.
 
     Returns:
         Each as the rest of a sentence about the checkpoint, such as `its offset log has format v2`.
@@ -46,12 +59,24 @@ def obstacles(closure: Closure, version: str, written_by: str | None = None) -> 
     join = closure.offset_conf.get(JOIN_FORMAT, "")
     if join.isdigit() and int(join) > release.join_format and any(map(_is_join, closure.operators)):
         found.append(f"its joins have state format v{join}")
+    old_join = any(map(_is_old_join, closure.operators)) and SCHEMA_CHECK not in conf
+    if old_join and release.name != _NO_METADATA:
+        found.append(
+            f"Spark {_NO_METADATA} wrote the state of its joins, whose keys a newer Spark takes for another "
+            f'type, since they can be null there (declare {SCHEMA_CHECK} = "false"; the rows are the same)'
+        )
     if not release.variables and any(_OF_VARIABLES in (one.name or "") for one in closure.operators):
         found.append(f"it has state of {_OF_VARIABLES}")
     return found
 
 
-def check_release(job: str, closure: Closure, version: str, written_by: str | None) -> None:
+def check_release(
+    job: str,
+    closure: Closure,
+    version: str,
+    written_by: str | None,
+    conf: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Refuse a launch on a Spark that does not go on with a checkpoint.
 
     Args:
@@ -59,11 +84,12 @@ def check_release(job: str, closure: Closure, version: str, written_by: str | No
         closure: The checkpoint.
         version: The version of the Spark that the driver would get.
         written_by: The version that wrote it, where that is known.
+        conf: The job's settings of Spark.
 
     Raises:
         RefusedError: It does not (code `checkpoint-of-another-spark`).
     """
-    found = obstacles(closure, version, written_by)
+    found = obstacles(closure, version, written_by, conf)
     if not found:
         return
     raise RefusedError(
@@ -129,7 +155,7 @@ def check_change(job: Job, control: JobControl, version: str | None) -> None:
             closure = CheckpointReader(open_store(generation.location)).closure(None, "minimal")
         except (ConflictError, FormatError, NotFoundError):
             continue
-        check_release(str(QueryRef.of(job.name, name)), closure, version, before)
+        check_release(str(QueryRef.of(job.name, name)), closure, version, before, job.spark)
 
 
 def _release(version: str) -> SparkRelease | str:
@@ -144,5 +170,10 @@ def _ids_of_40(closure: Closure, written_by: str | None) -> bool | None:
     return release.name == _ALONE
 
 
-def _is_join(operator: object) -> bool:
-    return "join" in (getattr(operator, "name", None) or "").lower()
+def _is_join(operator: OperatorState) -> bool:
+    return "join" in (operator.name or "").lower()
+
+
+def _is_old_join(operator: OperatorState) -> bool:
+    """Without operator metadata, which Spark 3.5 does not write, the names of the stores tell."""
+    return operator.name is None and any(one.store.startswith("left-") for one in operator.stores)

@@ -8,7 +8,7 @@ import pytest
 
 from streambank.checkpoint.closure import Closure
 from streambank.core.errors import RefusedError
-from streambank.driver.other_release import check_release, check_rewritable, obstacles
+from streambank.driver.other_release import SCHEMA_CHECK, check_release, check_rewritable, obstacles
 from tests.support.checkpoint.recorded import PLANNED, checkpoint
 
 VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1", "4.3.0")
@@ -34,6 +34,7 @@ def test_whoever_wrote_it_goes_on_with_it(name: str) -> None:
         ("4.3.0/stateless-offsets2", "4.1.4", "offset log has format v2"),
         ("4.0.5/ids-changelog-window", "4.3.0", "Spark 4.0.5 wrote"),
         ("4.3.0/ids-changelog-window", "4.0.5", "Spark 4.3.0 wrote"),
+        ("3.5.9/hdfs-join", "4.3.0", "Spark 3.5 wrote the state of its joins"),
     ],
 )
 def test_what_another_one_does_not_go_on_with(name: str, version: str, why: str) -> None:
@@ -42,6 +43,12 @@ def test_what_another_one_does_not_go_on_with(name: str, version: str, why: str)
         check_release("orders", closure(name), version, written_by)
     assert caught.value.code == "checkpoint-of-another-spark"
     assert why in caught.value.message and version in caught.value.message
+
+
+def test_a_join_of_3_5_goes_on_where_the_setting_for_it_is_declared() -> None:
+    found = closure("3.5.9/hdfs-join")
+    assert obstacles(found, "4.3.0", "3.5.9", {SCHEMA_CHECK: "false"}) == []
+    assert obstacles(closure("4.3.0/hdfs-join"), "4.3.0", "4.0.5") == []
 
 
 def test_what_is_not_known_is_left_to_spark() -> None:

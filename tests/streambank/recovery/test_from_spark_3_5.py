@@ -25,6 +25,7 @@ def test_each_stateful_operator_goes_on_with_the_same_output(tmp_path: Path) -> 
     assert "hdfs-pandas-state" in CELLS
     tasks, rest = [], []
     for cell in CELLS:
+        unchecked = "join" in cell  # docs/howto/spark-versions.md; without it see tests/matrix
         folder = unpack(f"3.5.9/{cell}", tmp_path / cell)
         rows = expected(f"3.5.9/{cell}")
         batch = sorted(rows)[len(rows) // 2]
@@ -37,7 +38,7 @@ def test_each_stateful_operator_goes_on_with_the_same_output(tmp_path: Path) -> 
         repository, new = tmp_path / cell / "repository", tmp_path / cell / "restored"
         succeed("take", old, "-r", repository, "--job", cell)
         succeed("restore", "latest", "-r", repository, "--job", cell, "--into", new)
-        tasks.append(Task(cell, str(folder / "input"), str(new)))
+        tasks.append(Task(cell, str(folder / "input"), str(new), unchecked))
         rest.append({number: part for number, part in rows.items() if number > batch})
         assert rest[-1], cell
     assert dict(zip(CELLS, go_on(sys.executable, tasks), strict=True)) == dict(zip(CELLS, rest, strict=True))

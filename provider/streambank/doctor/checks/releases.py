@@ -41,7 +41,7 @@ def check_release(query: Query, version: str) -> Iterator[CheckResult]:
         written_by = query.savepoints[0].spark_version
     release = release_of(version)
     name = version if release is None else release.name
-    found = obstacles(query.closure, version, written_by)
+    found = obstacles(query.closure, version, written_by, query.job.spark if query.job else {})
     if found:
         yield Finding(
             "checkpoint-of-another-spark",
@@ -49,8 +49,8 @@ def check_release(query: Query, version: str) -> Iterator[CheckResult]:
             "",
             f"Spark {name} cannot go on with this checkpoint: {'; '.join(found)}.",
             "A start on it is refused, and so is a restart.",
-            "Stay on the release that wrote it. A savepoint from before the job changed to that one can be "
-            "restored.",
+            "Stay on the release that wrote it, or do what is named. A savepoint from before the job "
+            "changed to that one can be restored.",
         )
         return
     what = "this checkpoint" if written_by is None else f"what Spark {written_by} wrote"
