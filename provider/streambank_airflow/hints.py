@@ -66,6 +66,10 @@ HINTS = {
         "Name its servers: `kafka` of the operator, or `bootstrap` in the job's [kafka] table."
     ),
     "large-heap-state": _TO_ROCKSDB,
+    "launched-elsewhere": (
+        "Declare the job as it was launched, and trigger <job>.stop; then declare the new place. If the old "
+        "place is gone, whoever runs the command line can break the lease: `job break`."
+    ),
     "lease-held": (
         "Trigger <job>.stop first, which asks the cluster, or set *Stop the job if it runs*. A restore "
         "beside the running job takes both: *What becomes of the savepoint* (`mode`) is fork, and *Directory "

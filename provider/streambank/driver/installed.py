@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import os
 import shutil
@@ -152,7 +153,7 @@ def find_installation(python: str = sys.executable, spark_home: str | None = Non
 
 def _has_submit(home: Path) -> bool:
     """Whether a folder is a Spark."""
-    return (home / "bin" / "spark-submit").is_file()
+    return home.is_absolute() and (home / "bin" / "spark-submit").is_file()
 
 
 def _distribution_here() -> Path | None:
@@ -176,8 +177,8 @@ def installation_of(job: Declared) -> Installation:
 def installation_for_state(job: DeclaredForState | None) -> Installation:
     """The Spark that works on a job's state, beside the one that the job runs on.
 
-    The one that the job's table `state` names; else the installed one; else the job's own, where work on
-    state runs on it.
+    The one that the job's table `state` names; else the first on which work on state runs: the installed one,
+    the one of the environment (`find_installation`), the job's own.
 
     Args:
         job: The declared job; None for a query that no file declares.
@@ -190,7 +191,9 @@ def installation_for_state(job: DeclaredForState | None) -> Installation:
         named = find_installation(job.state.python or sys.executable, job.state.spark_home)
         return _require_rewrites_state((named,))
     found, missing = [], None
-    for one in (find_installation, *(() if job is None else (partial(installation_of, job),))):
+    named_here, own = _distribution_here(), () if job is None else (partial(installation_of, job),)
+    here = () if named_here is None else (partial(find_installation, spark_home=str(named_here)),)
+    for one in (find_installation, *here, *own):
         try:
             found.append(one())
         except InputError as error:
@@ -271,6 +274,9 @@ def _places(python: str) -> tuple[os.stat_result, os.stat_result]:
 
 def _origins_here() -> dict[str, str]:
     specs = {name: importlib.util.find_spec(name) for name in _PACKAGES}
+    # A process that works on state may have the zips of another Spark first on its path (own_pyspark.py).
+    folders = [place for place in sys.path if not place.endswith(".zip")]
+    specs["pyspark"] = importlib.machinery.PathFinder.find_spec("pyspark", folders)
     return {name: spec.origin for name, spec in specs.items() if spec is not None and spec.origin is not None}
 
 

@@ -16,7 +16,7 @@ from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
-from streambank.driver.spark_releases import FOR_STATE, SparkRelease, listed, release_of
+from streambank.driver.spark_releases import FOR_STATE, listed, release_of
 from streambank.storage import open_store
 
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
@@ -24,6 +24,7 @@ _OF_VARIABLES = "transformWithState"
 SCHEMA_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"
 _NO_METADATA = "3.5"
 """It writes no operator metadata, and the keys of joins as columns that are never null, as no later one."""
+_TRIES = 5
 _ALONE = "4.0"
 """Its format v2 of RocksDB state is read by no other release, nor reads it that of another."""
 
@@ -59,7 +60,7 @@ def obstacles(
     join = closure.offset_conf.get(JOIN_FORMAT, "")
     if join.isdigit() and int(join) > release.join_format and any(map(_is_join, closure.operators)):
         found.append(f"its joins have state format v{join}")
-    old_join = any(map(_is_old_join, closure.operators)) and SCHEMA_CHECK not in conf
+    old_join = any(map(_is_old_join, closure.operators)) and conf.get(SCHEMA_CHECK) != "false"
     if old_join and release.name != _NO_METADATA:
         found.append(
             f"Spark {_NO_METADATA} wrote the state of its joins, whose keys a newer Spark takes for another "
@@ -124,17 +125,23 @@ def check_rewritable(closure: Closure, written_by: str | None) -> None:
         )
 
 
-def last_version(control: JobControl) -> str | None:
-    """The version of the Spark that the job's newest driver got; None where no record tells."""
-    event = control.last_event("launched")
-    said = (event or {}).get("spark_version")
-    return said if isinstance(said, str) else None
+def writer_of(control: JobControl, query: str | None) -> str | None:
+    """The version of the Spark that last worked in the checkpoint that counts; None where no record tells.
+
+    A checkpoint that was restored, and in which no query has been started since, is of whatever Spark its
+    savepoint was taken from: nothing is told of it.
+    """
+    generation, facts = control.generation(query), control.query_facts(query) or {}
+    said = facts.get("spark_version")
+    known = generation is not None and facts.get("generation") == generation.number
+    return said if known and isinstance(said, str) else None
 
 
 def check_change(job: Job, control: JobControl, version: str | None) -> None:
-    """Refuse a launch of a job on another release than before that does not go on with its checkpoints.
+    """Refuse a launch on a release that does not go on with what another one wrote.
 
-    Reads the checkpoints only where the release is another one. One that cannot be read is left to Spark.
+    Reads the checkpoints of queries that last ran on another release, or nobody knows on which. One that
+    cannot be read is left to Spark.
 
     Args:
         job: The declared job.
@@ -142,24 +149,32 @@ def check_change(job: Job, control: JobControl, version: str | None) -> None:
         version: The version of the Spark that the driver would get; None where it is not known.
 
     Raises:
+        ConflictError: A checkpoint moved each time it was read (code `checkpoint-moved`).
         RefusedError: See `check_release`.
     """
-    before = last_version(control)
-    if version is None or before is None or _release(version) == _release(before):
+    release = None if version is None else release_of(version)
+    if version is None or release is None:
         return
     for name in job.queries:
-        generation = control.generation(name)
-        if generation is None:
+        generation, written_by = control.generation(name), writer_of(control, name)
+        if generation is None or (written_by is not None and release_of(written_by) == release):
             continue
+        closure = _closure(generation.location)
+        if closure is not None:
+            check_release(str(QueryRef.of(job.name, name)), closure, version, written_by, job.spark)
+
+
+def _closure(location: str) -> Closure | None:
+    """What a checkpoint holds after its newest batch; None where it has none that is understood."""
+    for again in range(_TRIES, 0, -1):
         try:
-            closure = CheckpointReader(open_store(generation.location)).closure(None, "minimal")
-        except (ConflictError, FormatError, NotFoundError):
-            continue
-        check_release(str(QueryRef.of(job.name, name)), closure, version, before, job.spark)
-
-
-def _release(version: str) -> SparkRelease | str:
-    return release_of(version) or version
+            return CheckpointReader(open_store(location)).closure(None, "minimal")
+        except ConflictError:
+            if again == 1:
+                raise
+        except (FormatError, NotFoundError):
+            break
+    return None
 
 
 def _ids_of_40(closure: Closure, written_by: str | None) -> bool | None:

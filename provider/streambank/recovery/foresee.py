@@ -28,8 +28,10 @@ from streambank.core.errors import (
 )
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
-from streambank.driver.other_release import check_rewritable, last_version
+from streambank.driver.launchers.choose import launcher_for, placed
+from streambank.driver.other_release import check_rewritable, writer_of
 from streambank.job.savepoint import place_of
+from streambank.job.start import check_launch
 from streambank.repository.catalog import SavepointSummary
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
@@ -78,15 +80,21 @@ def foresee(
         RefusedError: There is no state, it has no keys, or its provider, codec, checksums or Spark rule it
             out.
         StorageError: A package is missing that rewriting this state takes (code `missing-package`).
+        StreambankError: The job could not be started again afterwards (`check_launch`).
     """
-    location, _ = place_of(job, control or job.records(), job.only_query(query))
+    records = control or job.records()
+    location, _ = place_of(job, records, job.only_query(query))
+    desired = records.desired()
+    if desired is not None and desired.state == "running":
+        where = placed(job)
+        check_launch(where, records, launcher_for(where))
     checkpoint = open_store(location)
     try:
         closure = CheckpointReader(checkpoint).closure(None, "minimal")
     except (ConflictError, FormatError, NotFoundError):
         return  # it moves while it is read, or the stop's savepoint will say what is wrong with it
     _check_state(closure, order)
-    check_rewritable(closure, last_version(control or job.records()))
+    check_rewritable(closure, writer_of(records, query))
     if order.get("partitions") is not None:
         _check_rescale(closure, int(order["partitions"]))
     if closure.spark.provider == "hdfs":

@@ -77,7 +77,7 @@ class SparkChoice:
             conf=dict(self.conf),
             properties=Path(self.properties) if self.properties else None,
             say=say,
-            installation=_named(self.conn_id),
+            installation=partial(_named, self.conn_id),
             submit=partial(submitted, self.conn_id),
             output=OUTPUT,
         )
@@ -111,7 +111,7 @@ class SparkChoice:
             "conf": {**conf, **self.conf},
             "properties": Path(self.properties) if self.properties else None,
             "say": say,
-            "installation": installation,
+            "installation": lambda: installation,
         }
         if self.conn_id:
             master = f"connection {self.conn_id}"
@@ -197,23 +197,18 @@ def _named(conn_id: str) -> Installation | None:
 def spark_home_of(conn_id: str, extra: Mapping[str, Any]) -> str | None:
     """The distribution whose spark-submit a connection names in its `spark-binary`; None where it names none.
 
-    The form fills in `spark-submit` by itself: that is the installed Spark. One that is not on this machine's
-    PATH is its name alone, which only a start refuses.
-
-    Raises:
-        InputError: The Spark provider takes no such name (code `bad-connection`).
+    The form fills in `spark-submit` by itself: that is the installed Spark. Where the name leads to no
+    distribution, what is given says so and is no path: only a start refuses it, by this text. A wrapper
+    script outside of a distribution, as some Hadoop distributions have it, is such a name.
     """
     name = extra.get("spark-binary") or BINARIES[0]
     if name == BINARIES[0]:
         return None
-    if name not in BINARIES:
-        raise InputError(
-            f"The connection {conn_id} names {name!r} as its spark-binary.",
-            code="bad-connection",
-            hint=f"One of: {', '.join(BINARIES)}. Another place is declared as the job's spark_home.",
-        )
-    path = shutil.which(name)
-    return name if path is None else str(Path(path).resolve().parent.parent)
+    path = shutil.which(name) if name in BINARIES else None
+    home = None if path is None else Path(path).resolve().parent.parent
+    if home is not None and (home / "bin" / "spark-submit").is_file() and (home / "jars").is_dir():
+        return str(home)
+    return f"spark-binary {name!r} of the connection {conn_id}"
 
 
 BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")

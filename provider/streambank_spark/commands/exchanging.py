@@ -112,12 +112,20 @@ rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
 
 
 def _loaded(jobs: str, name: str) -> Job:
-    """The job, once this process has the Spark that works on its state: before anything imports PySpark."""
+    """The job, once this process has the Spark that works on its state: before anything imports PySpark.
+
+    Which Spark the job itself runs on is settled before that, since it is started again in this process.
+    """
+    from dataclasses import replace
+
     from streambank.declaration.declaration import load_jobs
-    from streambank.driver.installed import installation_for_state
+    from streambank.driver.installed import installation_for_state, installation_of
 
     job = load_jobs(jobs).job(name)
-    use_own_pyspark(installation_for_state(job).spark_home)
+    works_on_state = installation_for_state(job)
+    if not job.launch.in_cluster:
+        job = replace(job, spark_home=str(installation_of(job).spark_home))
+    use_own_pyspark(works_on_state.spark_home)
     return job
 
 

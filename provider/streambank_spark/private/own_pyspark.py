@@ -34,7 +34,11 @@ def use_own_pyspark(home: Path | None = None) -> None:
     """
     installed = _installed()
     home = home or _home(installed)
-    if "pyspark" in sys.modules or (home == installed and _is_whole(home)):
+    if "pyspark" in sys.modules:
+        return
+    if home == installed and _is_whole(home):
+        if HOME in os.environ:  # PySpark would start the JVM of that one
+            os.environ[HOME] = str(home)
         return
     libraries = home / "python" / "lib"
     zips = [libraries / "pyspark.zip", *sorted(libraries.glob("py4j-*-src.zip"))]

@@ -45,7 +45,8 @@ class SparkExecutor:
         properties: A properties file of the user's, for what is secret.
         parallel: How many tasks of one portion an executor does at once; None for as many as is best.
         say: Told where Spark's output goes.
-        installation: The Spark of this machine that submits it; None for the installed one.
+        installation: Finds the Spark of this machine that submits it, once there is work for it; None, also
+            as its answer, for the installed one.
         submit: Hands the application to Spark.
         output: Where Spark's output is, in an error; the log file where nothing else is said.
     """
@@ -55,7 +56,7 @@ class SparkExecutor:
     properties: Path | None = None
     parallel: int | None = None
     say: Callable[[str], None] = lambda text: None
-    installation: Installation | None = None
+    installation: Callable[[], Installation | None] = lambda: None
     submit: Submit = spark_submit
     output: str | None = None
 
@@ -98,7 +99,7 @@ class _Run:
         self.moved: StreambankError | None = None
 
     def run(self) -> None:
-        installation = self.executor.installation or find_installation()
+        installation = self.executor.installation() or find_installation()
         plan, report = self.folder / "plan.jsonl", self.folder / "report.jsonl"
         write_plan(plan, self.work, self.tasks, self.executor.parallel)
         report.touch()

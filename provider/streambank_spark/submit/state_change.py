@@ -43,7 +43,7 @@ def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, A
         StorageError: Spark did not do it (code `spark-failed`); the message names its log.
         StreambankError: Whatever the order raises.
     """
-    installation = spark.installation or find_installation()
+    installation = spark.installation() or find_installation()
     conf = with_deep_stack(spark.conf) if JAVA_OPTIONS in spark.conf else spark.conf
     with submit_folder() as folder:
         source, report, log = folder / "plan.json", folder / "report.json", folder / LOG

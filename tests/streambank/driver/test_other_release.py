@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from streambank.checkpoint.closure import Closure
 from streambank.core.errors import RefusedError
-from streambank.driver.other_release import SCHEMA_CHECK, check_release, check_rewritable, obstacles
-from tests.support.checkpoint.recorded import PLANNED, checkpoint
+from streambank.declaration.declaration import load_jobs
+from streambank.driver.other_release import (
+    SCHEMA_CHECK,
+    check_change,
+    check_release,
+    check_rewritable,
+    obstacles,
+    writer_of,
+)
+from tests.support.checkpoint.recorded import PLANNED, checkpoint, unpack
 
 VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1", "4.3.0")
 
@@ -71,3 +80,22 @@ def test_which_state_can_be_rewritten(name: str) -> None:
     with pytest.raises(RefusedError) as caught:
         check_rewritable(closure(name), version)
     assert caught.value.code == "state-of-another-spark"
+
+
+def test_who_wrote_it_is_asked_of_the_checkpoint_that_counts(tmp_path: Path) -> None:
+    """Of one that was restored nobody knows, so that the way back to an older Spark stays open."""
+    location = str(unpack("4.0.5/ids-window", tmp_path / "old") / "checkpoint")
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(f'repository = "r"\n[jobs.orders]\napplication = "app.py"\ncheckpoint = "{location}"\n')
+    job = load_jobs(jobs).job("orders")
+    control = job.records()
+    first = control.generations("main").ensure_first(job.queries["main"], by={})
+    check_change(job, control, "4.0.5")
+    assert writer_of(control, "main") is None
+    control.record_query("main", {"generation": first.number, "spark_version": "4.3.0"})
+    assert writer_of(control, "main") == "4.3.0"
+    with pytest.raises(RefusedError):
+        check_change(job, control, "4.0.5")
+    check_change(job, control, "4.3.0")
+    control.record_query("main", {"generation": first.number + 1, "spark_version": "4.3.0"})
+    check_change(job, control, "4.0.5")

@@ -48,6 +48,7 @@ def test_the_spark_that_a_connection_names_is_that_of_a_job_that_names_none(
 ) -> None:
     home = tmp_path / "spark"
     (home / "bin").mkdir(parents=True)
+    (home / "jars").mkdir()
     for name in ("spark-submit", "spark3-submit"):
         (home / "bin" / name).write_text("#!/bin/sh\n")
         (home / "bin" / name).chmod(0o755)
@@ -65,14 +66,15 @@ def test_the_spark_that_a_connection_names_is_that_of_a_job_that_names_none(
     assert home_of("spark3-submit", 'python = "/opt/venv/bin/python"') is None
     assert home_of("spark-submit") is None, "the form fills that in by itself"
     assert home_of(None) is None
-    with pytest.raises(InputError) as caught:
-        home_of("/tmp/evil/spark-submit")
-    assert caught.value.code == "bad-connection" and "spark3-submit" in caught.value.hint
-    # Not here: the job can still be looked at and stopped; only a start needs it.
-    assert home_of("spark2-submit") == "spark2-submit"
-    with pytest.raises(InputError) as missing:
-        find_installation(spark_home="spark2-submit")
-    assert missing.value.code == "no-pyspark"
+    # What leads to no distribution: the job can still be looked at and stopped; only a start refuses it.
+    for name in ("/tmp/evil/spark-submit", "spark2-submit"):
+        given = home_of(name)
+        with pytest.raises(InputError) as missing:
+            find_installation(spark_home=given)
+        assert missing.value.code == "no-pyspark"
+        assert f"spark-binary {name!r} of the connection cluster" in missing.value.message
+    (home / "jars").rmdir()
+    assert str(home_of("spark3-submit")).startswith("spark-binary "), "a script outside of a distribution"
 
 
 def test_a_name_that_is_too_long_for_the_cluster_is_refused(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from streambank.core.errors import InputError
 from streambank.core.finding import Finding
 from streambank.doctor.subject import CheckResult, Query
-from streambank.driver.other_release import last_version, obstacles
+from streambank.driver.other_release import obstacles, writer_of
 from streambank.driver.spark_releases import FOR_JOBS, listed, release_of
 
 
@@ -36,7 +36,7 @@ def check_release(query: Query, version: str) -> Iterator[CheckResult]:
     """
     if query.closure is None:
         return
-    written_by = last_version(query.control) if query.control is not None else None
+    written_by = writer_of(query.control, query.query) if query.control is not None else None
     if written_by is None and query.savepoints:
         written_by = query.savepoints[0].spark_version
     release = release_of(version)
