@@ -11,7 +11,7 @@ They start real drivers in the launcher's place, some at a time, and end them. W
 by the job's records, into which the driver itself writes, and never by what the launcher says: so a launcher
 that says "ended" of a driver that runs is found out, as is one that starts two, or does not kill.
 
-Each launcher that is asked is made anew, as in another process: what one of them remembers helps no other.
+Each question goes to a new launcher, as in another process, so none can rely on what it remembers.
 This module does not need pytest.
 """
 

@@ -36,12 +36,14 @@ def spark(home: Path, *, version: str, python: str | None) -> Path:
     return home
 
 
-def imported(packages: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def imported(
+    packages: Path, code: str = PROBE, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """What a process imports that has these packages, and Streambank."""
     installed = [one for one in sys.path if "site-packages" in one]
     path = os.pathsep.join([str(packages), str(ROOT / "provider"), *installed])
     variables = {"PYTHONPATH": path, "PATH": os.environ["PATH"], **environment}
-    command = [sys.executable, "-c", PROBE]
+    command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, cwd="/")
 
 
@@ -80,3 +82,31 @@ def test_an_installed_spark_that_cannot_read_state_leaves_it_to_the_one_of_the_e
     done = imported(tmp_path / "packages", SPARK_HOME=str(home))
     assert done.stdout.startswith("4.3.0 "), done.stderr
     assert imported(tmp_path / "packages").stdout.startswith("3.5.9 "), "which says no by itself"
+
+
+LOADED = """
+import sys
+from streambank.driver.installed import installation_of
+from streambank_spark.commands.exchanging import _loaded
+job = _loaded(sys.argv[1], "orders")
+import pyspark
+print(pyspark.__version__, installation_of(job).spark_version)
+"""
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_job_is_started_on_its_own_spark_after_work_on_its_state(tmp_path: Path, installed: bool) -> None:
+    """Its exchange works on the state and starts the job in one process; those are two Sparks."""
+    packages = tmp_path / "packages" / "pyspark"
+    old = spark(packages if installed else tmp_path / "old", version="4.1.4", python="4.1.4")
+    packages.mkdir(exist_ok=True, parents=True)
+    (packages / "__init__.py").write_text("__version__ = '4.1.4'\n")
+    new = spark(tmp_path / "new", version="4.3.0", python=None)
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(
+        'repository = "r"\n[jobs.orders]\napplication = "a.py"\ncheckpoint = "c"\n'
+        f'state.spark_home = "{new}"\n'
+    )
+    environment = {} if installed else {"SPARK_HOME": str(old)}
+    done = imported(tmp_path / "packages", LOADED, str(jobs), **environment)
+    assert done.stdout.split() == ["4.3.0", "4.1.4"], done.stderr

@@ -59,6 +59,6 @@ def check_release(query: Query, version: str) -> Iterator[CheckResult]:
         "info",
         "",
         f"Nothing in {what} is in a format that Spark {name} does not read.",
-        "The query can go on there, as far as its state tells: the application was not looked at.",
+        "The query can go on there. Only its checkpoint was checked, not its application.",
         "Take a savepoint first, so that there is a way back.",
     )
