@@ -26,7 +26,7 @@ from streambank.storage import open_store
 from tests.support.airflow_face.live_airflow import LiveAirflow, live_airflow
 from tests.support.waiting import poll
 
-pytestmark = [pytest.mark.spark, pytest.mark.airflow, pytest.mark.storm, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.airflow, pytest.mark.storm, pytest.mark.timeout(2400)]
 
 JOB = "flights"
 ROWS_PER_FILE = 750
@@ -108,7 +108,7 @@ def _prove(site: Site) -> None:
         [
             *(sys.executable, str(ROOT / "spark_jobs" / "flights" / "expected.py"), "hourly_delays"),
             *("--input", str(data / "input"), "--output", str(data / "output")),
-            *("--watermark-hours", str(WATERMARK_HOURS), "--within", "600"),
+            *("--watermark-hours", str(WATERMARK_HOURS), "--within", "300"),
         ],
         capture_output=True,
         text=True,
