@@ -6,6 +6,7 @@ reads is in spark_releases.py; `make test-matrix` compares it with what each rel
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -13,10 +14,12 @@ from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.shape import OperatorState
 from streambank.control.control import JobControl
-from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
+from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
+from streambank.driver.installed import installation_of
 from streambank.driver.spark_releases import FOR_STATE, listed, release_of
+from streambank.driver.spec import read_properties
 from streambank.storage import open_store
 
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
@@ -111,14 +114,10 @@ def check_rewritable(closure: Closure, written_by: str | None) -> None:
     Raises:
         RefusedError: It is such state (code `state-of-another-spark`).
     """
-    why = None
-    if closure.spark.provider == "rocksdb" and any(one.name is None for one in closure.operators):
-        why = "Spark 3.5 wrote this RocksDB state without operator metadata"
-    elif _ids_of_40(closure, written_by):
-        why = f"Spark {written_by} wrote this RocksDB state in checkpoint format v2"
-    if why is not None:
+    if _ids_of_40(closure, written_by):
         raise RefusedError(
-            f"{why}, and Spark {listed(FOR_STATE)}, which would rewrite it, cannot read it for that.",
+            f"Spark {written_by} wrote this RocksDB state in checkpoint format v2, and Spark "
+            f"{listed(FOR_STATE)}, which would rewrite it, cannot read it for that.",
             code="state-of-another-spark",
             hint="Nothing was stopped. State that is HDFS-backed, or that a newer Spark has begun, can be "
             "rewritten.",
@@ -161,7 +160,20 @@ def check_change(job: Job, control: JobControl, version: str | None) -> None:
             continue
         closure = _closure(generation.location)
         if closure is not None:
-            check_release(str(QueryRef.of(job.name, name)), closure, version, written_by, job.spark)
+            conf = settings_of(job) if any(map(_is_old_join, closure.operators)) else job.spark
+            check_release(str(QueryRef.of(job.name, name)), closure, version, written_by, conf)
+
+
+def settings_of(job: Job) -> Mapping[str, str]:
+    """The settings of Spark that a job declares, over the defaults of the Spark that its drivers get.
+
+    Defaults that cannot be found or read count for nothing: the launch says what is wrong with them.
+    """
+    try:
+        defaults = read_properties(installation_of(job).defaults(os.environ))
+    except StreambankError:
+        defaults = {}
+    return {**defaults, **job.spark}
 
 
 def _closure(location: str) -> Closure | None:

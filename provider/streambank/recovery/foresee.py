@@ -14,9 +14,10 @@ from datetime import datetime, timedelta
 from importlib.util import find_spec
 from typing import Any
 
-from streambank.checkpoint.closure import Closure
+from streambank.checkpoint.closure import GLOBAL_LIMIT, Closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.schema.query import OperatorSchema, read_query_schema
+from streambank.checkpoint.schema.unnamed import operator_names
 from streambank.control.control import JobControl
 from streambank.core.errors import (
     ConflictError,
@@ -94,6 +95,7 @@ def foresee(
     except (ConflictError, FormatError, NotFoundError):
         return  # it moves while it is read, or the stop's savepoint will say what is wrong with it
     _check_state(closure, order)
+    check_no_limit(checkpoint, closure)
     check_rewritable(closure, writer_of(records, query))
     if order.get("partitions") is not None:
         _check_rescale(closure, int(order["partitions"]))
@@ -120,6 +122,29 @@ def _check_state(closure: Closure, order: Mapping[str, Any]) -> None:
             "The query keeps no state: there is nothing to rewrite.",
             code="no-state",
             hint="`streambank inspect` shows what a checkpoint holds.",
+        )
+
+
+def check_no_limit(checkpoint: Store, closure: Closure) -> None:
+    """Refuse to write RocksDB state of a limit anew.
+
+    Args:
+        checkpoint: The checkpoint.
+        closure: What of it belongs to the batch.
+
+    Raises:
+        RefusedError: There is such an operator (code `limit-state`).
+        FormatError: A schema is not understood.
+    """
+    if closure.spark.provider != "rocksdb":
+        return
+    names = operator_names(checkpoint, closure)
+    limits = [str(number) for number, name in sorted(names.items()) if name == GLOBAL_LIMIT]
+    if limits:
+        raise RefusedError(
+            f"The RocksDB state of a limit (operator {', '.join(limits)}) cannot be written anew.",
+            code="limit-state",
+            hint="Spark's writer does not support a limit. Start with an empty checkpoint, or keep it.",
         )
 
 

@@ -60,11 +60,13 @@ class SparkChoice:
     properties: str | None = None
     on: str = "auto"
 
-    def executor(self, say: Callable[[str], None]) -> Executor | None:
+    def executor(self, say: Callable[[str], None], own: Callable[[], Installation | None]) -> Executor | None:
         """Who does the work; None for threads of this process.
 
         Args:
             say: Told where Spark's output goes.
+            own: Finds the Spark that the job runs on, for where the connection names none and none is
+                installed; None where it has none.
 
         Raises:
             InputError: `on` is none of its choices (code `bad-choice`).
@@ -78,6 +80,7 @@ class SparkChoice:
             properties=Path(self.properties) if self.properties else None,
             say=say,
             installation=partial(_named, self.conn_id),
+            own=own,
             submit=partial(submitted, self.conn_id),
             output=OUTPUT,
         )

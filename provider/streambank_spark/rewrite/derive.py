@@ -167,6 +167,8 @@ def derive(
                 done = write(
                     spark, state, target, derived_from=token, gone=gone, partitions=partitions, **more
                 )
+                for path in laid.described:  # the job's Spark writes none, and a newer one its own
+                    target.delete(path)
                 say("Saving it")
                 holds = Holds(repository, "restore", by)
                 with holds.held(job, savepoint):

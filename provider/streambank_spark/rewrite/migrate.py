@@ -135,13 +135,6 @@ def check_migratable(state: QueryState) -> None:
             code="not-hdfs-backed",
             hint="`streambank state schema` shows how it is kept.",
         )
-    unnamed = [str(one.operator) for one in closure.operators if one.name is None]
-    if unnamed:
-        raise RefusedError(
-            f"The checkpoint has no operator metadata (operator {', '.join(unnamed)}): Spark 3.5 wrote it.",
-            code="no-operator-metadata",
-            hint="Spark's writer needs it. Start with an empty checkpoint and RocksDB, or keep this state.",
-        )
     limits = [str(one.operator) for one in closure.operators if one.name == GLOBAL_LIMIT]
     if limits:
         raise RefusedError(

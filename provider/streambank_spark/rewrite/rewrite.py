@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streambank.core.errors import RefusedError
+from streambank.recovery.foresee import check_no_limit
 from streambank.storage.store import Store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
 from streambank_spark.rewrite.check import Compared, compare
@@ -128,8 +129,8 @@ def check_rewritable(state: QueryState, partitions: int | None) -> None:
         partitions: Another number of state partitions.
 
     Raises:
-        RefusedError: There is none (code `no-state`), or it is HDFS-backed and is to be spread over another
-            number of partitions (`hdfs-backed`).
+        RefusedError: There is none (code `no-state`), it is HDFS-backed and is to be spread over another
+            number of partitions (`hdfs-backed`), or it is RocksDB state of a limit (`limit-state`).
     """
     provider = state.closure.spark.provider
     if provider is None:
@@ -138,6 +139,7 @@ def check_rewritable(state: QueryState, partitions: int | None) -> None:
             code="no-state",
             hint="`streambank inspect` shows what a checkpoint holds.",
         )
+    check_no_limit(state.store, state.closure)
     if provider == "hdfs" and partitions is not None:
         raise RefusedError(
             "The number of partitions of HDFS-backed state cannot be changed: Spark refuses it, too.",

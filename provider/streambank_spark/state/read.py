@@ -228,7 +228,7 @@ def _anew(value: Column, kind: DataType) -> Column:
         named = zip(kind.names, fields_of(value, kind), strict=True)
         value = F.when(value.isNotNull(), F.struct(*(each.alias(name) for name, each in named)))
     typed = _typed(kind)
-    return value if typed == kind else value.cast(typed)
+    return value if typed.simpleString() == kind.simpleString() else value.cast(typed)
 
 
 def fields_of(value: Column, kind: StructType) -> list[Column]:
@@ -244,7 +244,10 @@ def fields_of(value: Column, kind: StructType) -> list[Column]:
 
 
 def _typed(kind: DataType) -> DataType:
-    """A type with text in the place of what has no type."""
+    """A type with text in the place of what has no type.
+
+    Fields may be null, as those of what is put together anew; Spark 3.5 says that windows are not.
+    """
     if isinstance(kind, NullType):
         return StringType()
     if isinstance(kind, ArrayType):
@@ -254,7 +257,7 @@ def _typed(kind: DataType) -> DataType:
     if isinstance(kind, StructType):
         named = StructType()
         for field in kind.fields:
-            named.add(field.name, _typed(field.dataType), field.nullable)
+            named.add(field.name, _typed(field.dataType))
         return named
     return kind
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,8 +22,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from streambank.checkpoint.index import CheckpointIndex
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.schema.unnamed import write_missing_metadata
 from streambank.control.processes import who
-from streambank.core.errors import InputError, NotFoundError, RefusedError, StorageError
+from streambank.core.errors import FormatError, InputError, NotFoundError, RefusedError, StorageError
 from streambank.recovery.restore import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
@@ -48,11 +50,13 @@ class Materialized:
         of: Whose state: `job/savepoint`, or the checkpoint.
         location: The directory, for as long as the `with` lasts.
         manifest: The savepoint it was made from.
+        described: Operator metadata that was written beside it, since Spark 3.5 writes none; relative paths.
     """
 
     of: str
     location: str
     manifest: Manifest
+    described: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ def materialized_savepoint(
     with ExitStack() as stack:
         work = _work(stack, staging)
         found = stack.enter_context(_laid_out(repository, job, savepoint, work, staging))
-        yield Materialized(f"{job}/{savepoint}", found.location, found.manifest)
+        yield found
 
 
 @contextmanager
@@ -118,7 +122,7 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
             pace=Pace(progress=staging.progress),
         )
         found = stack.enter_context(_laid_out(repository, INSPECTED, taken.savepoint, work, staging))
-        yield Materialized(source.uri, found.location, found.manifest)
+        yield replace(found, of=source.uri)
 
 
 @contextmanager
@@ -191,7 +195,10 @@ def _laid_out(
             )
         for warning in holds.warnings:
             staging.warn(warning)
-        yield Materialized(f"{job}/{savepoint}", folder, manifest)
+        described: tuple[str, ...] = ()
+        with suppress(NotFoundError, FormatError):  # damage is an answer of what reads the state
+            described = write_missing_metadata(target, CheckpointReader(target).closure(None, "minimal"))
+        yield Materialized(f"{job}/{savepoint}", folder, manifest, described)
 
 
 def require_schemas(manifest: Manifest) -> None:

@@ -53,11 +53,12 @@ def look_deep(
         except (NotFoundError, FormatError) as error:
             return [Finding(error.code, "error", "state", error.message, _EFFECT, _HINT)]
         counts = _counts(found.manifest)
+        named = {one["operator"]: one.get("name") for one in found.manifest.operators}
         return [
             finding
             for operator in state.operators()
             for part, counted in _readings(operator, counts)
-            for finding in _open(state, part, counted, operator.name)
+            for finding in _open(state, part, counted, named.get(operator.operator))
         ]
 
 

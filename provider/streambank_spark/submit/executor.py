@@ -47,6 +47,7 @@ class SparkExecutor:
         say: Told where Spark's output goes.
         installation: Finds the Spark of this machine that submits it, once there is work for it; None, also
             as its answer, for the installed one.
+        own: Finds another one, for where none is installed; None where there is none either.
         submit: Hands the application to Spark.
         output: Where Spark's output is, in an error; the log file where nothing else is said.
     """
@@ -57,6 +58,7 @@ class SparkExecutor:
     parallel: int | None = None
     say: Callable[[str], None] = lambda text: None
     installation: Callable[[], Installation | None] = lambda: None
+    own: Callable[[], Installation | None] = lambda: None
     submit: Submit = spark_submit
     output: str | None = None
 
@@ -99,7 +101,7 @@ class _Run:
         self.moved: StreambankError | None = None
 
     def run(self) -> None:
-        installation = self.executor.installation() or find_installation()
+        installation = self._installation()
         plan, report = self.folder / "plan.jsonl", self.folder / "report.jsonl"
         write_plan(plan, self.work, self.tasks, self.executor.parallel)
         report.touch()
@@ -125,6 +127,15 @@ class _Run:
             exit_code = self._submit(submission, report)
             self._rescue(len(kept), here)
         self._judge(exit_code)
+
+    def _installation(self) -> Installation:
+        try:
+            return self.executor.installation() or find_installation()
+        except InputError:
+            own = self.executor.own()
+            if own is None:
+                raise
+            return own
 
     def _submit(self, submission: Submission, report: Path) -> int:
         """From the first line of the report to the end of the application."""

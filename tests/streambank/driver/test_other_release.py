@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streambank.checkpoint.closure import Closure
-from streambank.core.errors import RefusedError
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.core.errors import ConflictError, RefusedError, StreambankError
 from streambank.declaration.declaration import load_jobs
 from streambank.driver.other_release import (
     SCHEMA_CHECK,
@@ -71,10 +73,7 @@ def test_what_is_not_known_is_left_to_spark() -> None:
 @pytest.mark.parametrize("name", PLANNED)
 def test_which_state_can_be_rewritten(name: str) -> None:
     version, _, cell = name.partition("/")
-    refused = (version == "3.5.9" and cell.startswith("rocksdb")) or (
-        version == "4.0.5" and cell.startswith("ids")
-    )
-    if not refused:
+    if version != "4.0.5" or not cell.startswith("ids"):
         check_rewritable(closure(name), version)
         return
     with pytest.raises(RefusedError) as caught:
@@ -99,3 +98,54 @@ def test_who_wrote_it_is_asked_of_the_checkpoint_that_counts(tmp_path: Path) -> 
     check_change(job, control, "4.3.0")
     control.record_query("main", {"generation": first.number + 1, "spark_version": "4.3.0"})
     check_change(job, control, "4.0.5")
+
+
+def test_the_defaults_of_the_jobs_own_spark_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    location = str(unpack("3.5.9/rocksdb-changelog-join", tmp_path / "old") / "checkpoint")
+    home = tmp_path / "spark"
+    for folder in ("bin", "jars", "conf"):
+        (home / folder).mkdir(parents=True)
+    (home / "bin" / "spark-submit").touch()
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(
+        f'repository = "r"\n[jobs.orders]\napplication = "app.py"\ncheckpoint = "{location}"\n'
+        f'spark_home = "{home}"\n'
+    )
+    job = load_jobs(jobs).job("orders")
+    control = job.records()
+    control.generations("main").ensure_first(job.queries["main"], by={})
+    with pytest.raises(RefusedError, match="state of its joins"):
+        check_change(job, control, "4.3.0")
+    (home / "conf" / "spark-defaults.conf").write_text(f"# ours\n{SCHEMA_CHECK}  false\n")
+    check_change(job, control, "4.3.0")
+    own = replace(job, spark={SCHEMA_CHECK: "true"})
+    with pytest.raises(RefusedError, match="state of its joins"):
+        check_change(own, control, "4.3.0")
+
+
+@pytest.mark.parametrize("moves", [4, 5])
+def test_a_checkpoint_that_moves_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    location = str(unpack("4.0.5/ids-window", tmp_path / "old") / "checkpoint")
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(f'repository = "r"\n[jobs.orders]\napplication = "app.py"\ncheckpoint = "{location}"\n')
+    job = load_jobs(jobs).job("orders")
+    control = job.records()
+    first = control.generations("main").ensure_first(job.queries["main"], by={})
+    control.record_query("main", {"generation": first.number, "spark_version": "4.0.5"})
+    read, looks = CheckpointReader.closure, []
+
+    def moving(self: CheckpointReader, *args: Any, **kwargs: Any) -> Closure:
+        looks.append(args)
+        if len(looks) <= moves:
+            raise ConflictError("The checkpoint moved.", code="checkpoint-moved")
+        return read(self, *args, **kwargs)
+
+    monkeypatch.setattr(CheckpointReader, "closure", moving)
+    with pytest.raises(StreambankError) as refused:
+        check_change(job, control, "4.3.0")
+    assert (refused.value.code, len(looks)) == (
+        ("checkpoint-of-another-spark", 5) if moves == 4 else ("checkpoint-moved", 5)
+    )

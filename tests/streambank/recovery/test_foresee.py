@@ -46,6 +46,7 @@ def refusal(job: Job, **order: Any) -> StreambankError:
         (HDFS, {"operation": "compact", "where": "value.nope > 1"}, "bad-expression"),
         (HDFS, {"operation": "compact", "where": "value.count > 1 and key.`no such` = 1"}, "bad-expression"),
         ("4.3.0/hdfs-global", {"operation": "compact", "where": "true"}, "no-key"),
+        ("3.5.9/rocksdb-limit", {"operation": "rescale", "partitions": 7}, "limit-state"),
         (HDFS, {"operation": "compact", "idle_for_s": 3600.0}, "no-such-savepoint"),
         (HDFS, {"operation": "compact", "idle_since": "b000001"}, "no-such-savepoint"),
     ],
@@ -63,6 +64,7 @@ def test_what_would_be_refused_once_the_job_is_stopped_is_refused_before(
         (HDFS, {"operation": "compact", "where": "value.sum < 3 and key.window.end < {watermark}"}),
         (HDFS, {"operation": "compact", "where": "KEY.Window.start < now() -- value.nope"}),
         (HDFS, {"operation": "compact", "where": "concat('value.nope', key.window) = \"key.nope\""}),
+        ("3.5.9/rocksdb-session", {"operation": "rescale", "partitions": 5}),
         ("4.3.0/hdfs-join", {"operation": "compact", "where": "value.nope = 1", "part": "left"}),
         ("4.3.0/rocksdb-transform", {"operation": "compact", "where": "value.nope = 1", "part": "seen"}),
         ("4.3.0/hdfs-chain", {"operation": "compact", "where": "true", "operator": 1}),
@@ -108,6 +110,16 @@ def test_checksums_of_rows_are_seen_before_the_stop(tmp_path: Path) -> None:
     assert f'"{name}":"false"' in text
     newest.write_text(text.replace(f'"{name}":"false"', f'"{name}":"true"'))
     assert refusal(job, operation="compact", where="true").code == "row-checksum"
+
+
+def test_a_job_that_could_not_be_started_again_is_not_stopped(tmp_path: Path) -> None:
+    job, order = job_with(tmp_path, ROCKSDB), {"operation": "rescale", "partitions": 5}
+    (tmp_path / "app.py").unlink()
+    foresee(job, None, order)  # it does not run, so nothing is stopped
+    job.records().set_desired("running", by=BY, why="a test")
+    assert "app.py" in refusal(job, **order).message
+    (tmp_path / "app.py").touch()
+    foresee(job, None, order)
 
 
 def test_a_job_that_never_ran_and_a_query_that_is_none(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError, StorageError
+from streambank.driver.installed import Installation
 from streambank.savepoint.verify import verify
 from streambank.work.executor import BySize, Pace
 from streambank_airflow.connections.spark import SparkChoice
@@ -42,9 +43,15 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return fake_spark(tmp_path, monkeypatch)
 
 
+def none() -> None:
+    """The job has no Spark of its own."""
+
+
 def test_a_take_goes_through_the_hook(shop: SimulatedJob, seen: Path) -> None:
     said: list[str] = []
-    executor = SparkChoice("spark_here", {"spark.executor.memory": "2g"}, None, "spark").executor(said.append)
+    executor = SparkChoice("spark_here", {"spark.executor.memory": "2g"}, None, "spark").executor(
+        said.append, none
+    )
     result = shop.take(pace=Pace(executor=executor))
     assert verify(shop.repository, JOB, result.savepoint, "full").ok
     arguments, environment, conf, mode, _ = json.loads(seen.read_text())
@@ -57,11 +64,36 @@ def test_a_take_goes_through_the_hook(shop: SimulatedJob, seen: Path) -> None:
 
 @pytest.mark.parametrize("how", ["dead", "silent"])
 def test_an_application_that_did_not_do_it(shop: SimulatedJob, seen: Path, tmp_path: Path, how: str) -> None:
-    executor = SparkChoice("spark_here", {"spark.fake": how}, None, "spark").executor(print)
+    executor = SparkChoice("spark_here", {"spark.fake": how}, None, "spark").executor(print, none)
     with pytest.raises(StorageError) as caught:
         shop.take(pace=Pace(executor=executor))
     assert caught.value.code == "spark-failed" and "the log of this task" in caught.value.message
     assert not list(tmp_path.glob("streambank-spark-*"))
+
+
+@pytest.mark.parametrize("has_own", [True, False])
+def test_the_jobs_own_spark_submits_where_none_is_installed(
+    shop: SimulatedJob, seen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_own: bool
+) -> None:
+    def missing() -> Installation:
+        raise InputError("Nothing is installed.", code="no-pyspark")
+
+    monkeypatch.setattr("streambank_spark.submit.executor.find_installation", missing)
+    home = tmp_path / "spark"
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(
+        f'repository = "r"\n[jobs.{JOB}]\napplication = "a.py"\ncheckpoint = "c"\n'
+        + (f'spark_home = "{home}"\n' if has_own else 'spark_home = "/nowhere"\n')
+    )
+    operator = CreateSavepointOperator(
+        job=JOB, jobs_file=str(jobs), task_id="t", spark_conn_id="spark_here", on="spark"
+    )
+    if has_own:
+        result = shop.take(pace=Pace(executor=operator.machines))
+        assert verify(shop.repository, JOB, result.savepoint, "full").ok and seen.exists()
+        return
+    with pytest.raises(InputError, match="Nothing is installed"):
+        shop.take(pace=Pace(executor=operator.machines))
 
 
 def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,12 +126,12 @@ def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_without_a_connection_the_worker_does_it() -> None:
-    assert SparkChoice().executor(print) is None
+    assert SparkChoice().executor(print, none) is None
 
 
 def test_a_choice_that_there_is_not() -> None:
     with pytest.raises(InputError) as caught:
-        SparkChoice("spark_here", on="mars").executor(print)
+        SparkChoice("spark_here", on="mars").executor(print, none)
     assert caught.value.code == "bad-choice"
 
 

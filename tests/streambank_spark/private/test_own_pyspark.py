@@ -61,6 +61,14 @@ def test_a_pyspark_that_is_whole_is_imported_as_ever(tmp_path: Path) -> None:
     assert done.stdout.split() == ["4.3.0", f"{home}/__init__.py"], done.stderr
 
 
+def test_the_jvm_is_of_the_pyspark_that_is_imported(tmp_path: Path) -> None:
+    home = spark(tmp_path / "pyspark", version="4.3.0", python="4.3.0")
+    other = spark(tmp_path / "opt" / "spark", version="4.2.1", python=None)
+    code = f"{PROBE}\nimport os\nprint(os.environ.get('SPARK_HOME'))"
+    done = imported(tmp_path, code, SPARK_HOME=str(other))
+    assert done.stdout.split() == ["4.3.0", f"{home}/__init__.py", str(home)], done.stderr
+
+
 def test_a_distribution_is_found_where_no_pyspark_is(tmp_path: Path) -> None:
     home = spark(tmp_path / "opt" / "spark", version="4.3.0", python=None)
     client = tmp_path / "packages" / "pyspark"

@@ -89,7 +89,6 @@ def test_every_kind_of_state_that_hdfs_keeps(
         ("4.3.0/rocksdb-window", "not-hdfs-backed"),
         ("4.3.0/stateless", "not-hdfs-backed"),
         ("4.3.0/hdfs-limit", "limit-state"),
-        ("3.5.9/hdfs-window", "no-operator-metadata"),
     ],
 )
 def test_what_cannot_be_migrated_is_refused_by_name(

@@ -50,7 +50,7 @@ class Bench:
 
     def __init__(self, spark: SparkSession, name: str, folder: Path) -> None:
         self.spark, self.folder = spark, folder
-        unpack(f"4.3.0/{name}", folder)
+        unpack(name if "/" in name else f"4.3.0/{name}", folder)
         self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
         self.checkpoint = open_store(str(folder / "checkpoint"))
         self.savepoint = take(TakeRequest(self.checkpoint, self.repository, "job")).savepoint
@@ -106,6 +106,28 @@ def test_expired_keys_are_gone_and_all_others_as_they_were(
     assert new.offset_conf[DERIVED_FROM].startswith(f"{old.savepoint} compact ")
     assert verify(bench.repository, "job", new.savepoint, "full").restorable
     assert not list((tmp_path / "work").iterdir()), "what was laid out is gone"
+
+
+def test_state_of_a_limit_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(spark, "3.5.9/rocksdb-limit", tmp_path)
+    with pytest.raises(RefusedError) as refused:
+        bench.ask(operation="rescale", partitions=3)
+    assert refused.value.code == "limit-state" and "operator 0" in refused.value.message
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("name", ["rocksdb-session", "rocksdb-changelog-join", "rocksdb-window"])
+def test_state_of_spark_3_5_is_written_anew_and_has_no_metadata_again(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
+    bench = Bench(spark, f"3.5.9/{name}", tmp_path)
+    before = by_text(bench.rows(bench.savepoint))
+    found = bench.ask(operation="rescale", partitions=3)
+    assert by_text(bench.rows(found.savepoint)) == before and before
+    new = bench.manifest(found.savepoint)
+    assert {store["partitions"] for one in new.operators for store in one["stores"]} == {3}
+    assert not [file.path for file in new.files if file.path.endswith("_metadata/metadata")]
+    assert verify(bench.repository, "job", new.savepoint, "full").restorable
 
 
 @pytest.mark.storm

@@ -1,0 +1,130 @@
+"""Operator metadata for state of Spark 3.5, which writes none: the schemas of the stores say what it is.
+
+Names of columns and their metadata are those that Spark's own operators give them, and no query can (Spark
+3.5: SymmetricHashJoinStateManager, StreamingSessionWindowStateManager, StreamingDeduplicateExec,
+StreamingDeduplicateWithinWatermarkExec, StreamingGlobalLimitExec, FlatMapGroupsWithStateExecHelper; later:
+OperatorStateMetadataV1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from streambank.checkpoint.closure import GLOBAL_LIMIT, Closure, OperatorState
+from streambank.checkpoint.grammar import Kind, classify
+from streambank.checkpoint.schema.store import Columns, parse_state_schema
+from streambank.storage.store import Store
+
+_SESSION = "spark.sessionWindow"
+_DEDUPE = ["__dummy__"]
+_DEDUPE_WITHIN = ["expiresAtMicros"]
+_ARBITRARY = ("groupState", "timeoutTimestamp")
+_LIMIT = ([("key", "void")], [("value", "long")])
+
+
+def write_missing_metadata(checkpoint: Store, closure: Closure) -> tuple[str, ...]:
+    """Write operator metadata of version 1 for each operator that has none, as Spark 4.0 writes it.
+
+    Spark's state reader takes from it how the keys of session windows are encoded in RocksDB, and which
+    columns of a key say in what partition a row is.
+
+    Args:
+        checkpoint: A copy that no query reads.
+        closure: What of it belongs to the batch.
+
+    Returns:
+        The files, relative to the checkpoint. None for an operator one of whose stores has no schema.
+
+    Raises:
+        FormatError: A schema is not understood.
+        StorageError: The environment failed.
+    """
+    written = []
+    for operator, stores in _unnamed(checkpoint, closure):
+        partitions = closure.spark.shuffle_partitions or max(one.partitions for one in operator.stores)
+        path = f"state/{operator.operator}/_metadata/metadata"
+        checkpoint.write(path, _metadata(operator.operator, stores, partitions))
+        written.append(path)
+    return tuple(written)
+
+
+def operator_names(checkpoint: Store, closure: Closure) -> dict[int, str]:
+    """Spark's name of each operator, by its metadata or by its schemas; without those that have neither.
+
+    Args:
+        checkpoint: The checkpoint.
+        closure: What of it belongs to the batch.
+
+    Raises:
+        FormatError: A schema is not understood.
+        StorageError: The environment failed.
+    """
+    names = {one.operator: one.name for one in closure.operators if one.name is not None}
+    return names | {one.operator: operator_name(stores) for one, stores in _unnamed(checkpoint, closure)}
+
+
+def operator_name(stores: Mapping[str, Columns]) -> str:
+    """Spark's name of an operator, by the schemas of its stores.
+
+    `applyInPandasWithState` keeps what `flatMapGroupsWithState` keeps, and is taken for that.
+
+    Args:
+        stores: What each of its stores holds.
+    """
+    if any(name.startswith("left-") for name in stores):
+        return "symmetricHashJoin"
+    (columns,) = stores.values()
+    key, value = _fields(columns.key), _fields(columns.value)
+    names = [name for name, _ in value]
+    if _is_session(columns):
+        return "sessionWindowStateStoreSaveExec"
+    if names == _DEDUPE:
+        return "dedupe"
+    if names == _DEDUPE_WITHIN:
+        return "dedupeWithinWatermark"
+    if (key, value) == _LIMIT:
+        return GLOBAL_LIMIT
+    if names and names == list(_ARBITRARY[: len(names)]):
+        return "flatMapGroupsWithState"
+    return "stateStoreSave"
+
+
+def _unnamed(checkpoint: Store, closure: Closure) -> Iterator[tuple[OperatorState, dict[str, Columns]]]:
+    """Operators without metadata, each of whose stores has a schema."""
+    parts = [part for part in map(classify, closure.paths) if part.kind is Kind.SCHEMA_V2]
+    schemas = {(part.operator, part.store): part.path for part in parts}
+    for operator in closure.operators:
+        paths = {one.store: schemas.get((operator.operator, one.store)) for one in operator.stores}
+        there = {name: path for name, path in paths.items() if path is not None}
+        if operator.name is None and len(there) == len(paths):
+            yield (
+                operator,
+                {name: parse_state_schema(checkpoint.read(path), path)[0] for name, path in there.items()},
+            )
+
+
+def _is_session(columns: Columns) -> bool:
+    return any(_SESSION in (field.get("metadata") or {}) for field in columns.value["fields"])
+
+
+def _fields(kind: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(field["name"], field["type"]) for field in kind["fields"]]
+
+
+def _metadata(operator: int, stores: Mapping[str, Columns], partitions: int) -> bytes:
+    document = {
+        "operatorInfo": {"operatorId": operator, "operatorName": operator_name(stores)},
+        "stateStoreInfo": [
+            {"storeName": name, "numColsPrefixKey": _prefix(columns), "numPartitions": partitions}
+            for name, columns in stores.items()
+        ],
+    }
+    return b"v1\n" + json.dumps(document, separators=(",", ":")).encode()
+
+
+def _prefix(columns: Columns) -> int:
+    """Of how many columns the prefix is by which keys are looked for: of a session all but its start."""
+    keys: Sequence[Any] = columns.key["fields"]
+    return len(keys) - 1 if _is_session(columns) else 0

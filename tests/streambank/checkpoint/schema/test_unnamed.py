@@ -1,0 +1,89 @@
+"""Operator metadata that is made from schemas is what Spark writes by itself, where it does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.schema.unnamed import write_missing_metadata
+from streambank.core.errors import FormatError
+from streambank.storage import Store, open_store
+from tests.support.checkpoint.recorded import checkpoint
+
+STATEFUL = (
+    "hdfs-chain",
+    "hdfs-dedup",
+    "hdfs-global",
+    "hdfs-join",
+    "hdfs-limit",
+    "hdfs-pandas-state",
+    "hdfs-session",
+    "hdfs-window",
+    "rocksdb-changelog-window",
+    "rocksdb-changelog-within",
+    "rocksdb-window",
+)
+ARBITRARY = {"applyInPandasWithState": "flatMapGroupsWithState"}
+
+
+def laid_out(name: str, folder: Path, *, bare: bool = False) -> Store:
+    found = checkpoint(name)
+    paths = [path for path in found.files if path.endswith("_metadata/metadata")]
+    return (found.but(*paths) if bare else found).into(open_store(str(folder)))
+
+
+def described(store: Store) -> dict[str, Any]:
+    closure = CheckpointReader(store).closure(None, "minimal")
+    return {path: document(store, path) for path in write_missing_metadata(store, closure)}
+
+
+def document(store: Store, path: str) -> Any:
+    version, _, text = store.read(path).decode().partition("\n")
+    assert version == "v1"
+    found = json.loads(text)
+    name = found["operatorInfo"]["operatorName"]
+    found["operatorInfo"]["operatorName"] = ARBITRARY.get(name, name)
+    return found
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_it_is_what_a_newer_spark_writes_for_the_same_query(name: str, tmp_path: Path) -> None:
+    newer = laid_out(f"4.3.0/{name}", tmp_path / "newer")
+    assert described(newer) == {}, "each operator has its own"
+    bare = laid_out(f"4.3.0/{name}", tmp_path / "bare", bare=True)
+    by_older = described(laid_out(f"3.5.9/{name}", tmp_path / "older"))
+    found = described(bare)
+    assert found == {path: document(newer, path) for path in found} == by_older and found
+
+
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [
+        ("rocksdb-session", "hdfs-session"),
+        ("rocksdb-changelog-join", "hdfs-join"),
+        ("rocksdb-limit", "hdfs-limit"),
+    ],
+)
+def test_how_state_is_kept_does_not_matter(name: str, like: str, tmp_path: Path) -> None:
+    newer = laid_out(f"4.3.0/{like}", tmp_path / "newer")
+    found = described(laid_out(f"3.5.9/{name}", tmp_path / "older"))
+    assert found == {path: document(newer, path) for path in found} and found
+
+
+def test_an_operator_without_a_schema_is_left_alone(tmp_path: Path) -> None:
+    found = checkpoint("3.5.9/rocksdb-window")
+    store = found.but("state/0/0/_metadata/schema").into(open_store(str(tmp_path)))
+    assert described(store) == {}
+
+
+def test_a_damaged_schema_is_named(tmp_path: Path) -> None:
+    path = "state/0/0/_metadata/schema"
+    found = checkpoint("3.5.9/rocksdb-window").having({path: lambda data: data[:40]})
+    store = found.into(open_store(str(tmp_path)))
+    with pytest.raises(FormatError, match=path) as refused:
+        described(store)
+    assert refused.value.code == "half-written"
