@@ -17,12 +17,17 @@ from streambank.control.marker import marker_location, read_marker
 from streambank.control.progress import last_of_segment, read_segment
 from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError, InputError, IntegrityError
+from streambank.core.signing import VARIABLE, new_key
 from streambank.core.units import parse_bytes, parse_duration_s
 from streambank.driver.failure import shown
 from streambank.kafka.topics import topic_pattern
+from streambank.replicas.replicate import read_manifest
+from streambank.repository.catalog import manifest_key
 from streambank.repository.manifest import decode_head
 from streambank.repository.marks import read_mark
+from streambank.repository.repository import Repository
 from streambank.repository.sealed import encode_record, unseal
+from streambank.savepoint.sign import sign_savepoint
 from streambank.storage import open_store
 from streambank.storage.store import MAX_RECORD_BYTES
 from streambank.work.pace import parse_rate
@@ -30,6 +35,7 @@ from streambank.work.target import read_note
 from streambank_spark.rewrite.hdfs_files import load_rows, snapshot
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
 
 CHUNK = 1 << 20
 
@@ -72,6 +78,21 @@ def test_a_record_with_holes_is_not_read_whole(tmp_path: Path, which: str) -> No
     with pytest.raises((FormatError, IntegrityError), match=f"more than {MAX_RECORD_BYTES} bytes") as caught:
         read()
     assert caught.value.code in ("damaged-record", "record-damaged")
+
+
+def test_a_manifest_with_holes_is_neither_signed_nor_replicated_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = SimulatedJob(tmp_path / "shop", sink=False).run(3)
+    taken = shop.take().savepoint
+    os.truncate(tmp_path / "shop/repository" / manifest_key(JOB, taken), 1 << 40)
+    new_key(tmp_path / "keys")
+    monkeypatch.setattr("streambank.repository.sealed._LONGEST_LINE", 64 * CHUNK)
+    with pytest.raises(IntegrityError):
+        read_manifest(shop.repository, JOB, taken)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    answer = sign_savepoint(Repository.open(shop.repository_store), JOB, taken)
+    assert not answer.signed and taken in answer.says
 
 
 def test_zstd_does_not_unpack_into_all_memory() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from streambank.repository.catalog import manifest_key
 from streambank.repository.manifest import encode
 from streambank.repository.repository import Repository
 from streambank.savepoint.sign import sign_savepoint
-from streambank.savepoint.verify import verify
+from streambank.savepoint.verify import VerifyReport, verify
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
 
@@ -164,6 +165,25 @@ def test_what_is_damaged_is_not_signed(tmp_path: Path, monkeypatch: pytest.Monke
         data = shop.repository_store.read(info.path)
         shop.repository_store.write(info.path, data[:20] + bytes([data[20] ^ 1]) + data[21:])
     assert not sign_savepoint(reopened(shop), JOB, taken).signed
+    assert restored(shop, taken) == "not-signed"
+
+
+def test_what_is_exchanged_while_it_is_verified_is_not_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = SimulatedJob(tmp_path / "shop", sink=False).run(3)
+    taken = shop.take().savepoint
+    new_key(tmp_path / "keys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+
+    def exchanged(*args: Any, **kwargs: Any) -> VerifyReport:
+        report = verify(*args, **kwargs)
+        forge(shop, taken, note="mine")
+        return report
+
+    monkeypatch.setattr("streambank.savepoint.sign.verify", exchanged)
+    answer = sign_savepoint(reopened(shop), JOB, taken)
+    assert not answer.signed and "changed while it was verified" in answer.says
     assert restored(shop, taken) == "not-signed"
 
 

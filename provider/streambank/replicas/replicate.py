@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import add_signature, lacking_signatures
-from streambank.storage.store import Opener, Store
+from streambank.storage.store import Opener, Store, chunks
 from streambank.work.check import BAD_DISK, DAMAGE, ObjectsTask, check_objects, is_damage, object_tasks
 from streambank.work.executor import DEFAULT_PACE, Executor, Pace
 from streambank.work.move import Moved, Moving
@@ -340,9 +340,18 @@ def read_manifest(repository: Repository, job: str, savepoint: str) -> tuple[byt
         NotFoundError: There is none.
         IntegrityError, FormatError: It cannot be used.
     """
-    data = repository.store.read(manifest_key(job, savepoint))
-    repository.require_signed(job, savepoint, (data,))
-    return data, check_place(decode(data, manifest_name(job, savepoint)), job, savepoint)
+    read: list[bytes] = []
+    with repository.store.open(manifest_key(job, savepoint)) as reader:
+        # What is damaged ends where the damage is: no more of it is held.
+        manifest = decode(_kept(chunks(reader), read), manifest_name(job, savepoint))
+    repository.require_signed(job, savepoint, read)
+    return b"".join(read), check_place(manifest, job, savepoint)
+
+
+def _kept(pieces: Iterable[bytes], into: list[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        into.append(piece)
+        yield piece
 
 
 def _batch(savepoint: str) -> tuple[int, str]:

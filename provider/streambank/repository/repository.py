@@ -212,10 +212,11 @@ class Repository:
         add_signature(self.store, job, savepoint, name)
         return self.keys[0].id
 
-    def has_signed(self, job: str, savepoint: str, data: bytes) -> bool:
+    def has_signed(self, job: str, savepoint: str, data: Iterable[bytes]) -> bool:
         """Whether the first key has signed these bytes of a manifest."""
         signing = signing_of(self.keys[:1], job, savepoint)
-        signing.update(data)
+        for chunk in data:
+            signing.update(chunk)
         return bool(is_signed(signing, signatures_of(self.store, job, savepoint)))
 
     def require_signed(self, job: str, savepoint: str, data: Iterable[bytes]) -> None:
