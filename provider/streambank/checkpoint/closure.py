@@ -26,7 +26,7 @@ from streambank.checkpoint.shape import (
     StoreState,
 )
 from streambank.checkpoint.sources import file_log_offset, plan_sources
-from streambank.checkpoint.state.rocksdb import ReadRange
+from streambank.checkpoint.state.rocksdb import ReadRange, ZipMetadata
 from streambank.checkpoint.state.versions import MISSING_HINT, Chain, ChainReaders, plan_chain
 from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.errors import FormatError, NotFoundError, check_choice
@@ -121,6 +121,7 @@ class _Plan:
         self._chosen: dict[str, ClosureFile] = {}
         self._notes: list[str] = []
         self._keyless: set[int] = set()
+        self._snapshots: set[int] = set()
         self._offsets: Offsets = files.offsets(index.offsets[batch])
         self._commit: Commit = files.commit(index.commits[batch])
         self._partitions = _whole_number(self._offsets.conf.get(PARTITIONS))
@@ -157,6 +158,7 @@ class _Plan:
                 provider_class=provider_class,
                 codec=self._offsets.conf.get(CODEC),
                 shuffle_partitions=self._partitions,
+                snapshot_version=max(self._snapshots, default=None),
             ),
             notes=tuple(self._notes),
         )
@@ -345,7 +347,13 @@ class _Plan:
                 else self._unique_id(self._files.commit(path), operator, partition, place)
             )
 
-        return ChainReaders(self._index.listing, self._files.zip_metadata, self._files.lineage, committed_id)
+        return ChainReaders(self._index.listing, self._zip_metadata, self._files.lineage, committed_id)
+
+    def _zip_metadata(self, path: str) -> ZipMetadata:
+        metadata = self._files.zip_metadata(path)
+        if metadata.version is not None:
+            self._snapshots.add(metadata.version)
+        return metadata
 
     def _unique_id(self, commit: Commit, operator: int, partition: int, place: int) -> str | None:
         if commit.unique_ids is None:

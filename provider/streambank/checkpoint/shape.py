@@ -133,6 +133,8 @@ class SparkFacts:
         provider_class: The class as the offset log names it.
         codec: Compression of state files.
         shuffle_partitions: Partitions of the state, as the offset log says.
+        snapshot_version: The newest format that a RocksDB snapshot says of itself (`ZipMetadata`); None where
+            there is no snapshot.
     """
 
     offsets_version: int
@@ -142,6 +144,7 @@ class SparkFacts:
     provider_class: str | None
     codec: str | None
     shuffle_partitions: int | None
+    snapshot_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

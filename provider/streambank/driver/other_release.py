@@ -59,7 +59,8 @@ def obstacles(
     if spark.checkpoint_format > release.checkpoint_format:
         found.append(f"its state has checkpoint format v{spark.checkpoint_format}")
     elif _ids_of_40(closure, written_by) not in (None, release.name == _ALONE):
-        found.append(f"Spark {written_by} wrote its RocksDB state in checkpoint format v2")
+        writer = "a newer Spark" if release.name == _ALONE else f"Spark {_ALONE}"
+        found.append(f"{writer} wrote its RocksDB state in checkpoint format v2")
     join = closure.offset_conf.get(JOIN_FORMAT, "")
     if join.isdigit() and int(join) > release.join_format and any(map(_is_join, closure.operators)):
         found.append(f"its joins have state format v{join}")
@@ -116,7 +117,7 @@ def check_rewritable(closure: Closure, written_by: str | None) -> None:
     """
     if _ids_of_40(closure, written_by):
         raise RefusedError(
-            f"Spark {written_by} wrote this RocksDB state in checkpoint format v2, and Spark "
+            f"Spark {_ALONE} wrote this RocksDB state in checkpoint format v2, and Spark "
             f"{listed(FOR_STATE)}, which would rewrite it, cannot read it for that.",
             code="state-of-another-spark",
             hint="Nothing was stopped. State that is HDFS-backed, or that a newer Spark has begun, can be "
@@ -190,11 +191,16 @@ def _closure(location: str) -> Closure | None:
 
 
 def _ids_of_40(closure: Closure, written_by: str | None) -> bool | None:
-    """Whether Spark 4.0 wrote RocksDB state in format v2; None for other state, or where nobody knows."""
-    release = None if written_by is None else release_of(written_by)
-    if release is None or closure.spark.checkpoint_format != 2 or closure.spark.provider != "rocksdb":
+    """Whether Spark 4.0 wrote RocksDB state in format v2; None for other state, or where nothing tells.
+
+    Its snapshots say that they are of version 2, and no other release reads or writes such.
+    """
+    if closure.spark.checkpoint_format != 2 or closure.spark.provider != "rocksdb":
         return None
-    return release.name == _ALONE
+    if closure.spark.snapshot_version is not None:
+        return closure.spark.snapshot_version == 2
+    release = None if written_by is None else release_of(written_by)
+    return None if release is None else release.name == _ALONE
 
 
 def _is_join(operator: OperatorState) -> bool:

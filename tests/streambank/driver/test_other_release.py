@@ -43,13 +43,14 @@ def test_whoever_wrote_it_goes_on_with_it(name: str) -> None:
         ("4.3.0/rocksdb-changelog-join3", "3.5.9", "state format v3"),
         ("4.3.0/rocksdb-changelog-join3", "4.0.5", "state format v3"),
         ("4.3.0/stateless-offsets2", "4.1.4", "offset log has format v2"),
-        ("4.0.5/ids-changelog-window", "4.3.0", "Spark 4.0.5 wrote"),
-        ("4.3.0/ids-changelog-window", "4.0.5", "Spark 4.3.0 wrote"),
+        ("4.0.5/ids-changelog-window", "4.3.0", "Spark 4.0 wrote"),
+        ("4.3.0/ids-changelog-window", "4.0.5", "a newer Spark wrote"),
         ("3.5.9/hdfs-join", "4.3.0", "Spark 3.5 wrote the state of its joins"),
     ],
 )
-def test_what_another_one_does_not_go_on_with(name: str, version: str, why: str) -> None:
-    written_by = name.partition("/")[0]
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_another_one_does_not_go_on_with(name: str, version: str, why: str, is_known: bool) -> None:
+    written_by = name.partition("/")[0] if is_known else None
     with pytest.raises(RefusedError) as caught:
         check_release("orders", closure(name), version, written_by)
     assert caught.value.code == "checkpoint-of-another-spark"
@@ -64,8 +65,10 @@ def test_a_join_of_3_5_goes_on_where_the_setting_for_it_is_declared() -> None:
 
 def test_what_is_not_known_is_left_to_spark() -> None:
     found = closure("4.0.5/ids-window")
-    assert obstacles(found, "4.3.0") == [], "nobody knows who wrote it"
     assert obstacles(found, "9.0.0", "4.0.5") == []
+    bare = replace(found, spark=replace(found.spark, snapshot_version=None))
+    assert obstacles(bare, "4.3.0") == [], "no snapshot says which Spark wrote it, nor does a record"
+    assert obstacles(bare, "4.3.0", "4.0.5") != [] == obstacles(bare, "4.3.0", "4.1.4")
     hdfs = replace(found, spark=replace(found.spark, provider="hdfs"))
     assert obstacles(hdfs, "4.3.0", "4.0.5") == [], "only RocksDB's files have that header"
 
@@ -91,13 +94,15 @@ def test_who_wrote_it_is_asked_of_the_checkpoint_that_counts(tmp_path: Path) -> 
     first = control.generations("main").ensure_first(job.queries["main"], by={})
     check_change(job, control, "4.0.5")
     assert writer_of(control, "main") is None
+    with pytest.raises(RefusedError):
+        check_change(job, control, "4.3.0")
     control.record_query("main", {"generation": first.number, "spark_version": "4.3.0"})
     assert writer_of(control, "main") == "4.3.0"
-    with pytest.raises(RefusedError):
-        check_change(job, control, "4.0.5")
     check_change(job, control, "4.3.0")
     control.record_query("main", {"generation": first.number + 1, "spark_version": "4.3.0"})
-    check_change(job, control, "4.0.5")
+    assert writer_of(control, "main") is None
+    with pytest.raises(RefusedError):
+        check_change(job, control, "4.3.0")
 
 
 def test_the_defaults_of_the_jobs_own_spark_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,11 +61,14 @@ class ZipMetadata:
         ssts: Files in `SSTs/`.
         wals: Files in `logs/`.
         keys: Rows, of all column families; None where Spark did not count.
+        version: What it says of its own format: 2 where Spark 4.0 wrote state of checkpoint format v2, else
+            1; None where it was not read.
     """
 
     ssts: tuple[SnapshotFile, ...]
     wals: tuple[SnapshotFile, ...]
     keys: int | None
+    version: int | None = None
 
 
 def read_zip_metadata(path: str, size_bytes: int, read: ReadRange) -> ZipMetadata:
@@ -99,7 +102,7 @@ def parse_zip_metadata(data: bytes, path: str) -> ZipMetadata:
         FormatError: `half-written` or `unknown-version`.
     """
     first, _, rest = data.decode("utf-8", "replace").partition("\n")
-    parse_version(first, path, MAX_ZIP_METADATA_VERSION)
+    version = parse_version(first, path, MAX_ZIP_METADATA_VERSION)
     try:
         document = load_json(rest, path)
         keys = document.get("numKeys")
@@ -107,6 +110,7 @@ def parse_zip_metadata(data: bytes, path: str) -> ZipMetadata:
             ssts=_files(document.get("sstFiles"), "dfsSstFileName"),
             wals=_files(document.get("logFiles"), "dfsLogFileName"),
             keys=keys if isinstance(keys, int) and keys >= 0 else None,
+            version=version,
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FormatError(

@@ -38,10 +38,10 @@ def snapshot(padding: int = 0) -> bytes:
 
 def test_what_a_snapshot_names() -> None:
     assert parse_zip_metadata(metadata(), "metadata") == ZipMetadata(
-        (SnapshotFile("1-uuid.sst", 10),), (SnapshotFile("2-uuid.log", 20),), 7
+        (SnapshotFile("1-uuid.sst", 10),), (SnapshotFile("2-uuid.log", 20),), 7, version=1
     )
     empty = parse_zip_metadata(metadata("v2", sstFiles=[], logFiles=None, numKeys=-1), "metadata")
-    assert empty == ZipMetadata((), (), None), "Spark did not count"
+    assert empty == ZipMetadata((), (), None, version=2), "Spark did not count"
 
 
 def test_a_large_snapshot_costs_its_end_and_one_member() -> None:
