@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -14,6 +13,7 @@ from streambank.job.savepoint import savepoint_job
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
 from tests.support.airflow_face.metadata_db import run_dag, task_states
 from tests.support.jobs.managed_job import BY, Managed, meanwhile
+from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -85,7 +85,8 @@ def test_a_driver_that_cannot_load_its_state_is_not_replaced(
     )
     dag = dag_of(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1)
 
-    with meanwhile(managed, lambda: threading.Event().wait(2.0), managed.kill):
+    watched = managed.control.watches.view  # there from the first sign on: the task has found the driver
+    with meanwhile(managed, lambda: poll(watched, timeout_s=120), managed.kill):
         run = run_dag(dag)
 
     assert task_states(run) == {"task": "failed"}
