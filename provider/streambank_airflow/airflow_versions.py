@@ -5,17 +5,45 @@ docs/howto/airflow.md has the table for users. `streambank_airflow/__init__.py` 
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook, exceptions
+from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.sdk import BaseHook, BaseOperator, exceptions
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
+    from airflow.sdk import Connection, CronDataIntervalTimetable, CronTriggerTimetable
+    from airflow.sdk.definitions.callback import AsyncCallback
     from airflow.sdk.definitions.deadline import DeadlineAlert
     from airflow.sdk.execution_time.context import AssetStateStoreAccessors
     from airflow.triggers.base import BaseEventTrigger
+else:
+    try:
+        from airflow.sdk import CronDataIntervalTimetable, CronTriggerTimetable
+    except ImportError:  # before 3.2
+        from airflow.timetables.interval import CronDataIntervalTimetable
+        from airflow.timetables.trigger import CronTriggerTimetable
+    try:
+        from airflow.sdk.definitions.callback import AsyncCallback
+    except ImportError:  # before 3.2
+        from airflow.sdk.definitions.deadline import AsyncCallback
 
-TaskWaitsForPerson: type[BaseException] = getattr(exceptions, "TaskAwaitingInput", exceptions.TaskDeferred)
+__all__ = [
+    "RETRY_BACKOFF",
+    "AsyncCallback",
+    "CronDataIntervalTimetable",
+    "CronTriggerTimetable",
+    "TaskWaitsForPerson",
+    "aextra_dejson",
+    "aget_connection",
+    "asset_state_store",
+    "named_deadline",
+    "only_run_types",
+]
+
+RETRY_BACKOFF: float = True if BaseOperator.retry_exponential_backoff is False else 2.0
+"""`retry_exponential_backoff` for pauses that double; before 3.2 it is a yes or no."""
+TaskWaitsForPerson: type[BaseException] = getattr(exceptions, "TaskAwaitingInput", TaskDeferred)
 """What `HITLOperator.execute` raises once it has asked. Before 3.3 the triggerer waits for the answer."""
 
 
@@ -47,12 +75,18 @@ def _masks_asynchronously() -> bool:
     return hasattr(Connection, "aextra_dejson")
 
 
-def known_run_types(*names: str) -> tuple[str, ...]:
-    """Those types of DAG runs that this Airflow knows: before 3.3 what an operator triggers is `manual`."""
+def only_run_types(*names: str) -> dict[str, Any]:
+    """The argument of a DAG that allows only runs of these types, of those that this Airflow knows.
+
+    Before 3.3 what an operator triggers is `manual`; before 3.2 no type can be refused.
+    """
+    from airflow.sdk import DAG
     from airflow.utils.types import DagRunType
 
+    if "allowed_run_types" not in signature(DAG).parameters:
+        return {}
     known = {one.value for one in DagRunType}
-    return tuple(name for name in names if name in known)
+    return {"allowed_run_types": tuple(name for name in names if name in known)}
 
 
 def asset_state_store(trigger: BaseEventTrigger) -> AssetStateStoreAccessors | None:

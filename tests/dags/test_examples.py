@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from airflow.dag_processing.bundles.manager import DagBundlesManager
-from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 
 from streambank.storage import open_store
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.moved import DagBag
 from tests.support.airflow_face.releases import BEFORE_3_3
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.managed_job import Managed, managed_job

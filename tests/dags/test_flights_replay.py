@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
 from jinja2 import Environment
 
 from demo.stack.places import KAFKA_VARIABLE
 from spark_jobs.flights import replay
+from tests.support.airflow_face.moved import DagBag
 
 
 def parsed(project_root: Path) -> Any:

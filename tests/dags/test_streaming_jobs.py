@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.dag_processing.dagbag import DagBag
 
 from streambank.declaration.declaration import load_jobs
+from tests.support.airflow_face.moved import DagBag
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from airflow.sdk import DAG, Asset
-from airflow.serialization.serialized_objects import DagSerialization
 
 from streambank_airflow.assets import batch_asset, sanitize_uri, watermark_asset
 from streambank_airflow.triggers.events import WatermarkEventTrigger
+from tests.support.airflow_face.moved import DagSerialization
 
 
 def test_an_asset_is_of_one_stream_and_one_interval() -> None:

@@ -4,8 +4,8 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streambank.core import errors
 from streambank_airflow.failures import END_GROUP, airflow_failures, close_log, engine_error

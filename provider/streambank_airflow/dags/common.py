@@ -6,14 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, CronTriggerTimetable, Param, conf
+from airflow.providers.common.compat.sdk import conf
+from airflow.sdk import DAG, Param
 
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
 from streambank.declaration.savepoints import RestorePolicy
-from streambank_airflow.airflow_versions import known_run_types
+from streambank_airflow.airflow_versions import (
+    RETRY_BACKOFF,
+    CronDataIntervalTimetable,
+    CronTriggerTimetable,
+    only_run_types,
+)
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, ApprovePlanOperator
 from streambank_airflow.operators.base import StreambankOperator
@@ -27,7 +33,7 @@ RETRIES = 3
 NOTE = "{{ params.note }}"
 """Template of the form's note; None where nobody wrote one."""
 
-RUN_TYPES = known_run_types(
+ALLOWED_RUNS = only_run_types(
     "manual", "scheduled", "operator_triggered", "asset_triggered", "asset_materialization"
 )
 """How a run may come about. No backfill: all its runs would work on the job as it is today."""
@@ -125,7 +131,7 @@ class DagFile:
         return {
             "retries": RETRIES,
             "retry_delay": timedelta(seconds=10),
-            "retry_exponential_backoff": 2.0,
+            "retry_exponential_backoff": RETRY_BACKOFF,
             "max_retry_delay": timedelta(minutes=5),
             **self.default_args,
         }
@@ -198,7 +204,7 @@ class DagFile:
             **{**shown, **given, **{name: value for name, value in declared.items() if value is not None}},
             schedule=by_clock(schedule, job.time_zone),
             catchup=False,
-            allowed_run_types=cast(Any, RUN_TYPES),  # Airflow makes its own type of the names
+            **ALLOWED_RUNS,
             max_active_runs=1 if one_at_a_time else 16,
             params=dict(params),
             deadline=list(deadline) or None,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from airflow.sdk import DAG, TriggerRule
 
 from streambank.declaration.declaration import Declarations
 from streambank.declaration.maintenance import MaintenancePolicy
-from streambank_airflow.dags.common import CLOCKS, RUN_TYPES, DagFile, by_clock
+from streambank_airflow.dags.common import ALLOWED_RUNS, CLOCKS, DagFile, by_clock
 from streambank_airflow.operators.repository import (
     CheckReplicasOperator,
     RepairSavepointsOperator,
@@ -46,7 +46,7 @@ def maintenance_dag(declared: Declarations, policy: MaintenancePolicy, file: Dag
         **{**shown, **given, "tags": {"streambank", "maintenance", *given.pop("tags", ())}},
         schedule=by_clock(policy.schedule, policy.time_zone),
         catchup=False,
-        allowed_run_types=cast(Any, RUN_TYPES),
+        **ALLOWED_RUNS,
         max_active_runs=1,
         render_template_as_native_obj=True,
         default_args=file.usual_args(),

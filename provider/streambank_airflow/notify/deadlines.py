@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException
 
 from streambank.core.errors import StreambankError
 from streambank.core.json_text import loads
 from streambank.core.units import from_json_time
 from streambank.declaration.notify import Notify
-from streambank_airflow.airflow_versions import named_deadline
+from streambank_airflow.airflow_versions import AsyncCallback, named_deadline
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.connection import DEFAULT_CONN_ID
 
@@ -41,7 +41,6 @@ def restore_deadline(job: Job, jobs_file: str, conn_id: str) -> list[DeadlineAle
     """
     if job.restore.deadline_s is None:
         return []
-    from airflow.sdk.definitions.callback import AsyncCallback
     from airflow.sdk.definitions.deadline import DeadlineReference
 
     arguments = {

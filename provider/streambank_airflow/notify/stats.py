@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow.sdk import conf
-from airflow.sdk.observability.stats import Stats
+from airflow.providers.common.compat.sdk import Stats, conf
 
 from streambank.job.alive import Life
 from streambank.sla.assess import Assessment

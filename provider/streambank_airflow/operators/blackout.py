@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pendulum
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException
 
 from streambank.core.errors import InputError
 from streambank.core.units import utc_now

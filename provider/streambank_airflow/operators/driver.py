@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.xcom import XCom
 
 from streambank.core.errors import (
@@ -27,8 +27,8 @@ from streambank_airflow.failures import describe
 from streambank_airflow.operators.base import StreambankOperator, asked_by
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import TaskInstanceKey
     from airflow.sdk import BaseOperator, Context
-    from airflow.sdk.types import TaskInstanceKey
 
     from streambank.job.start import StartResult
 

@@ -7,8 +7,12 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import conf
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    conf,
+)
 
 from streambank.core.errors import InputError, RefusedError, StreambankError, check_choice
 from streambank.core.names import QueryRef

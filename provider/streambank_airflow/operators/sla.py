@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import BaseNotifier, BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streambank.core.choices import SEVERITIES
 from streambank.core.errors import InputError, StreambankError, check_choice

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow.sdk import Param
-from airflow.sdk.exceptions import ParamValidationError
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
 from streambank.declaration.savepoints import RestorePolicy

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
-from airflow.serialization.serialized_objects import DagSerialization
 
 from streambank.core.errors import InputError
 from streambank_airflow.dags.groups import restore_group, savepoint_group
 from streambank_airflow.dags.jobs import build_dags
 from tests.support.airflow_face.metadata_db import answer_question, run_dag, task_states, write_dags, xcom
+from tests.support.airflow_face.moved import DagSerialization
 from tests.support.jobs.managed_job import Managed, hand_over
 from tests.support.waiting import poll
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG
-from airflow.serialization.serialized_objects import DagSerialization
 
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.approve import PLAN_KEY
@@ -22,6 +21,7 @@ from tests.support.airflow_face.metadata_db import (
     write_dags,
     xcom,
 )
+from tests.support.airflow_face.moved import DagSerialization
 from tests.support.jobs.managed_job import Managed, hand_over
 from tests.support.waiting import poll
 

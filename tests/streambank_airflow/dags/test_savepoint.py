@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.sdk import DAG, CronTriggerTimetable
-from airflow.serialization.serialized_objects import DagSerialization
+from airflow.sdk import DAG
 
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
+from streambank_airflow.airflow_versions import CronTriggerTimetable
 from streambank_airflow.dags.jobs import build_dags
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.moved import DagSerialization
 from tests.support.jobs.managed_job import Managed, managed_job
 from tests.support.repository.repositories import flip
 from tests.support.storage.contents import keys

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
 
 from streambank.control.pruning import Retention, prune_records
 from streambank.core.errors import RefusedError, StorageError

@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import conf
-from airflow.sdk.observability.metrics import stats_utils
-from airflow.sdk.observability.stats import Stats
+from airflow.providers.common.compat.sdk import Stats, conf
 
 from streambank.job.alive import Life
 from streambank.sla.assess import Assessment
 from streambank_airflow.notify.stats import Gauges
-from tests.support.airflow_face.releases import BEFORE_3_3
+from tests.support.airflow_face.releases import BEFORE_3_2, BEFORE_3_3
 from tests.support.airflow_face.statsd_client import have_statsd
 from tests.support.sla.fake_assessments import AT, MUTE, verdict
 
@@ -38,6 +36,14 @@ FOUND = Assessment(
 
 def begin_metrics() -> None:
     """As Airflow's task runner does, by the settings of this moment."""
+    if BEFORE_3_2:  # where the class does so at its first use
+        kind: Any = type(Stats)
+        del kind.factory
+        kind.__init__(Stats)
+        Stats.instance = None  # type: ignore[attr-defined]  # 3.1's
+        return
+    from airflow.sdk.observability.metrics import stats_utils
+
     if BEFORE_3_3:
         Stats.initialize(factory=stats_utils.get_stats_factory(Stats))  # type: ignore[call-arg]  # 3.2's
         return
@@ -171,6 +177,9 @@ def test_opentelemetry_gets_the_tags_as_attributes(project_root: Path) -> None:
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         "PYTHONPATH": f"{project_root / 'provider'}:{project_root}",
     }
+    if BEFORE_3_2:  # which knows only its own settings of the endpoint
+        settings["AIRFLOW__METRICS__OTEL_HOST"] = "127.0.0.1"
+        settings["AIRFLOW__METRICS__OTEL_PORT"] = str(server.server_port)
     try:
         subprocess.run([sys.executable, "-c", SENDER], check=True, env={**os.environ, **settings})
     finally:
@@ -197,7 +206,7 @@ def test_what_is_off_costs_nothing(begin_stats: Any, monkeypatch: pytest.MonkeyP
     def never(*args: Any, **how: Any) -> None:
         raise AssertionError("Airflow reads its registry of names for this")
 
-    monkeypatch.setattr("airflow.sdk.observability.stats.Stats.gauge", never)
+    monkeypatch.setattr("airflow.providers.common.compat.sdk.Stats.gauge", never)
     gauges.send("flights", FOUND)
     gauges.send_level("flights", "breach")
 

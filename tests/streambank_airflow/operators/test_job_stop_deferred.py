@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk._shared.module_loading import import_string
 from airflow.serialization.serialized_objects import BaseSerialization
 from airflow.triggers.base import TriggerEvent
 
@@ -25,6 +24,7 @@ from streambank_airflow.triggers.base import Event
 from streambank_airflow.triggers.job import DriverGoneTrigger
 from streambank_airflow.watch.job import JobView
 from tests.support.airflow_face.metadata_db import asset_events, run_dag, task_states, xcom
+from tests.support.airflow_face.moved import import_string
 from tests.support.jobs.managed_job import Managed
 from tests.support.waiting import poll
 

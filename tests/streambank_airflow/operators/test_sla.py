@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
 
 from streambank.core.errors import InputError, StorageError
 from streambank.declaration.declaration import load_jobs
@@ -157,7 +157,7 @@ def test_metrics_that_cannot_be_sent_change_nothing(
         raise OSError("no route")
 
     monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
-    monkeypatch.setattr("airflow.sdk.observability.stats.Stats.gauge", fail)
+    monkeypatch.setattr("airflow.providers.common.compat.sdk.Stats.gauge", fail)
     assessor.says(state_bytes="breach")
 
     done = check()

@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import TaskDeferred
 
 from streambank.core.errors import InputError
 from streambank_airflow.sensors.job import BatchCommittedSensor, JobSensor, StreamingJobStatusSensor

@@ -6,13 +6,14 @@ from typing import Any
 
 import pendulum
 import pytest
-from airflow.sdk import DAG, CronDataIntervalTimetable
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.sdk import DAG
 
 from streambank.control.processes import this_process
 from streambank.control.progress import ProgressWriter
 from streambank.core.errors import InputError
 from streambank.storage import open_store
+from streambank_airflow.airflow_versions import CronDataIntervalTimetable
 from streambank_airflow.sensors.watermark import WatermarkSensor
 from streambank_airflow.triggers.watermark import WatermarkTrigger
 from streambank_airflow.watch.event_time import as_moment, to_epoch_ms

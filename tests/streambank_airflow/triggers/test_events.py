@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk._shared.module_loading import import_string
 from airflow.serialization.serialized_objects import BaseSerialization
 from airflow.triggers.base import BaseEventTrigger
 
@@ -20,6 +19,7 @@ from streambank_airflow.triggers.events import (
     JobEventTrigger,
     WatermarkEventTrigger,
 )
+from tests.support.airflow_face.moved import import_string
 from tests.support.airflow_face.trigger_memory import EndOfTestError, TriggerMemory
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk._shared.module_loading import import_string
 from airflow.serialization.serialized_objects import BaseSerialization
 from airflow.triggers.base import BaseTrigger
 
@@ -22,6 +21,7 @@ from streambank_airflow.triggers.job import (
     PauseTrigger,
 )
 from streambank_airflow.watch.job import JobView, WatchedView
+from tests.support.airflow_face.moved import import_string
 
 COMMON: dict[str, Any] = {
     "job": "flights",

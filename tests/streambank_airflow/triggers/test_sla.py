@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk._shared.module_loading import import_string
-from airflow.serialization.serialized_objects import BaseSerialization, DagSerialization
+from airflow.serialization.serialized_objects import BaseSerialization
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger
 
 from streambank.core.errors import FormatError, InputError, StorageError
@@ -18,6 +17,7 @@ from streambank.sla.verdict import Level
 from streambank_airflow.assets import sanitize_uri, sla_asset
 from streambank_airflow.triggers.base import PATIENCE
 from streambank_airflow.triggers.sla import SlaEventTrigger, SlaTrigger
+from tests.support.airflow_face.moved import DagSerialization, import_string
 from tests.support.airflow_face.trigger_memory import EndOfTestError, TriggerMemory
 from tests.support.jobs.declared import write_jobs
 from tests.support.sla.fake_assessments import Assessor, assessor

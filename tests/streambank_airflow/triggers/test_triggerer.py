@@ -73,9 +73,10 @@ def triggerer_of(ti_id: Any) -> int | None:
 def event_of(ti_id: Any) -> Any:
     """What the triggerer has left for a task to go on with; None while it waits."""
     from airflow.models.taskinstance import TaskInstance
-    from airflow.sdk.serde import deserialize
     from airflow.utils.session import create_session
     from airflow.utils.state import TaskInstanceState
+
+    from tests.support.airflow_face.moved import deserialize
 
     with create_session() as session:
         task = session.get_one(TaskInstance, ti_id)

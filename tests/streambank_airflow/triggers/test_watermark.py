@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk._shared.module_loading import import_string
 from airflow.serialization.serialized_objects import BaseSerialization
 
 from streambank.core.errors import InputError
 from streambank.storage import open_store
 from streambank_airflow.triggers.watermark import WatermarkTrigger
 from streambank_airflow.watch.job import JobView
+from tests.support.airflow_face.moved import import_string
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 
 MOMENT = "1970-01-01T00:00:05+00:00"

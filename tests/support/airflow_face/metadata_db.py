@@ -18,7 +18,7 @@ from airflow.sdk.execution_time import task_runner
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it comes without types
 from sqlalchemy import event
 
-from tests.support.airflow_face.releases import BEFORE_3_3, WAITS_FOR_A_PERSON
+from tests.support.airflow_face.releases import BEFORE_3_2, BEFORE_3_3, WAITS_FOR_A_PERSON
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -130,7 +130,7 @@ def _answer_so_far(ti_id: Any) -> Any:
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        detail = session.get_one(HITLDetail, ti_id)
+        detail = session.get_one(HITLDetail, str(ti_id) if BEFORE_3_2 else ti_id)
         return SimpleNamespace(
             response_received=detail.response_received,
             responded_at=detail.responded_at,

@@ -14,10 +14,13 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.venvs import LOCKS, filled_venv, version_of
 
-BEFORE_3_3 = tuple(map(int, version("apache-airflow-core").split(".")[:2])) < (3, 3)
+_RELEASE = tuple(map(int, version("apache-airflow-core").split(".")[:2]))
+BEFORE_3_2 = _RELEASE < (3, 2)
+BEFORE_3_3 = _RELEASE < (3, 3)
 WAITS_FOR_A_PERSON = "deferred" if BEFORE_3_3 else "awaiting_input"
 """The state of a task that has asked somebody."""
 needs_3_3 = pytest.mark.skipif(BEFORE_3_3, reason="Airflow 3.3 brought it")
+needs_3_2 = pytest.mark.skipif(BEFORE_3_2, reason="Airflow 3.2 brought it")
 
 
 def older_airflow(release: str) -> Path:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException
 
 from streambank_airflow.operators.sla import CheckSlaOperator
 from tests.support.airflow_face.notifiers import FILE_NOTIFIER
