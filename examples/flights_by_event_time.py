@@ -5,26 +5,28 @@ triggerer. `flights.days` has its own schedule, a run for each day of 2013, and 
 complete.
 
 Both read the job's output by the log of its file sink: files that no batch has committed do not count.
-Copy this file into your DAGs folder, and set STREAMBANK_JOBS to your own jobs file.
+Copy this file into your DAGs folder, and set STREAMBANK_JOBS, or `[streambank] jobs` in Airflow's
+configuration, to your own jobs file.
 """
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, task
+from airflow.sdk import DAG, task
 
+from streambank_airflow.airflow_versions import CronDataIntervalTimetable
 from streambank_airflow.assets import watermark_asset
+from streambank_airflow.configuration import installed_jobs_file
 from streambank_airflow.sensors.watermark import WatermarkSensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 JOB = "flights"
-JOBS_FILE = os.environ.get("STREAMBANK_JOBS") or str(
+JOBS_FILE = installed_jobs_file() or str(
     Path(__file__).resolve().parent.parent / "dags" / "streaming_jobs.toml"
 )
 COLUMNS = ("scheduled", "departed", "delayed")

@@ -1,4 +1,4 @@
-"""What Airflow reads about this provider: its connection type with its form, its modules, its links.
+"""What Airflow reads about this provider: its connection type and form, settings, modules and links.
 
 Imports nothing, because every Airflow process calls it. Airflow's `provider_info.schema.json` judges it in a
 test.
@@ -70,6 +70,24 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "notifications": ["streambank_airflow.notify.job_notifier.JobNotifier"],
+        "config": {
+            "streambank": {
+                "description": "Of the provider airflow-provider-streambank.",
+                "options": {
+                    "jobs": _file_option(
+                        "The streaming_jobs.toml that declares the jobs, for tasks that name none and whose "
+                        "connection names none. The environment variable STREAMBANK_JOBS takes precedence.",
+                        "/opt/airflow/dags/streaming_jobs.toml",
+                    ),
+                    "signing_keys": _file_option(
+                        "The file with the keys that sign savepoints and records, for workers and the "
+                        "triggerer. The environment variable STREAMBANK_SIGNING_KEYS takes precedence.",
+                        "/etc/streambank/signing-keys",
+                    ),
+                },
+            }
+        },
         "extra-links": ["streambank_airflow.operators.driver.DriverLogLink"],
         "asset-uris": [{"schemes": ["streambank"], "handler": "streambank_airflow.assets.sanitize_uri"}],
         "connection-types": [
@@ -122,6 +140,17 @@ def get_provider_info() -> dict[str, Any]:
                 },
             }
         ],
+    }
+
+
+def _file_option(description: str, example: str) -> dict[str, Any]:
+    """An option that names a file, or none."""
+    return {
+        "description": description,
+        "version_added": "0.1.0",
+        "type": "string",
+        "example": example,
+        "default": "",
     }
 
 

@@ -82,8 +82,8 @@ HINTS = {
     "never-started": "Trigger <job>.run first.",
     "no-committed-batch": "Wait for its first batch: <job>.run shows how it is doing.",
     "no-declaration": (
-        "Set the jobs file in the connection's extra `jobs_file`, as the operator's `jobs_file`, or in "
-        "the environment variable STREAMBANK_JOBS."
+        "Set the jobs file in the connection's extra `jobs_file`, as the operator's `jobs_file`, in the "
+        "environment variable STREAMBANK_JOBS, or as [streambank] jobs in Airflow's configuration."
     ),
     "no-good-savepoint": (
         "Trigger <job>.savepoint with *Verification* set to full to see what is wrong. Look for a replica of "
@@ -102,8 +102,8 @@ HINTS = {
     "not-expired": "It was swept for good, or never expired.",
     "not-hdfs-backed": "The state is in RocksDB already.",
     "bad-signing-key": (
-        "Look at the file that the workers' environment variable STREAMBANK_SIGNING_KEYS names: a key a "
-        "line, in hex, the new one first."
+        "Look at the file that the workers' environment variable STREAMBANK_SIGNING_KEYS names, or "
+        "[streambank] signing_keys in Airflow's configuration: a key a line, in hex, the new one first."
     ),
     "not-signed": (
         "Use another one. If you know where it comes from, let somebody with a shell verify and sign it: "

@@ -10,9 +10,12 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
-from airflow.sdk import BaseHook
+from airflow.cli import cli_parser
+from airflow.sdk import BaseHook, BaseNotifier
 
+from streambank_airflow import configuration
 from streambank_airflow.get_provider_info import get_provider_info
+from tests.support.airflow_face.releases import BEFORE_3_2
 
 DEFINES = re.compile(r"^class [A-Z]\w*(Operator|Sensor|Trigger|Hook)\b", re.MULTILINE)
 
@@ -68,6 +71,38 @@ def test_every_module_of_operators_sensors_triggers_and_hooks_is_listed(project_
     assert found == set(_listed_modules())
 
 
+def test_every_notification_is_a_notifier() -> None:
+    for dotted in INFO["notifications"]:
+        assert issubclass(_import(dotted), BaseNotifier)
+
+
+def test_every_option_says_what_airflow_lists_of_it() -> None:
+    (options,) = (section["options"] for section in INFO["config"].values())
+    for option in options.values():
+        assert set(option) == {"description", "version_added", "type", "example", "default"}
+    read = (Path(str(configuration.__file__))).read_text(encoding="utf-8")
+    assert {f'_option("{name}")' for name in options} == set(re.findall(r'_option\("\w+"\)', read))
+    assert set(INFO["config"]) == {configuration.SECTION}
+
+
+def test_airflow_lists_the_section_as_it_is_set(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW__STREAMBANK__JOBS", "/opt/streaming_jobs.toml")
+    listing = ["config", "list", "--section", "streambank", "--include-descriptions", "--color", "off"]
+    if not BEFORE_3_2:  # before, values are always shown
+        listing.append("--show-values")
+
+    arguments = cli_parser.get_parser().parse_args(listing)
+    arguments.func(arguments)
+
+    shown = capsys.readouterr().out
+    assert "[streambank]" in shown and "airflow-provider-streambank" in shown
+    assert "jobs = /opt/streaming_jobs.toml" in shown
+    assert "# The file with the keys that sign savepoints" in shown
+    assert "\nsigning_keys = \n" in shown
+
+
 def test_links_and_handlers_import() -> None:
     for dotted in INFO["extra-links"]:
         assert _import(dotted)().name
@@ -103,15 +138,20 @@ def test_the_connection_form_passes_airflows_check_of_forms() -> None:
 
 def test_airflow_finds_the_provider_by_its_entry_point() -> None:
     from airflow.providers_manager import ProvidersManager
-    from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
     manager = ProvidersManager()  # type: ignore[no-untyped-call]  # Airflow's has no types
-    runtime = ProvidersManagerTaskRuntime()  # type: ignore[no-untyped-call]  # Airflow's has no types
+    runtime: Any = manager
+    if not BEFORE_3_2:
+        from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+        runtime = ProvidersManagerTaskRuntime()  # type: ignore[no-untyped-call]  # Airflow's has no types
 
     assert "airflow-provider-streambank" in manager.providers
+    assert ("airflow-provider-streambank", INFO["config"]) in manager.provider_configs
     hook = runtime.hooks["streambank"]
     assert hook is not None
     assert hook.hook_class_name.endswith(".StreambankHook")
-    assert "extra__streambank__repository" in manager.connection_form_widgets
+    if not BEFORE_3_2:  # before, a form has only Airflow's own fields
+        assert "extra__streambank__repository" in manager.connection_form_widgets
     assert "streambank_airflow.operators.driver.DriverLogLink" in manager.extra_links_class_names
     assert "streambank" in runtime.asset_uri_handlers

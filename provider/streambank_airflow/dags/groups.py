@@ -12,7 +12,6 @@ the job declares in `[jobs.NAME.airflow]` counts where the DAG says nothing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,11 @@ from airflow.sdk import DAG, TaskGroup
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
 from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job, load_jobs
+from streambank_airflow.configuration import JOBS_VARIABLE, SECTION, installed_jobs_file
 from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.restore import restore_tasks
 from streambank_airflow.dags.savepoint import declared_later, savepoint_tasks
-from streambank_airflow.hooks.declared import JOBS_VARIABLE, find_declared
+from streambank_airflow.hooks.declared import find_declared
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 
 
@@ -49,7 +49,7 @@ def savepoint_group(
     Args:
         job: The declared job's name.
         jobs_file: The file that declares it, read when the DAG file is; None for the one that the environment
-            variable STREAMBANK_JOBS names.
+            variable STREAMBANK_JOBS names, or `[streambank] jobs` in Airflow's configuration.
         conn_id: The `streambank` connection, unless the job declares one.
         group_id: The group's name; tasks are `<group_id>.take`, `<group_id>.verify`, ..., and
             `<group_id>.take_<query>` where the job has several queries.
@@ -115,7 +115,7 @@ def restore_group(
     Args:
         job: The declared job's name; `job/query` where it has several.
         jobs_file: The file that declares it, read when the DAG file is; None for the one that the environment
-            variable STREAMBANK_JOBS names.
+            variable STREAMBANK_JOBS names, or `[streambank] jobs` in Airflow's configuration.
         conn_id: The `streambank` connection, unless the job declares one.
         group_id: The group's name; tasks are `<group_id>.plan`, `<group_id>.approve`, ...
         savepoint: An id, the beginning of one, `latest` or `latest-good`; may be a template.
@@ -158,12 +158,13 @@ def restore_group(
 
 
 def _declared(job: str, jobs_file: str | Path | None, conn_id: str) -> tuple[Job, str | None, DagFile]:
-    named = jobs_file or os.environ.get(JOBS_VARIABLE)
+    named = jobs_file or installed_jobs_file()
     if not named:
         raise InputError(
             "No jobs file is named.",
             code="no-declaration",
-            hint=f"Give jobs_file=, or set {JOBS_VARIABLE} where Airflow reads DAGs.",
+            hint=f"Give jobs_file=, or set {JOBS_VARIABLE}, or [{SECTION}] jobs in Airflow's configuration, "
+            "where Airflow reads DAGs.",
         )
     path = Path(named).expanduser().absolute()
     found, query = find_declared(load_jobs(path), job)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, wraps
@@ -15,12 +14,16 @@ from streambank.driver.prepare import using_connections
 from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
 from streambank.storage import Store, open_store, using_s3
+from streambank_airflow.configuration import (
+    JOBS_VARIABLE,
+    SECTION,
+    installed_jobs_file,
+    use_signing_keys,
+)
 from streambank_airflow.hooks.connection import find_settings, launch_policy
 
 if TYPE_CHECKING:
     from streambank_airflow.connections.settings import Settings
-
-JOBS_VARIABLE = "STREAMBANK_JOBS"
 
 
 class DeclaredJobs:
@@ -36,11 +39,12 @@ class DeclaredJobs:
     Args:
         streambank_conn_id: The connection.
         jobs_file: The jobs file; None for the connection's, and failing that the one that the environment
-            variable STREAMBANK_JOBS names.
+            variable STREAMBANK_JOBS names, or `[streambank] jobs` in Airflow's configuration.
         settings: What the connection says, where the caller has read it already.
     """
 
     def __init__(self, streambank_conn_id: str, jobs_file: str | None, settings: Settings | None) -> None:
+        use_signing_keys()
         self.streambank_conn_id = streambank_conn_id
         self._jobs_file = jobs_file
         if settings is not None:
@@ -77,7 +81,7 @@ class DeclaredJobs:
                 "No jobs file is named.",
                 code="no-declaration",
                 hint=f"Give jobs_file=, name it in the connection {self.streambank_conn_id}, "
-                f"or set {JOBS_VARIABLE}.",
+                f"or set {JOBS_VARIABLE}, or [{SECTION}] jobs in Airflow's configuration.",
             )
         return found
 
@@ -160,7 +164,7 @@ class DeclaredJobs:
             return open_store(location)
 
     def _named_file(self) -> str | None:
-        return self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)
+        return self._jobs_file or self.settings.jobs_file or installed_jobs_file()
 
 
 def find_declared(declared: Declarations, ref: str) -> tuple[Job, str | None]:

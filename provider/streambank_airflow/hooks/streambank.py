@@ -43,7 +43,7 @@ class StreambankHook(BaseHook):
     Args:
         streambank_conn_id: The connection; the default one need not exist.
         jobs_file: The jobs file; None for the connection's, and failing that the one that the environment
-            variable STREAMBANK_JOBS names.
+            variable STREAMBANK_JOBS names, or `[streambank] jobs` in Airflow's configuration.
         settings: What the connection says, where the caller has read it already.
     """
 

@@ -162,17 +162,18 @@ def alert_of_failure(context: Mapping[str, Any]) -> None:
     # What a job that stands still was found to lack is remembered for a day; that it stands still is not.
     kinds = tuple(dict.fromkeys((*own, *by_code) if _leaves_stopped(task, job) else (*by_code, *own)))
     if kinds:
-        where = f"{task.dag_id}.{task.task_id}"
-        said = (
-            str(error).replace("\nHint: ", " Hint: ")
-            if error is not None
-            else "it has failed; its log says why"
-        )
+        said = text_of(error) if error is not None else "it has failed; its log says why"
         more = _aftermath_of(task)
         if more and more not in said:
             said = f"{said} {more}"
-        alert = Alert(kinds, f"{where}: {said}", subject="" if code in CODES else code, code=code)
+        message = f"{task.dag_id}.{task.task_id}: {said}"
+        alert = Alert(kinds, message, subject="" if code in CODES else code, code=code)
         send_alert(task.hook, job, alert, context)
+
+
+def text_of(error: BaseException | str) -> str:
+    """An error, as Airflow gives it to a callback, as one paragraph of an alert."""
+    return str(error).replace("\nHint: ", " Hint: ")
 
 
 def code_of(error: BaseException | str | None) -> str:

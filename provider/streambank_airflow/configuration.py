@@ -1,0 +1,35 @@
+"""The section `[streambank]` of Airflow's configuration: what stands in for variables of the environment.
+
+`get_provider_info.py` describes its options. A variable that is set takes precedence over them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from airflow.providers.common.compat.sdk import conf
+
+from streambank.core.signing import VARIABLE as KEYS_VARIABLE
+
+SECTION = "streambank"
+JOBS_VARIABLE = "STREAMBANK_JOBS"
+
+
+def installed_jobs_file() -> str | None:
+    """The jobs file of this installation: that of `STREAMBANK_JOBS`, else of `[streambank] jobs`, or None."""
+    return os.environ.get(JOBS_VARIABLE) or _option("jobs")
+
+
+def use_signing_keys() -> None:
+    """Let the engine find the file of `[streambank] signing_keys`, where the variable names none.
+
+    The engine reads `STREAMBANK_SIGNING_KEYS`, and so do its programs on executors. It names a file and holds
+    no key. The application of a job never gets it (`streambank.driver.environment`).
+    """
+    named = _option("signing_keys")
+    if named and not os.environ.get(KEYS_VARIABLE):
+        os.environ[KEYS_VARIABLE] = named
+
+
+def _option(name: str) -> str | None:
+    return conf.get(SECTION, name, fallback=None) or None
