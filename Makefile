@@ -110,7 +110,7 @@ test-fuzz: setup  ## Parsers fed with what is nearly right; SECONDS=600 each (de
 	@$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60) $(if $(TARGET),--target $(TARGET)) $(ARGS)
 
 .PHONY: test-matrix
-test-matrix: classes  ## The main story on each Spark that jobs run on; ARGS="-k 4.0" for one of them. Needs a Python 3.10 (PYTHON310=...)
+test-matrix: classes  ## The main story on each Spark that jobs run on, and the connectors of Delta and Iceberg; ARGS="-k 4.0" for one of them. Needs a Python 3.10 (PYTHON310=...)
 	@$(PYTEST) --dist worksteal -m matrix $(ARGS)
 
 # On the older Airflow's own interpreter; a skipped test is of what that release lacks.
@@ -174,6 +174,11 @@ s3a-jars: setup  ## Fetch Spark's jars for checkpoints on s3a:// into .streamban
 .PHONY: kafka-jars
 kafka-jars: setup  ## Fetch a Kafka broker and Spark's connector for tests into .streambank/kafka, and check their hashes
 	@$(BIN)/python -m demo.jars.kafka
+
+.PHONY: table-jars
+table-jars: setup  ## Fetch the connectors of Delta and Iceberg into .streambank, and check their hashes
+	@$(BIN)/python -m demo.jars.delta
+	@$(BIN)/python -m demo.jars.iceberg
 
 .PHONY: yarn-jars
 yarn-jars: setup  ## Fetch Hadoop's jars for the tests on YARN into .streambank/yarn, and check their hashes

@@ -99,3 +99,12 @@ def test_a_choice_by_pairs_has_every_pair_and_few_cells() -> None:
     assert set(chosen) <= set(possible)
     assert len(chosen) < 1.3 * 8 * 5, "no choice has fewer than the two longest properties ask for"
     assert by_pairs(possible) == chosen
+
+
+def test_a_choice_by_pairs_leaves_out_what_meets_in_other_cells() -> None:
+    possible = [(release, query, layout) for release in "xy" for query in "abcdefgh" for layout in "12345"]
+    beside = [("z", query, layout) for query in "abcdefgh" for layout in "12345"]
+    chosen = by_pairs(possible, beside)
+    met = {pair for cell in [*chosen, *beside] for pair in pairs_of(cell)}
+    assert met >= {pair for cell in possible for pair in pairs_of(cell)}
+    assert len(chosen) == 2 * 8, "each query once on each release"

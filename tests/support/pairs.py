@@ -19,7 +19,7 @@ def pairs_of(cell: Cell) -> set[tuple[int, str, int, str]]:
     return {(a, cell[a], b, cell[b]) for a, b in combinations(range(len(cell)), 2)}
 
 
-def by_pairs(possible: Iterable[Cell]) -> list[Cell]:
+def by_pairs(possible: Iterable[Cell], beside: Iterable[Cell] = ()) -> list[Cell]:
     """Choose some of the possible cells, so that every pair that meets in any of them meets in a chosen one.
 
     Greedy: next comes the cell with the most pairs that have not met yet; of equals, the one whose values
@@ -28,12 +28,14 @@ def by_pairs(possible: Iterable[Cell]) -> list[Cell]:
 
     Args:
         possible: All cells that can be.
+        beside: Cells that are played anyway: their pairs have met.
 
     Returns:
         The chosen ones, in the order in which they were given.
     """
     cells = list(possible)
     missing = {pair for cell in cells for pair in pairs_of(cell)}
+    missing -= {pair for cell in beside for pair in pairs_of(cell)}
     chosen = set()
     uses: Counter[tuple[int, str]] = Counter()
 

@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,22 +48,36 @@ class ReleaseStory:
     Args:
         folder: Where all of it is.
         more: Lines of the job's declaration: which Spark it runs on.
+        application: What runs.
+        output: Where it writes, in its own words; a folder of files when left out.
+        more_arguments: Of the application, after input, output and the file that says how slow it is.
+        settings: Of Spark, besides those that it has anyway.
     """
 
-    def __init__(self, folder: Path, more: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        more: str,
+        *,
+        application: str = APPLICATION,
+        output: str = "",
+        more_arguments: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.source, self.out, self.slow = folder / "in", folder / "out", folder / "slow"
         self.source.mkdir(parents=True)
         self.files = 0
         self.nap(0)
-        (folder / "app.py").write_text(APPLICATION, encoding="utf-8")
+        (folder / "app.py").write_text(application, encoding="utf-8")
         self.jobs = folder / "streaming_jobs.toml"
-        arguments = json.dumps([str(self.source), str(self.out), str(self.slow)])
+        arguments = json.dumps([str(self.source), output or str(self.out), str(self.slow), *more_arguments])
+        spark = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", **(settings or {})}
         self.jobs.write_text(
             f'repository = "savepoints"\n[jobs.{NAME}]\napplication = "app.py"\nargs = {arguments}\n'
             'checkpoint = "checkpoint"\nmaster = "local[2]"\n'
-            'spark = { "spark.sql.shuffle.partitions" = "2", "spark.ui.enabled" = "false" }\n'
-            f"{more}\n",
+            f"{more}\n[jobs.{NAME}.spark]\n"
+            + "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in spark.items()),
             encoding="utf-8",
         )
 

@@ -7,15 +7,21 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streambank.driver.spark_releases import RELEASES, release_of
 from tests.support.spark.jvm import spark_options
 from tests.support.spark.queries import LAYOUTS, STATE, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_RELEASE = release_of(version("pyspark")) or RELEASES[-1]
+"""Of the Spark that this process has, which need not be that of requirements.lock."""
 
 BUILD_CONF = {
     "spark.master": "local[2]",
@@ -40,7 +46,9 @@ HURRIED = {
 
 BY_FILE_SYSTEM = {
     "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+        if _RELEASE.query_states.endswith(".runtime.")
+        else f"{_STREAMING}.FileSystemBasedCheckpointFileManager"
     )
 }
 """Spark's other way to write a checkpoint. On a local disk its usual one starts sixty processes a batch: four
@@ -72,9 +80,14 @@ def prepare(session: SparkSession) -> None:
     """
     from pyspark import cloudpickle
 
-    from tests.support.spark import queries, stateful_processors
+    from tests.support.spark import queries
 
-    for module in (stateful_processors, queries):
+    modules = [queries]
+    if _RELEASE.variables:
+        from tests.support.spark import stateful_processors
+
+        modules.append(stateful_processors)
+    for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # vendored, untyped
     session.sparkContext.setLogLevel("OFF")
     jvm: Any = session._jvm
@@ -194,7 +207,7 @@ def run_until(
         if not batches.reached.wait(END_S):
             raise TimeoutError(f"batch {batch} did not come: {running.exception()}")
         jvm: Any = session._jvm
-        terminated = getattr(jvm, "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$")
+        terminated = getattr(jvm, f"{_RELEASE.query_states}TERMINATED$")
         inner: Any = running._jsq.streamingQuery()
         inner.state().set(getattr(terminated, "MODULE$"))
         batches.gate.set()
