@@ -124,7 +124,7 @@ test-matrix-airflow: classes  ## What faces Airflow, and a live restore with an 
 
 .PHONY: lock-matrix
 lock-matrix: setup  ## Resolve what test-matrix and test-matrix-airflow install again, by the versions in tests/matrix/locks
-	@for lock in tests/matrix/locks/spark-*.lock; do grep '^pyspark==' "$$lock" | cut -d' ' -f1 \
+	@for lock in tests/matrix/locks/spark-*.lock; do grep -E '^(pyspark|pyarrow)==' "$$lock" | cut -d' ' -f1 \
 		| $(UV) pip compile --generate-hashes --no-header --no-annotate --quiet --python-version 3.10 --output-file "$$lock" - >/dev/null; done
 	@for pins in tests/matrix/locks/airflow-*.in; do $(UV) pip compile --universal --generate-hashes --all-extras \
 		--group demo --group test --group build --python-version 3.11 --no-header --no-annotate --quiet \

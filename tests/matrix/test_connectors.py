@@ -68,13 +68,17 @@ def test_the_story_of_a_table(story: TableStory) -> None:
     story.until_written()
     story.nap(0.05)
     first, *others = [saved_in_a_batch(story) for _ in range(3)]
-    assert is_named(story, first["warnings"]) and not any(one["warnings"] for one in others), (
-        "it says so once"
-    )
+    assert is_named(story, first["warnings"])
+    assert not any(one["warnings"] for one in others), "it says so once"
     story.until_written()
+    story.nap(0.2)
     story.feed(3)
     story.until_busy()
     story.kill()
+    dead = story.document("savepoint")
+    said = story.refused(dead["savepoint"])
+    assert story.kind.sink in said
+    assert f"Batch {dead['batch'] + 1} was begun" in said, "its rows may be in the table"
     story.nap(0)
     story.do("start")
     story.until_written()

@@ -98,6 +98,7 @@ class TableFormat:
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             catalog: "org.apache.iceberg.spark.SparkCatalog",
             f"{catalog}.type": "jdbc",
+            f"{catalog}.cache-enabled": "false",  # the reader sees what the job writes
             f"{catalog}.uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
             f"{catalog}.jdbc.schema-version": "V1",
             f"{catalog}.warehouse": f"file://{folder / 'lake'}",
