@@ -209,14 +209,15 @@ class TableStory(ReleaseStory):
         return Counter(str(row["k"]) for row in rows)
 
     def until_written(self) -> None:
-        """Wait until all that has arrived is in the table; it is only asked when no batch is under way."""
+        """Wait until all that has arrived is in the table, and no batch is under way any more."""
         arrived = super().expected().keys()
 
-        def written() -> bool:
+        def idle() -> bool:
             query = self.document("status")["queries"]["main"]
-            return query["planned_batch"] == query["batch"] and self.rows().keys() >= arrived
+            return bool(query["planned_batch"] == query["batch"])
 
-        wait_for("all rows in the table", written)
+        # A batch under way may have written its rows between the first question and the second.
+        wait_for("all rows in the table", lambda: idle() and self.rows().keys() >= arrived and idle())
 
     def coming(self) -> Counter[str]:
         """The keys that only the next file will bring."""
