@@ -70,6 +70,8 @@ class TableFormat:
         start: How an application starts its query, in Python.
         sink: Spark's word for the sink.
         create: The statements that make the table.
+        computes_skipped: Whether a batch whose id the table remembers is computed, though it is not written.
+            Where it is not, its state is not written, and a query with state cannot go on after it.
     """
 
     name: str
@@ -78,6 +80,7 @@ class TableFormat:
     start: str
     sink: str
     create: tuple[str, ...]
+    computes_skipped: bool
 
     def conf(self, folder: Path) -> dict[str, str]:
         """Settings of each Spark that uses the table.
@@ -116,6 +119,7 @@ DELTA = TableFormat(
     'writer.format("delta").start(table)',
     sink="DeltaSink",
     create=("CREATE TABLE {} (k STRING, n INT) USING delta",),
+    computes_skipped=False,
 )
 ICEBERG = TableFormat(
     "iceberg",
@@ -124,6 +128,7 @@ ICEBERG = TableFormat(
     "writer.toTable(table)",
     sink="lake.db.orders",
     create=("CREATE NAMESPACE lake.db", "CREATE TABLE {} (k STRING, n INT) USING iceberg"),
+    computes_skipped=True,
 )
 
 
@@ -194,6 +199,12 @@ class TableStory(ReleaseStory):
         answer = streambank("restore", savepoint, *given, *options)
         assert answer.code == RefusedError.exit_code, answer
         return answer.err
+
+    def until_failed(self, condition: str) -> None:
+        """Wait until the driver has ended, by a condition that Spark names."""
+        wait_for("the end of the driver", lambda: self.document("status")["state"] != "running")
+        events = self.folder.glob(f"savepoints.control/{NAME}/events/*")
+        assert any(condition in path.read_text(encoding="utf-8") for path in events), self.log()
 
     def files_per_batch(self, most: int) -> None:
         """How many files the next driver's query takes in a batch."""
