@@ -10,8 +10,10 @@ import pytest
 
 from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.control.control import JobControl
+from streambank.control.generations import Generation
 from streambank.core.errors import ConflictError, RefusedError, StreambankError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.declaration import Job, load_jobs
 from streambank.driver.other_release import (
     SCHEMA_CHECK,
     check_change,
@@ -84,14 +86,20 @@ def test_which_state_can_be_rewritten(name: str) -> None:
     assert caught.value.code == "state-of-another-spark"
 
 
-def test_who_wrote_it_is_asked_of_the_checkpoint_that_counts(tmp_path: Path) -> None:
-    """Of one that was restored nobody knows, so that the way back to an older Spark stays open."""
-    location = str(unpack("4.0.5/ids-window", tmp_path / "old") / "checkpoint")
-    jobs = tmp_path / "jobs.toml"
-    jobs.write_text(f'repository = "r"\n[jobs.orders]\napplication = "app.py"\ncheckpoint = "{location}"\n')
+def orders(folder: Path, name: str, more: str = "") -> tuple[Job, JobControl, Generation]:
+    """A job whose first generation is a recorded checkpoint, and its records."""
+    location = str(unpack(name, folder / "old") / "checkpoint")
+    jobs = folder / "jobs.toml"
+    head = f'repository = "r"\n[jobs.orders]\napplication = "app.py"\ncheckpoint = "{location}"\n'
+    jobs.write_text(head + more)
     job = load_jobs(jobs).job("orders")
     control = job.records()
-    first = control.generations("main").ensure_first(job.queries["main"], by={})
+    return job, control, control.generations("main").ensure_first(job.queries["main"], by={})
+
+
+def test_who_wrote_it_is_asked_of_the_checkpoint_that_counts(tmp_path: Path) -> None:
+    """Of one that was restored nobody knows, so that the way back to an older Spark stays open."""
+    job, control, first = orders(tmp_path, "4.0.5/ids-window")
     check_change(job, control, "4.0.5")
     assert writer_of(control, "main") is None
     with pytest.raises(RefusedError):
@@ -107,19 +115,11 @@ def test_who_wrote_it_is_asked_of_the_checkpoint_that_counts(tmp_path: Path) -> 
 
 def test_the_defaults_of_the_jobs_own_spark_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
-    location = str(unpack("3.5.9/rocksdb-changelog-join", tmp_path / "old") / "checkpoint")
     home = tmp_path / "spark"
     for folder in ("bin", "jars", "conf"):
         (home / folder).mkdir(parents=True)
     (home / "bin" / "spark-submit").touch()
-    jobs = tmp_path / "jobs.toml"
-    jobs.write_text(
-        f'repository = "r"\n[jobs.orders]\napplication = "app.py"\ncheckpoint = "{location}"\n'
-        f'spark_home = "{home}"\n'
-    )
-    job = load_jobs(jobs).job("orders")
-    control = job.records()
-    control.generations("main").ensure_first(job.queries["main"], by={})
+    job, control, _ = orders(tmp_path, "3.5.9/rocksdb-changelog-join", f'spark_home = "{home}"\n')
     with pytest.raises(RefusedError, match="state of its joins"):
         check_change(job, control, "4.3.0")
     (home / "conf" / "spark-defaults.conf").write_text(f"# ours\n{SCHEMA_CHECK}  false\n")
@@ -133,12 +133,7 @@ def test_the_defaults_of_the_jobs_own_spark_count(tmp_path: Path, monkeypatch: p
 def test_a_checkpoint_that_moves_is_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
 ) -> None:
-    location = str(unpack("4.0.5/ids-window", tmp_path / "old") / "checkpoint")
-    jobs = tmp_path / "jobs.toml"
-    jobs.write_text(f'repository = "r"\n[jobs.orders]\napplication = "app.py"\ncheckpoint = "{location}"\n')
-    job = load_jobs(jobs).job("orders")
-    control = job.records()
-    first = control.generations("main").ensure_first(job.queries["main"], by={})
+    job, control, first = orders(tmp_path, "4.0.5/ids-window")
     control.record_query("main", {"generation": first.number, "spark_version": "4.0.5"})
     read, looks = CheckpointReader.closure, []
 
