@@ -16,10 +16,10 @@ from streambank.core.errors import ConflictError, InputError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LOCAL_MASTER, LaunchPolicy
+from streambank.driver.outputs import check_arguments
 from streambank.driver.preflight import (
     DeclaredQuery,
     check_acceptable,
-    check_arguments,
     check_records,
     check_start,
     declared_query,

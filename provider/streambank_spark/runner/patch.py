@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from streambank.core.errors import InputError
-from streambank.driver.preflight import FILES, TABLE, Output
+from streambank.driver.outputs import FILES, TABLE, Output
 from streambank.driver.spec import QuerySpec
 from streambank.storage import normalize_location
 from streambank_spark.private import jvm

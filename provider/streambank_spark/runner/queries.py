@@ -10,7 +10,7 @@ from typing import Any
 
 from streambank.core.errors import RefusedError
 from streambank.core.names import MAIN
-from streambank.driver.preflight import Output
+from streambank.driver.outputs import Output
 from streambank.driver.spec import QuerySpec
 from streambank_spark.private import jvm
 

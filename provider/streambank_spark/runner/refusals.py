@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from streambank.core.errors import InputError, RefusedError
-from streambank.driver.preflight import left_for
+from streambank.driver.outputs import left_for
 from streambank.storage import normalize_location
 
 _CONNECT_HINT = "Run it with classic PySpark: no remote(...), no SPARK_REMOTE, and spark.api.mode=classic."

@@ -32,7 +32,8 @@ from streambank.control.processes import ProcessId, process, program_of, this_pr
 from streambank.core.errors import InternalError, RefusedError, StreambankError
 from streambank.driver.application import check_application
 from streambank.driver.location import REFUSED
-from streambank.driver.preflight import Output, check_output, check_records, check_start, launched_query
+from streambank.driver.outputs import Output, check_output
+from streambank.driver.preflight import check_records, check_start, launched_query
 from streambank.driver.spec import LaunchSpec, QuerySpec, check_generations
 from streambank.job.health import AwakeClock
 from streambank_spark.private import boundary, jvm

@@ -98,7 +98,7 @@ def orders(folder: Path, name: str, more: str = "") -> tuple[Job, JobControl, Ge
 
 
 def test_who_wrote_it_is_asked_of_the_checkpoint_that_counts(tmp_path: Path) -> None:
-    """Of one that was restored nobody knows, so that the way back to an older Spark stays open."""
+    """Of one that was restored no record says it."""
     job, control, first = orders(tmp_path, "4.0.5/ids-window")
     check_change(job, control, "4.0.5")
     assert writer_of(control, "main") is None

@@ -44,7 +44,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def none() -> None:
-    """The job has no Spark of its own."""
+    """The job names no Spark."""
 
 
 def test_a_take_goes_through_the_hook(shop: SimulatedJob, seen: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import RefusedError
-from streambank.driver.preflight import Output
+from streambank.driver.outputs import Output
 from streambank.driver.spec import QuerySpec
 from streambank_spark.runner.queries import Looks, Managed, Queries
 

@@ -13,16 +13,9 @@ from streambank.control.generations import Generation
 from streambank.control.marker import renew_marker
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.names import MAIN
-from streambank.driver import preflight
-from streambank.driver.preflight import (
-    FILES,
-    DeclaredQuery,
-    Output,
-    check_arguments,
-    check_output,
-    check_start,
-    declared_query,
-)
+from streambank.driver import outputs
+from streambank.driver.outputs import FILES, Output, check_arguments, check_output
+from streambank.driver.preflight import DeclaredQuery, check_start, declared_query
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, QuerySpec, write_launch
 from streambank.storage import open_store
@@ -229,7 +222,7 @@ def test_s3_by_another_name_in_the_arguments_has_the_same_log(
     control = job.records()
     generation = control.generations().ensure_first(job.checkpoint, by=BY)
     control.record_query(None, {"sink_path": "s3://b/out"})
-    monkeypatch.setattr(preflight, "_newest", lambda output: 6)
+    monkeypatch.setattr(outputs, "_newest", lambda output: 6)
     query = declared_query(job, MAIN, control)
 
     refused(lambda: check_arguments(query, generation, ["s3a://b/out"], str(folder)), "sink-used")
