@@ -1,6 +1,6 @@
 """The section `[streambank]` of Airflow's configuration: what stands in for variables of the environment.
 
-`get_provider_info.py` describes its options. A variable that is set takes precedence over them.
+`get_provider_info.py` describes its options. A variable that is set and not empty takes precedence over them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def use_signing_keys() -> None:
     """Let the engine find the file of `[streambank] signing_keys`, where the variable names none.
 
     The engine reads `STREAMBANK_SIGNING_KEYS`, and so do its programs on executors. It names a file and holds
-    no key. The application of a job never gets it (`streambank.driver.environment`).
+    no key. The application of a job gets it only if the job lists the variable in `env`.
     """
     named = _option("signing_keys")
     if named and not os.environ.get(KEYS_VARIABLE):

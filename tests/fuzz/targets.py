@@ -16,6 +16,7 @@ from streambank.checkpoint.paths import rewrite_operator_metadata, schema_paths
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.rewritten import with_conf
 from streambank.checkpoint.schema.store import parse_state_schema, parse_variables
+from streambank.checkpoint.schema.unnamed import only_columns, operator_name
 from streambank.checkpoint.sources import check_initial_offsets
 from streambank.checkpoint.state.changelog import UnreadableLineageError, parse_lineage
 from streambank.checkpoint.state.lz4 import LZ4Error, decompress_prefix
@@ -351,6 +352,7 @@ TARGETS: Mapping[str, Target] = {
         files_of("_metadata/schema", "_stateSchema"),
         each(
             lambda data: parse_state_schema(data, "schema"),
+            lambda data: operator_name({"default": only_columns(data, "schema")}),
             lambda data: parse_variables(data, "schema"),
             is_keyless,
         ),

@@ -133,8 +133,8 @@ class SparkFacts:
         provider_class: The class as the offset log names it.
         codec: Compression of state files.
         shuffle_partitions: Partitions of the state, as the offset log says.
-        snapshot_version: The newest format that a RocksDB snapshot says of itself (`ZipMetadata`); None where
-            there is no snapshot.
+        snapshot_version: The newest format that one of its RocksDB snapshots has (`ZipMetadata.version`);
+            None where there is no snapshot.
     """
 
     offsets_version: int

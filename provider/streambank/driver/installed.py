@@ -174,6 +174,19 @@ def installation_of(job: Declared) -> Installation:
     return find_installation(job.python, job.spark_home)
 
 
+def installation_that_submits(job: Declared) -> Installation:
+    """What the drivers of a declared job are submitted to a cluster with.
+
+    The job's own, where its interpreter is on this machine, too; else that of this process.
+
+    Raises:
+        InputError: See `find_installation`.
+    """
+    if job.python == sys.executable or not Path(job.python).is_file():
+        return find_installation(spark_home=job.spark_home)
+    return installation_of(job)
+
+
 def installation_for_state(job: DeclaredForState | None) -> Installation:
     """The Spark that works on a job's state, beside the one that the job runs on.
 

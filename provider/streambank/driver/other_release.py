@@ -17,8 +17,8 @@ from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
-from streambank.driver.installed import installation_of
-from streambank.driver.spark_releases import FOR_STATE, listed, release_of
+from streambank.driver.installed import installation_that_submits
+from streambank.driver.spark_releases import FOR_STATE, SparkRelease, listed, release_of
 from streambank.driver.spec import read_properties
 from streambank.storage import open_store
 
@@ -58,9 +58,8 @@ def obstacles(
         found.append(f"its offset log has format v{spark.offsets_version}")
     if spark.checkpoint_format > release.checkpoint_format:
         found.append(f"its state has checkpoint format v{spark.checkpoint_format}")
-    elif _ids_of_40(closure, written_by) not in (None, release.name == _ALONE):
-        writer = "a newer Spark" if release.name == _ALONE else f"Spark {_ALONE}"
-        found.append(f"{writer} wrote its RocksDB state in checkpoint format v2")
+    elif writer := _stranger(closure, release, written_by):
+        found.append(f"Spark {writer} wrote its RocksDB state in checkpoint format v2")
     join = closure.offset_conf.get(JOIN_FORMAT, "")
     if join.isdigit() and int(join) > release.join_format and any(map(_is_join, closure.operators)):
         found.append(f"its joins have state format v{join}")
@@ -115,7 +114,7 @@ def check_rewritable(closure: Closure, written_by: str | None) -> None:
     Raises:
         RefusedError: It is such state (code `state-of-another-spark`).
     """
-    if _ids_of_40(closure, written_by):
+    if _of_alone(closure, written_by):
         raise RefusedError(
             f"Spark {_ALONE} wrote this RocksDB state in checkpoint format v2, and Spark "
             f"{listed(FOR_STATE)}, which would rewrite it, cannot read it for that.",
@@ -166,12 +165,12 @@ def check_change(job: Job, control: JobControl, version: str | None) -> None:
 
 
 def settings_of(job: Job) -> Mapping[str, str]:
-    """The settings of Spark that a job declares, over the defaults of the Spark that its drivers get.
+    """The settings of Spark that a job declares, over the defaults of the Spark that submits its drivers.
 
     Defaults that cannot be found or read count for nothing: the launch says what is wrong with them.
     """
     try:
-        defaults = read_properties(installation_of(job).defaults(os.environ))
+        defaults = read_properties(installation_that_submits(job).defaults(os.environ))
     except StreambankError:
         defaults = {}
     return {**defaults, **job.spark}
@@ -190,17 +189,31 @@ def _closure(location: str) -> Closure | None:
     return None
 
 
-def _ids_of_40(closure: Closure, written_by: str | None) -> bool | None:
-    """Whether Spark 4.0 wrote RocksDB state in format v2; None for other state, or where nothing tells.
+def _stranger(closure: Closure, release: SparkRelease, written_by: str | None) -> str | None:
+    """Whose state in format v2 it is, where a release cannot read it; None where it can, or nothing tells."""
+    if release.name != _ALONE:
+        return _ALONE if _of_alone(closure, written_by) else None
+    wrote = None if written_by is None else release_of(written_by)
+    of_another = _has_ids(closure) and wrote is not None and wrote.name != _ALONE
+    return written_by if of_another else None
 
-    Its snapshots say that they are of version 2, and no other release reads or writes such.
+
+def _of_alone(closure: Closure, written_by: str | None) -> bool:
+    """Whether only Spark 4.0 reads this state.
+
+    It writes snapshots of version 2, which no other release reads; some of version 1, too, where another
+    query of its JVM had format v1. Where there is no snapshot, it is asked who wrote it.
     """
-    if closure.spark.checkpoint_format != 2 or closure.spark.provider != "rocksdb":
-        return None
+    if not _has_ids(closure):
+        return False
     if closure.spark.snapshot_version is not None:
         return closure.spark.snapshot_version == 2
-    release = None if written_by is None else release_of(written_by)
-    return None if release is None else release.name == _ALONE
+    wrote = None if written_by is None else release_of(written_by)
+    return wrote is not None and wrote.name == _ALONE
+
+
+def _has_ids(closure: Closure) -> bool:
+    return closure.spark.checkpoint_format == 2 and closure.spark.provider == "rocksdb"
 
 
 def _is_join(operator: OperatorState) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from importlib.util import find_spec
 from typing import Any
@@ -95,7 +96,8 @@ def foresee(
     except (ConflictError, FormatError, NotFoundError):
         return  # it moves while it is read, or the stop's savepoint will say what is wrong with it
     _check_state(closure, order)
-    check_no_limit(checkpoint, closure)
+    with suppress(FormatError, NotFoundError):  # a schema that cannot be read is left to the stop, too
+        check_no_limit(checkpoint, closure)
     check_rewritable(closure, writer_of(records, query))
     if order.get("partitions") is not None:
         _check_rescale(closure, int(order["partitions"]))

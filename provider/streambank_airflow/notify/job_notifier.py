@@ -34,6 +34,7 @@ class JobNotifier(BaseNotifier):
         message: What happened, for people; by default the task and its error.
         jobs_file: The file that declares the job; None for the one that the connection names.
         streambank_conn_id: The connection.
+        context: What it is called with; Airflow gives it to the callback of a deadline.
 
     Raises:
         InputError: There is no such kind (code `bad-choice`).
@@ -49,8 +50,9 @@ class JobNotifier(BaseNotifier):
         message: str = "",
         jobs_file: str | None = None,
         streambank_conn_id: str = DEFAULT_CONN_ID,
+        context: Context | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(context)
         self.job = job
         self.kind = check_choice(kind, "kind", KINDS_OF_TASKS)
         self.message = message

@@ -196,8 +196,9 @@ def _laid_out(
         for warning in holds.warnings:
             staging.warn(warning)
         described: tuple[str, ...] = ()
-        with suppress(NotFoundError, FormatError):  # damage is an answer of what reads the state
-            described = write_missing_metadata(target, CheckpointReader(target).closure(None, "minimal"))
+        if any(one.get("name") is None for one in manifest.operators):
+            with suppress(NotFoundError, FormatError):  # damage is an answer of what reads the state
+                described = write_missing_metadata(target, CheckpointReader(target).closure(None, "minimal"))
         yield Materialized(f"{job}/{savepoint}", folder, manifest, described)
 
 

@@ -129,12 +129,16 @@ class _Run:
         self._judge(exit_code)
 
     def _installation(self) -> Installation:
+        named = self.executor.installation()
+        if named is not None:
+            return named
         try:
-            return self.executor.installation() or find_installation()
-        except InputError:
-            own = self.executor.own()
+            return find_installation()
+        except InputError as error:
+            own = self.executor.own() if error.code == "no-pyspark" else None
             if own is None:
                 raise
+            self.executor.say(f"No Spark is installed: the job's own in {own.spark_home} submits it.")
             return own
 
     def _submit(self, submission: Submission, report: Path) -> int:

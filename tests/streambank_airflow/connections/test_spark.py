@@ -89,6 +89,11 @@ def test_the_jobs_own_spark_submits_where_none_is_installed(
         job=JOB, jobs_file=str(jobs), task_id="t", spark_conn_id="spark_here", on="spark"
     )
     if has_own:
+        bad = {"conn_type": "spark", "host": "spark://there", "extra": {"spark-binary": "spark3-submit"}}
+        with monkeypatch.context() as patch:
+            patch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps(bad))
+            with pytest.raises(InputError, match="spark3-submit"):  # what is named wrongly is not replaced
+                shop.take(pace=Pace(executor=operator.machines))
         result = shop.take(pace=Pace(executor=operator.machines))
         assert verify(shop.repository, JOB, result.savepoint, "full").ok and seen.exists()
         return

@@ -14,6 +14,7 @@ from streambank.declaration.notify import KINDS
 from streambank_airflow.notify.job_notifier import KINDS_OF_TASKS, JobNotifier
 from tests.streambank_airflow.notify.test_alerts import declare
 from tests.support.airflow_face.metadata_db import run_dag, task_states
+from tests.support.airflow_face.moved import CallbackTrigger
 from tests.support.airflow_face.notifiers import told
 from tests.support.jobs.managed_job import Managed
 
@@ -82,15 +83,14 @@ def test_what_cannot_be_sent_is_logged_and_changes_nothing(
 
 def test_the_triggerer_sends_it_too(managed: Managed) -> None:
     file = declare(managed)
-    late = notifier(managed, kind="late-restore")
-    late.context = {"dag_run": {"dag_run_id": "late-1"}}  # type: ignore[typeddict-item]  # of a deadline
+    fields = {"job": "flights", "kind": "late-restore", "jobs_file": str(managed.jobs_file)}
+    context = {"dag_run": {"dag_run_id": "late-1"}}  # what Airflow gives to the callback of a deadline
+    trigger = CallbackTrigger(f"{JobNotifier.__module__}.JobNotifier", {**fields, "context": context})
 
-    async def send() -> None:
-        await late
-        return None
+    async def states() -> list[str]:
+        return [event.payload["state"] async for event in trigger.run()]
 
-    asyncio.run(send())
-
+    assert asyncio.run(states())[-1] == "success"
     assert told(file) == ["late-restore: late-1: its log says more"]
 
 

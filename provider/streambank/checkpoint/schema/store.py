@@ -187,6 +187,8 @@ def _check_type(kind: Any) -> None:
     for field in kind.get("fields", ()):
         if not isinstance(field["name"], str):
             raise ValueError("a field has no name")
+        if not isinstance(field.get("metadata") or {}, dict):
+            raise ValueError("the metadata of a field are not an object")
         _check_type(field["type"])
     parts = {"array": ("elementType",), "map": ("keyType", "valueType")}.get(str(kind.get("type")), ())
     if kind.get("type") == "struct" and not isinstance(kind.get("fields"), list):

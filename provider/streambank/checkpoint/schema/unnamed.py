@@ -15,12 +15,13 @@ from typing import Any
 from streambank.checkpoint.closure import GLOBAL_LIMIT, Closure, OperatorState
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.schema.store import Columns, parse_state_schema
+from streambank.core.errors import FormatError
 from streambank.storage.store import Store
 
 _SESSION = "spark.sessionWindow"
 _DEDUPE = ["__dummy__"]
 _DEDUPE_WITHIN = ["expiresAtMicros"]
-_ARBITRARY = ("groupState", "timeoutTimestamp")
+_GROUP_STATE, _TIMEOUT = "groupState", "timeoutTimestamp"
 _LIMIT = ([("key", "void")], [("value", "long")])
 
 
@@ -41,13 +42,15 @@ def write_missing_metadata(checkpoint: Store, closure: Closure) -> tuple[str, ..
         FormatError: A schema is not understood.
         StorageError: The environment failed.
     """
-    written = []
+    made = {}
     for operator, stores in _unnamed(checkpoint, closure):
         partitions = closure.spark.shuffle_partitions or max(one.partitions for one in operator.stores)
-        path = f"state/{operator.operator}/_metadata/metadata"
-        checkpoint.write(path, _metadata(operator.operator, stores, partitions))
-        written.append(path)
-    return tuple(written)
+        made[f"state/{operator.operator}/_metadata/metadata"] = _metadata(
+            operator.operator, stores, partitions
+        )
+    for path, data in made.items():
+        checkpoint.write(path, data)
+    return tuple(made)
 
 
 def operator_names(checkpoint: Store, closure: Closure) -> dict[int, str]:
@@ -72,10 +75,19 @@ def operator_name(stores: Mapping[str, Columns]) -> str:
 
     Args:
         stores: What each of its stores holds.
+
+    Raises:
+        FormatError: No operator has such stores (code `unknown-operators`).
     """
     if any(name.startswith("left-") for name in stores):
         return "symmetricHashJoin"
-    (columns,) = stores.values()
+    columns, *others = stores.values()
+    if others:
+        raise FormatError(
+            f"The stores {', '.join(stores)} are of no stateful operator that is known.",
+            code="unknown-operators",
+            hint="Another program wrote them, or a file was lost: restore a savepoint.",
+        )
     key, value = _fields(columns.key), _fields(columns.value)
     names = [name for name, _ in value]
     if _is_session(columns):
@@ -86,7 +98,7 @@ def operator_name(stores: Mapping[str, Columns]) -> str:
         return "dedupeWithinWatermark"
     if (key, value) == _LIMIT:
         return GLOBAL_LIMIT
-    if names and names == list(_ARBITRARY[: len(names)]):
+    if names[:1] == [_GROUP_STATE] or names[-1:] == [_TIMEOUT]:
         return "flatMapGroupsWithState"
     return "stateStoreSave"
 
@@ -99,10 +111,23 @@ def _unnamed(checkpoint: Store, closure: Closure) -> Iterator[tuple[OperatorStat
         paths = {one.store: schemas.get((operator.operator, one.store)) for one in operator.stores}
         there = {name: path for name, path in paths.items() if path is not None}
         if operator.name is None and len(there) == len(paths):
-            yield (
-                operator,
-                {name: parse_state_schema(checkpoint.read(path), path)[0] for name, path in there.items()},
-            )
+            yield operator, {name: only_columns(checkpoint.read(path), path) for name, path in there.items()}
+
+
+def only_columns(data: bytes, path: str) -> Columns:
+    """The columns of a store that has but one kind of rows.
+
+    Raises:
+        FormatError: It has others (code `unknown-version`), or is not understood.
+    """
+    found = parse_state_schema(data, path)
+    if len(found) != 1:
+        raise FormatError(
+            f"{path} has {len(found)} column families, and an operator without metadata has one.",
+            code="unknown-version",
+            hint="A newer Spark wrote it: report the Spark version.",
+        )
+    return found[0]
 
 
 def _is_session(columns: Columns) -> bool:

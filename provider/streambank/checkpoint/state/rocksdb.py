@@ -61,8 +61,8 @@ class ZipMetadata:
         ssts: Files in `SSTs/`.
         wals: Files in `logs/`.
         keys: Rows, of all column families; None where Spark did not count.
-        version: What it says of its own format: 2 where Spark 4.0 wrote state of checkpoint format v2, else
-            1; None where it was not read.
+        version: What it says of its own format: 2 is only of Spark 4.0, for checkpoint format v2; else 1;
+            None where it was not read.
     """
 
     ssts: tuple[SnapshotFile, ...]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from streambank.core.errors import InputError
 from streambank.core.finding import Finding
 from streambank.doctor.subject import CheckResult, Query
-from streambank.driver.other_release import obstacles, writer_of
+from streambank.driver.other_release import obstacles, settings_of, writer_of
 from streambank.driver.spark_releases import FOR_JOBS, listed, release_of
 
 
@@ -41,7 +41,7 @@ def check_release(query: Query, version: str) -> Iterator[CheckResult]:
         written_by = query.savepoints[0].spark_version
     release = release_of(version)
     name = version if release is None else release.name
-    found = obstacles(query.closure, version, written_by, query.job.spark if query.job else {})
+    found = obstacles(query.closure, version, written_by, settings_of(query.job) if query.job else {})
     if found:
         yield Finding(
             "checkpoint-of-another-spark",

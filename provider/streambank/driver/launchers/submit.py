@@ -15,7 +15,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -31,7 +30,7 @@ from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.bundle import NAME, program
 from streambank.driver.environment import driver_environment, is_airflows
 from streambank.driver.failure import shown
-from streambank.driver.installed import Installation, entry_path, find_installation, installation_of
+from streambank.driver.installed import Installation, entry_path, installation_that_submits
 from streambank.driver.launchers.local import launch_arguments, own_settings
 from streambank.driver.spec import LaunchSpec, property_lines
 from streambank.storage.settings import CREDENTIALS, variables_for
@@ -108,7 +107,7 @@ class ClusterSubmit:
         Raises:
             StorageError: spark-submit failed (code `not-started`), or took too long (`submit-unanswered`).
         """
-        found = installation or _installation(job)
+        found = installation or installation_that_submits(job)
         _sweep()
         folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
         process: subprocess.Popen[bytes] | None = None
@@ -173,13 +172,6 @@ class ClusterSubmit:
         else:
             command += [self.entry]
         return [*command, *launch_arguments(control, spec)]
-
-
-def _installation(job: Job) -> Installation:
-    """The job's own, where it is on this machine, too; else that of this process."""
-    if job.python == sys.executable or not Path(job.python).is_file():
-        return find_installation(spark_home=job.spark_home)
-    return installation_of(job)
 
 
 def _sweep() -> None:

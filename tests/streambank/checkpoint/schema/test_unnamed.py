@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.checkpoint.schema.unnamed import write_missing_metadata
+from streambank.checkpoint.schema.store import Columns
+from streambank.checkpoint.schema.unnamed import operator_name, write_missing_metadata
 from streambank.core.errors import FormatError
 from streambank.storage import Store, open_store
 from tests.support.checkpoint.recorded import checkpoint
@@ -87,3 +89,35 @@ def test_a_damaged_schema_is_named(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=path) as refused:
         described(store)
     assert refused.value.code == "half-written"
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "code"),
+    [
+        ("state/0/0/_metadata/schema", lambda data: b"\0\2v3\0\0\0\0", "unknown-version"),
+        (
+            "state/1/0/_metadata/schema",
+            lambda data: data.replace(b'"metadata":{}', b'"metadata":77'),
+            "half-written",
+        ),
+    ],
+)
+def test_nothing_is_written_where_one_operator_is_not_understood(
+    tmp_path: Path, path: str, change: Callable[[bytes], bytes], code: str
+) -> None:
+    store = checkpoint("3.5.9/hdfs-chain").having({path: change}).into(open_store(str(tmp_path)))
+    with pytest.raises(FormatError) as refused:
+        described(store)
+    assert refused.value.code == code and path in refused.value.message
+    assert not [info.path for info in store.list() if info.path.endswith("_metadata/metadata")]
+
+
+def test_stores_of_no_operator_are_refused() -> None:
+    columns = Columns("default", {"fields": []}, {"fields": []})
+    with pytest.raises(FormatError, match="a, b"):
+        operator_name({"a": columns, "b": columns})
+
+
+def test_state_of_a_query_that_began_on_spark_2_is_told_by_its_timeout() -> None:
+    value = {"fields": [{"name": "n", "type": "integer"}, {"name": "timeoutTimestamp", "type": "integer"}]}
+    assert operator_name({"default": Columns("default", {"fields": []}, value)}) == "flatMapGroupsWithState"
