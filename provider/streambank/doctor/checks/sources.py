@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.compactible import parse_log_entry
 from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
-from streambank.core.errors import StreambankError
+from streambank.core.errors import StorageError, StreambankError
 from streambank.core.finding import Finding
 from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.kafka.recording import FORMAT, SourceRecorder
@@ -289,8 +289,18 @@ def _schemes(named: Iterable[str]) -> Set[str]:
 
 
 def _exists(uri: str) -> bool:
-    """Whether a file of a source is there; Spark writes paths percent-encoded."""
+    """Whether a file of a source is there; Spark writes paths percent-encoded.
+
+    Raises:
+        StorageError: It cannot be looked at.
+    """
     if urlsplit(uri).scheme in ("", "file"):
-        return Path(unquote(urlsplit(uri).path)).exists()
+        try:
+            return Path(unquote(urlsplit(uri).path)).exists()
+        except OSError as error:
+            raise StorageError(
+                f"A file that the log of a source names cannot be looked at: {error.strerror}.",
+                hint="Look at sources/ of the checkpoint, and at the rights on the source's directory.",
+            ) from error
     place, _, name = unquote(uri).rpartition("/")
     return open_store(place).exists(name)

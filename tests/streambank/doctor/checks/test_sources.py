@@ -114,6 +114,8 @@ def test_real_files_are_found_by_the_paths_that_spark_wrote(tmp_path: Path) -> N
 
     closure, _ = planned(NAME)
     assert not [*check_replay(*planned(log(there)), None)]
+    (told,) = skipped(check_replay(*planned(log(f"{tmp_path.as_uri()}/{'9' * 5000}")), None))
+    assert "File name too long" in told.why and len(told.why) < 200
     gone = there.replace("a.json", "b.json")
     assert gone in found(check_replay(*planned(log(there, gone)), None))["source-files-gone"].cause
 
