@@ -39,6 +39,7 @@ from tests.support.airflow_face.metadata_db import (
     xcom,
 )
 from tests.support.airflow_face.notifiers import told
+from tests.support.airflow_face.releases import needs_3_2
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.jobs.managed_job import BY, Managed
 from tests.support.storage.contents import contents
@@ -252,6 +253,7 @@ def test_a_restore_that_fails_after_its_stop_says_and_alerts_that_the_job_stands
     assert alert.count(still) == 1
 
 
+@needs_3_2  # before, a task cannot ask whether a DAG is paused
 def test_a_job_is_not_stopped_for_a_restore_that_could_not_hand_it_over(
     managed: Managed, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
