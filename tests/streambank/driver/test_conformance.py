@@ -192,7 +192,7 @@ KILL = "test_a_driver_is_found_watched_and_killed"
     [
         (SaysEnded, KILL, "calls it ended|calls a driver ended|calls the driver ended|it calls the driver"),
         (StartsTwo, KILL, "starts more than one driver|calls the driver ended"),
-        (KillsNothing, KILL, "a killed driver has no heartbeat"),
+        pytest.param(KillsNothing, KILL, "a killed driver has no heartbeat", marks=pytest.mark.storm),
         (FindsNothing, KILL, "it finds \\[\\]"),
         (FindsAll, "test_a_job_that_nobody_started_has_no_driver", "a job nobody started"),
         (TakesAll, "test_what_cannot_be_launched_is_refused_before_anything_is_recorded", "is a jar"),

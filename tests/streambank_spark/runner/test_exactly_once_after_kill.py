@@ -21,7 +21,8 @@ pytestmark = pytest.mark.spark
 KILLED_IN = 4
 
 
-@pytest.mark.parametrize("layout", [pytest.param("hdfs", marks=pytest.mark.storm), "format-v2"])
+@pytest.mark.storm
+@pytest.mark.parametrize("layout", ["hdfs", "format-v2"])
 def test_the_checkpoint_of_a_killed_driver_gives_an_exact_savepoint(
     spark: SparkSession, tmp_path: Path, layout: str
 ) -> None:

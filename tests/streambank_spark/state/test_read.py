@@ -30,7 +30,9 @@ def rows_after(spark: SparkSession, name: str, batch: int, folder: Path) -> list
     return sorted(({**row, "partition": None} for row in rows), key=str)
 
 
-@pytest.mark.parametrize(("query", "batch"), [("window", 6), ("session", 7)])
+@pytest.mark.parametrize(
+    ("query", "batch"), [pytest.param("window", 6, marks=pytest.mark.storm), ("session", 7)]
+)
 def test_state_of_spark_3_5_is_the_same_however_it_is_kept(
     spark: SparkSession, query: str, batch: int, tmp_path: Path
 ) -> None:
