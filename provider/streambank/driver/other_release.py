@@ -128,7 +128,7 @@ def writer_of(control: JobControl, query: str | None) -> str | None:
     """The version of the Spark that last worked in the checkpoint that counts; None where no record tells.
 
     A checkpoint that was restored, and in which no query has been started since, is of whatever Spark its
-    savepoint was taken from: nothing is told of it.
+    savepoint was taken from: no record says which.
     """
     generation, facts = control.generation(query), control.query_facts(query) or {}
     said = facts.get("spark_version")
@@ -139,8 +139,8 @@ def writer_of(control: JobControl, query: str | None) -> str | None:
 def check_change(job: Job, control: JobControl, version: str | None) -> None:
     """Refuse a launch on a release that does not go on with what another one wrote.
 
-    Reads the checkpoints of queries that last ran on another release, or nobody knows on which. One that
-    cannot be read is left to Spark.
+    Reads the checkpoints of queries that last ran on another release, or on one that no record names. Spark
+    itself judges one that cannot be read.
 
     Args:
         job: The declared job.

@@ -150,6 +150,6 @@ def _metadata(operator: int, stores: Mapping[str, Columns], partitions: int) -> 
 
 
 def _prefix(columns: Columns) -> int:
-    """Of how many columns the prefix is by which keys are looked for: of a session all but its start."""
+    """The number of columns in the prefix by which Spark finds keys: of a session all but its start."""
     keys: Sequence[Any] = columns.key["fields"]
     return len(keys) - 1 if _is_session(columns) else 0

@@ -292,14 +292,14 @@ def _exists(uri: str) -> bool:
     """Whether a file of a source is there; Spark writes paths percent-encoded.
 
     Raises:
-        StorageError: It cannot be looked at.
+        StorageError: The disk does not say.
     """
     if urlsplit(uri).scheme in ("", "file"):
         try:
             return Path(unquote(urlsplit(uri).path)).exists()
         except OSError as error:
             raise StorageError(
-                f"A file that the log of a source names cannot be looked at: {error.strerror}.",
+                f"This machine cannot look for a file that a source's log names: {error.strerror}.",
                 hint="Look at sources/ of the checkpoint, and at the rights on the source's directory.",
             ) from error
     place, _, name = unquote(uri).rpartition("/")
