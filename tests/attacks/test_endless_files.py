@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from streambank.checkpoint.files import MAX_SMALL_BYTES
+from streambank.checkpoint.files import MAX_ENTRY_BYTES
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.schema.store import parse_state_schema
 from streambank.control.marker import marker_location, read_marker
@@ -44,7 +44,7 @@ def test_metadata_with_holes_is_not_read_whole(tmp_path: Path) -> None:
     os.truncate(os.open(tmp_path / "metadata", os.O_CREAT | os.O_WRONLY), 1 << 40)
     with pytest.raises(FormatError) as caught:
         CheckpointReader(open_store(tmp_path)).query_id()
-    assert caught.value.code == "half-written" and str(MAX_SMALL_BYTES) in caught.value.message
+    assert caught.value.code == "half-written" and str(MAX_ENTRY_BYTES) in caught.value.message
 
 
 def test_metadata_with_holes_in_a_place_to_restore_to_is_not_read_whole(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_manifest_with_holes_is_neither_signed_nor_replicated_whole(
     taken = shop.take().savepoint
     os.truncate(tmp_path / "shop/repository" / manifest_key(JOB, taken), 1 << 40)
     new_key(tmp_path / "keys")
-    monkeypatch.setattr("streambank.repository.sealed._LONGEST_LINE", 64 * CHUNK)
+    monkeypatch.setattr("streambank.repository.sealed.LONGEST_LINE_BYTES", 64 * CHUNK)
     with pytest.raises(IntegrityError):
         read_manifest(shop.repository, JOB, taken)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
@@ -109,7 +109,7 @@ def test_zstd_does_not_unpack_into_all_memory() -> None:
 def test_a_line_without_an_end_is_read_once_and_not_whole(
     filling: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streambank.repository.sealed._LONGEST_LINE", 64 * CHUNK)
+    monkeypatch.setattr("streambank.repository.sealed.LONGEST_LINE_BYTES", 64 * CHUNK)
     given = 0
 
     def chunks() -> object:

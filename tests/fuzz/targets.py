@@ -25,6 +25,7 @@ from streambank.control.control import JobControl
 from streambank.control.marker import Marker
 from streambank.control.records import decode_json
 from streambank.core.errors import StreambankError
+from streambank.core.lines import pieces
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.doctor.diagnose import diagnose_checkpoint
 from streambank.driver.launcher import Handle
@@ -338,7 +339,10 @@ TARGETS: Mapping[str, Target] = {
     ),
     "source-log": Target(
         files_of("sources/"),
-        each(lambda data: check_initial_offsets(data, "s"), lambda data: parse_log_entry(data, "s")),
+        each(
+            lambda data: check_initial_offsets(data, "s"),
+            lambda data: list(parse_log_entry(pieces(data), "s")[1]),
+        ),
     ),
     "kafka-offsets": Target(
         lambda: [b'{"t":{"0":12,"1":7}}', b'{"a.b":{"0":-1},"c":{"3":9007199254740993}}'],
@@ -371,7 +375,7 @@ TARGETS: Mapping[str, Target] = {
             b'v1\n{"path":"file:///o/a.json","size":3,"isDir":false,"modificationTime":1,"blockReplication":1,'
             b'"blockSize":1,"action":"add"}'
         ],
-        lambda data: parse_log_entry(data, "l"),
+        lambda data: list(parse_log_entry(pieces(data), "l")[1]),
     ),
     "parquet-footer": Target(_parquet, _rows_of_parquet),
     "progress": Target(_progress, _history),

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
 from streambank.core.errors import FormatError, NotFoundError
+from streambank.core.lines import whole_lines
 
 MAX_VERSION = 1
 """The newest version of entries of both logs that is understood."""
+LONGEST_LINE_BYTES = 1 << 20
+"""Of a line, which names one file: paths have some hundred bytes."""
 
 _NAME = re.compile(r"(0|[1-9][0-9]{0,18})(\.compact)?\Z")
 
@@ -44,29 +47,45 @@ def parse_log_name(name: str) -> LogName | None:
     return LogName(int(found[1]), found[2] is not None) if found else None
 
 
-def parse_log_entry(data: bytes, path: str = "log entry") -> tuple[int, list[dict[str, Any]]]:
-    """Version and JSON objects of an entry; an entry that added nothing has none.
+def parse_log_entry(chunks: Iterable[bytes], path: str = "log entry") -> tuple[int, Iterator[dict[str, Any]]]:
+    """Version and JSON objects of an entry, read as they are asked for; an entry that added nothing has none.
+
+    A compacted entry names every file that a query ever read or wrote, so it is never in memory as a whole.
 
     Args:
-        data: The bytes of the file.
+        chunks: The file.
         path: How to name it in an error.
 
     Raises:
-        FormatError: `half-written` where the bytes are no entry, `unknown-version` for a newer one.
+        FormatError: `half-written` where the bytes are no entry, `unknown-version` for a newer one; where
+            the objects are at fault, the iterator raises it.
     """
-    lines = decode(data, path).split("\n")
-    version = parse_version(lines[0], path, MAX_VERSION)
-    entries = []
-    for number, line in enumerate(lines[1:], start=2):
+    lines = _lines(chunks, path)
+    version = parse_version(decode(next(lines, b""), path), path, MAX_VERSION)
+    return version, _objects(lines, path)
+
+
+def _lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
+    try:
+        for block in whole_lines(chunks, LONGEST_LINE_BYTES):
+            yield from block.removesuffix(b"\n").split(b"\n")
+    except ValueError as error:
+        raise FormatError(
+            f"{path} is damaged: {error}.", code="half-written", hint=HALF_WRITTEN_HINT
+        ) from error
+
+
+def _objects(lines: Iterable[bytes], path: str) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, start=2):
         if not line:
             continue
-        entry = load_json(line, f"line {number} of {path}")
+        where = f"line {number} of {path}"
+        entry = load_json(decode(line, where), where)
         if not isinstance(entry, dict):
             raise FormatError(
                 f"Line {number} of {path} is not a JSON object.", code="half-written", hint=HALF_WRITTEN_HINT
             )
-        entries.append(entry)
-    return version, entries
+        yield entry
 
 
 def format_log_entry(version: int, entries: Iterable[Mapping[str, Any]]) -> bytes:

@@ -19,7 +19,9 @@ from streambank.storage import FileInfo, Store
 
 _FIRST_HEAD_BYTES = 1 << 14
 MAX_SMALL_BYTES = 1 << 26
-"""A log entry larger than this is not read; Spark's are some kilobytes."""
+"""A source's log entry larger than this is not read: it would name half a million files."""
+MAX_ENTRY_BYTES = 1 << 24
+"""Another log entry, or metadata, larger than this is not read; Spark's are some kilobytes."""
 
 T = TypeVar("T")
 
@@ -32,15 +34,15 @@ class CheckpointFiles:
         self._read = read
         self._parsed: dict[str, object] = {}
 
-    def read(self, path: str) -> bytes:
-        """A small file.
+    def read(self, path: str, most_bytes: int = MAX_SMALL_BYTES) -> bytes:
+        """A small file, of at most `most_bytes`.
 
         Raises:
             ConflictError: `checkpoint-moved`.
             FormatError: `half-written` where it is larger than any such file can be.
         """
         info = self._listing.get(path)
-        if info is not None and info.size_bytes > MAX_SMALL_BYTES:
+        if info is not None and info.size_bytes > most_bytes:
             raise _too_large(path, info.size_bytes)
         return self._range(path, 0, None)
 
@@ -56,19 +58,19 @@ class CheckpointFiles:
                 code="missing-log-entry",
                 hint="Spark 4.2 and newer refuse such a checkpoint; older ones give the query a new id.",
             )
-        return self._once("metadata", lambda path: parse_metadata(self.read(path), path))
+        return self._once("metadata", lambda path: parse_metadata(self._entry(path), path))
 
     def offsets(self, path: str) -> Offsets:
         """An entry of the offset log."""
-        return self._once(path, lambda path: parse_offsets(self.read(path), path))
+        return self._once(path, lambda path: parse_offsets(self._entry(path), path))
 
     def commit(self, path: str) -> Commit:
         """An entry of the commit log."""
-        return self._once(path, lambda path: parse_commit(self.read(path), path))
+        return self._once(path, lambda path: parse_commit(self._entry(path), path))
 
     def operator(self, path: str) -> OperatorMetadata:
         """Operator metadata of either version."""
-        return self._once(path, lambda path: parse_operator_metadata(self.read(path), path))
+        return self._once(path, lambda path: parse_operator_metadata(self._entry(path), path))
 
     def zip_metadata(self, path: str) -> ZipMetadata:
         """What a RocksDB snapshot names."""
@@ -79,6 +81,9 @@ class CheckpointFiles:
     def lineage(self, path: str) -> list[LineageItem]:
         """What a changelog of format v2 builds on."""
         return self._once(path, self._lineage)
+
+    def _entry(self, path: str) -> bytes:
+        return self.read(path, MAX_ENTRY_BYTES)
 
     def _lineage(self, path: str) -> list[LineageItem]:
         if self._listing[path].size_bytes > _FIRST_HEAD_BYTES:
@@ -119,10 +124,20 @@ def read_query_id(store: Store) -> str:
         NotFoundError: It has none.
         FormatError: `half-written`.
     """
-    data = store.read("metadata", 0, MAX_SMALL_BYTES + 1)
-    if len(data) > MAX_SMALL_BYTES:
-        raise _too_large("metadata", f"more than {MAX_SMALL_BYTES}")
-    return parse_metadata(data)
+    return parse_metadata(read_entry(store, "metadata"))
+
+
+def read_entry(store: Store, path: str) -> bytes:
+    """An entry of the offset or commit log, or `metadata`, of which no more is read than there can be.
+
+    Raises:
+        NotFoundError: There is no such file.
+        FormatError: `half-written`.
+    """
+    data = store.read(path, 0, MAX_ENTRY_BYTES + 1)
+    if len(data) > MAX_ENTRY_BYTES:
+        raise _too_large(path, f"more than {MAX_ENTRY_BYTES}")
+    return data
 
 
 def _too_large(path: str, size_bytes: object) -> FormatError:

@@ -16,6 +16,7 @@ from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_
 from streambank.checkpoint.grammar import Kind, Part
 from streambank.checkpoint.text import load_json, parse_version
 from streambank.core.errors import FormatError
+from streambank.core.lines import pieces
 
 _NUMBER = re.compile(r"-?[0-9]+")
 MAX_INITIAL_VERSION = 1
@@ -150,7 +151,7 @@ def _is_file_log(parts: Sequence[Part], read: Callable[[str], bytes]) -> bool:
     if not entries:
         return False
     try:
-        _, lines = parse_log_entry(read(entries[0].path), entries[0].path)
+        _, lines = parse_log_entry(pieces(read(entries[0].path)), entries[0].path)
+        return "path" in next(lines, {}) and all("path" in line for line in lines)
     except FormatError:
         return False
-    return bool(lines) and all("path" in line for line in lines)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from streambank.checkpoint.files import read_entry
 from streambank.checkpoint.logs import parse_offsets
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.core.units import from_epoch_ms
@@ -57,7 +58,7 @@ def committed_watermark(store: Store) -> CommittedWatermark | None:
             return None
         path = f"offsets/{batch}"
         try:
-            offsets = parse_offsets(store.read(path), path)
+            offsets = parse_offsets(read_entry(store, path), path)
         except NotFoundError as error:
             # Spark deletes old entries of both logs; the newest ones go only where it has gone on meanwhile.
             if batch == before:

@@ -15,7 +15,7 @@ from typing import Any
 
 from streambank.control.limits import DEFAULT_PROGRESS_BYTES, DEFAULT_PROGRESS_FILES
 from streambank.core.errors import FormatError, NotFoundError
-from streambank.core.json_text import loads
+from streambank.core.json_text import loads, memory_bytes
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.segments import SegmentWriter, segment_key, segment_numbers
@@ -23,8 +23,10 @@ from streambank.storage.store import Store, read_record
 
 _TAIL_BYTES = 1 << 16
 _HEAD_BYTES = 1 << 10
-MOST_BYTES = 1 << 26
-"""Of one file that are read: earlier versions wrote files as large as was declared."""
+MOST_BYTES = 1 << 24
+"""Of one file that are read, which is as large as the runner lets one grow."""
+_MOST_MEMORY_BYTES = 240 << 20
+"""Of the records of one file: some nine times the bytes of real ones."""
 _HEAD = re.compile(
     rb'\{"at":"([^"]{1,40})","epoch":([0-9]{1,18}),"query":"[^"]*","run_id":"([^"\\]*)","batch":([0-9]{1,18}),'
 )
@@ -204,9 +206,14 @@ def read_segment(store: Store, key: str) -> Segment | None:
     except NotFoundError:
         return None
     torn = bool(lines.pop())
-    found = [_record(line) for line in lines]
-    records = [record for record in found if record is not None]
-    return Segment(records, len(found) - len(records), torn)
+    records: list[ProgressRecord] = []
+    memory = 0
+    for line in lines:
+        memory += memory_bytes(line.decode("utf-8", "replace"))
+        record = _record(line) if memory < _MOST_MEMORY_BYTES else None
+        if record is not None:
+            records.append(record)
+    return Segment(records, len(lines) - len(records), torn)
 
 
 def segment_head(store: Store, key: str) -> SegmentHead | None:
@@ -254,7 +261,7 @@ def last_of_segment(store: Store, key: str) -> ProgressRecord | None:
                 record = _record(line)
                 if record is not None:
                     return record
-            if begin == 0 or tail_bytes > MOST_BYTES:
+            if begin == 0 or tail_bytes >= MOST_BYTES:
                 return None
             tail_bytes *= 4
     except NotFoundError:  # rolled away while we read

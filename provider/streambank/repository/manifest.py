@@ -172,7 +172,7 @@ def _bad(message: str, code: str) -> IntegrityError:
 
 
 MANIFEST_SEAL = "manifest_digest"
-_LINES_AT_ONCE = 256
+_LINES_AT_ONCE, _BYTES_AT_ONCE = 256, 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,15 +391,17 @@ def _parse(
         if line == b'"files": [\n':
             name, value = "files", None
             gathered: list[bytes] = []
+            size_bytes = 0
             for entry in lines:
                 if entry == b"],\n":
                     break
                 if keep is None:
                     continue
                 gathered.append(entry)
-                if len(gathered) == _LINES_AT_ONCE:
+                size_bytes += len(entry)
+                if len(gathered) == _LINES_AT_ONCE or size_bytes >= _BYTES_AT_ONCE:
                     keep(_parse_entries(gathered, what))
-                    gathered = []
+                    gathered, size_bytes = [], 0
             if gathered and keep is not None:
                 keep(_parse_entries(gathered, what))
         else:

@@ -18,8 +18,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from streambank.core.errors import FormatError, IntegrityError
+from streambank.core.errors import FormatError, IntegrityError, RefusedError
 from streambank.core.json_text import loads
+from streambank.core.lines import whole_lines
 from streambank.repository.digest import new_hasher
 from streambank.storage.store import MAX_RECORD_BYTES
 
@@ -27,8 +28,8 @@ FORMAT = 1
 """The version that is written, and the only one that is read."""
 RECORD_SEAL = "record_digest"
 _BLOCK_BYTES = 256 << 10
-_LONGEST_LINE = 512 << 20
-"""A sink's files stand on one line: room for two million of them."""
+LONGEST_LINE_BYTES = 8 << 20
+"""The log entries of all file sinks stand on one line: room for 30,000 of them."""
 
 
 dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": ")).encode
@@ -38,8 +39,20 @@ quoted = json.encoder.encode_basestring
 
 
 def field_line(name: str, value: object) -> bytes:
-    """One top-level field as its line."""
-    return f"{dumps(name)}: {dumps(value)},\n".encode()
+    """One top-level field as its line.
+
+    Raises:
+        RefusedError: It is longer than readers take (code `record-too-large`).
+    """
+    line = f"{dumps(name)}: {dumps(value)},\n".encode()
+    if len(line) > LONGEST_LINE_BYTES:
+        raise RefusedError(
+            f"The field {name} would have {len(line)} bytes on its line; readers take {LONGEST_LINE_BYTES}.",
+            code="record-too-large",
+            hint="A file sink's log has too many entries since its last compacted one: let the query set "
+            "spark.sql.streaming.fileSink.log.compactInterval lower.",
+        )
+    return line
 
 
 def head_lines(digest_name: str) -> Iterator[bytes]:
@@ -166,21 +179,10 @@ def _whole_lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
         IntegrityError: A line is longer than any can be, or holds a byte that JSON cannot hold, as a file
             with holes does.
     """
-    rest: list[bytes] = []
-    size_bytes = 0
-    for chunk in chunks:
-        if b"\0" in chunk:
-            raise damaged(what, "it holds zero bytes")
-        end = chunk.rfind(b"\n") + 1
-        if end:
-            yield b"".join((*rest, chunk[:end]))
-            rest, size_bytes = [], 0
-        rest.append(chunk[end:])
-        size_bytes += len(chunk) - end
-        if size_bytes > _LONGEST_LINE:
-            raise damaged(what, "a line of it has no end")
-    if size_bytes:
-        yield b"".join(rest)
+    try:
+        yield from whole_lines(chunks, LONGEST_LINE_BYTES)
+    except ValueError as error:
+        raise damaged(what, str(error)) from error
 
 
 def _blocks(lines: Iterable[bytes]) -> Iterator[bytes]:

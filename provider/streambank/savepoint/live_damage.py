@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from streambank.checkpoint.closure import ClosurePlanner
+from streambank.checkpoint.files import read_entry
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
@@ -210,8 +211,8 @@ class _Comparison:
             if entry is None:
                 return False
             try:
-                data = self._checkpoint.read(path)
-            except NotFoundError:
+                data = read_entry(self._checkpoint, path)
+            except (NotFoundError, FormatError):
                 return False
             if digest_of(split_digest(entry.digest)[0], data) == entry.digest:
                 same += 1

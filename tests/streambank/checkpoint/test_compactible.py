@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,13 @@ from streambank.checkpoint.compactible import (
     parse_log_name,
 )
 from streambank.core.errors import FormatError, NotFoundError
+from streambank.core.lines import pieces
 from tests.support.checkpoint.recorded import checkpoint
+
+
+def parsed(data: bytes, path: str = "log entry") -> tuple[int, list[dict[str, Any]]]:
+    version, entries = parse_log_entry(pieces(data), path)
+    return version, list(entries)
 
 
 def names(*texts: str) -> list[LogName]:
@@ -35,24 +43,24 @@ def test_names_come_back(batch: int, compact: bool) -> None:
 
 @given(st.lists(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.booleans()))))
 def test_entries_come_back(entries: list[dict[str, object]]) -> None:
-    assert parse_log_entry(format_log_entry(1, entries)) == (1, entries)
+    assert parsed(format_log_entry(1, entries)) == (1, entries)
 
 
 def test_an_entry_may_add_nothing() -> None:
-    assert parse_log_entry(b"v1") == (1, [])
-    assert parse_log_entry(b"v1\n") == (1, [])
+    assert parsed(b"v1") == (1, [])
+    assert parsed(b"v1\n") == (1, [])
 
 
 @pytest.mark.parametrize("data", [b"", b"v1\n{", b"v1\n[]", b'v1\n{"a":1}\n{"b"', b"\xff", b"{}"])
 def test_half_an_entry_is_one_clear_error(data: bytes) -> None:
     with pytest.raises(FormatError, match="sources/0/3") as refused:
-        parse_log_entry(data, "sources/0/3")
+        parsed(data, "sources/0/3")
     assert refused.value.code == "half-written"
 
 
 def test_a_version_of_the_future_is_refused() -> None:
     with pytest.raises(FormatError, match="version 2"):
-        parse_log_entry(b"v2\n{}")
+        parsed(b"v2\n{}")
 
 
 def test_an_entry_needs_the_last_compaction_and_what_came_after() -> None:
@@ -81,7 +89,7 @@ def test_a_log_may_begin_later() -> None:
 
 def test_a_real_compaction_holds_all_that_came_before() -> None:
     files = checkpoint("4.3.0/stateless").files
-    _, compacted = parse_log_entry(files["sources/0/9.compact"])
-    single = [entry for batch in range(9) for entry in parse_log_entry(files[f"sources/0/{batch}"])[1]]
+    _, compacted = parsed(files["sources/0/9.compact"])
+    single = [entry for batch in range(9) for entry in parsed(files[f"sources/0/{batch}"])[1]]
     assert compacted[:9] == single
     assert [entry["batchId"] for entry in compacted] == list(range(10))

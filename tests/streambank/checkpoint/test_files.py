@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.checkpoint.files import MAX_SMALL_BYTES, CheckpointFiles, NamesOnly
+from streambank.checkpoint.files import MAX_ENTRY_BYTES, CheckpointFiles, NamesOnly
 from streambank.checkpoint.state.changelog import UnreadableLineageError
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
 from streambank.storage import FileInfo
@@ -49,9 +49,9 @@ def test_a_query_without_its_id_is_named() -> None:
 
 def test_what_cannot_be_a_log_entry_is_not_read() -> None:
     made = RECORDED.having({})
-    huge = {"offsets/1": FileInfo("offsets/1", MAX_SMALL_BYTES + 1, 0, "1")}
+    huge = {"offsets/1": FileInfo("offsets/1", MAX_ENTRY_BYTES + 1, 0, "1")}
     with pytest.raises(FormatError, match="too large"):
-        CheckpointFiles(made.listing() | huge, made.read).read("offsets/1")
+        CheckpointFiles(made.listing() | huge, made.read).offsets("offsets/1")
     assert made.reads == []
 
 

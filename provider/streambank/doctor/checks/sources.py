@@ -17,6 +17,7 @@ from streambank.checkpoint.compactible import parse_log_entry
 from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
 from streambank.core.errors import StorageError, StreambankError
 from streambank.core.finding import Finding
+from streambank.core.lines import pieces
 from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.kafka.recording import FORMAT, SourceRecorder
 from streambank.kafka.retention import replay_of
@@ -246,7 +247,7 @@ def _check_files(
     read = {
         str(entry["path"]): None
         for path in source.files
-        for entry in parse_log_entry(planner.files.read(path), path)[1]
+        for entry in parse_log_entry(pieces(planner.files.read(path)), path)[1]
         if isinstance(entry.get("batchId"), int) and entry["batchId"] > before and "path" in entry
     }
     chosen = [*read]

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
 from streambank.core.json_text import loads
-from streambank.repository.digest import digest_of, is_digest, split_digest
+from streambank.core.lines import whole_lines
+from streambank.repository.digest import Hasher, digest_of, is_digest, new_hasher, split_digest
 from streambank.repository.objects.packs import Pack, PackEntry
 from streambank.repository.sealed import dumps
-from streambank.storage.store import Store
+from streambank.storage.store import Store, chunks, undamaged
 
 INDEX_FORMAT = 1
 INDEX_FOLDER = "index"
 REINDEX_HINT = "Nothing is lost: `streambank reindex` rebuilds the index from the packs."
+_LONGEST_LINE_BYTES = 64 << 20
+"""Of a line, which lists what one pack holds."""
 _BITS = 48
 _MOST = (1 << _BITS) - 1  # the largest offset or length: 256 TiB
 _PACK_ID = re.compile(r"[0-9a-f]{64}")
@@ -105,36 +108,57 @@ def encode_index(packs: Iterable[Pack], digest_name: str) -> tuple[str, bytes]:
     return split_digest(digest_of(digest_name, data))[1], data
 
 
-def decode_index(index_id: str, data: bytes, digest_name: str) -> list[Pack]:
+def decode_index(index_id: str, content: Iterable[bytes], digest_name: str) -> list[Pack]:
     """The packs that an index file lists.
+
+    Args:
+        index_id: Its id.
+        content: The file, in chunks.
+        digest_name: The repository's digest algorithm.
 
     Raises:
         IntegrityError: Its bytes are not what they were (code `index-damaged`).
         FormatError: A newer Streambank wrote it (code `unknown-format`).
     """
     key = index_key(index_id)
-    if digest_of(digest_name, data) != f"{digest_name}:{index_id}":
-        raise _damaged(key, "its content has changed since it was written")
+    hasher = new_hasher(digest_name)
     try:
-        header, *lines = [loads(line) for line in data.splitlines()]
-        if header["index"] != INDEX_FORMAT:
-            raise FormatError(
-                f"The index file {key} is of format {header['index']}, and only {INDEX_FORMAT} is known.",
-                code="unknown-format",
-                hint="A newer Streambank wrote it: upgrade this one.",
-            )
-        return [_decode_pack(line, header["digest"]) for line in lines]
+        lines = _lines(content, hasher)
+        header = loads(next(lines, b""))
+        newer = header["index"] != INDEX_FORMAT
+        packs = [_decode_pack(loads(line), header["digest"]) for line in (() if newer else lines)]
+        for _ in lines:
+            pass
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(key, "it cannot be read") from error
+    if hasher.hexdigest() != index_id:
+        raise _damaged(key, "its content has changed since it was written")
+    if newer:
+        raise FormatError(
+            f"The index file {key} is of format {header['index']}, and only {INDEX_FORMAT} is known.",
+            code="unknown-format",
+            hint="A newer Streambank wrote it: upgrade this one.",
+        )
+    return packs
+
+
+def _lines(content: Iterable[bytes], hasher: Hasher) -> Iterator[bytes]:
+    for block in whole_lines(content, _LONGEST_LINE_BYTES):
+        hasher.update(block)
+        yield from block.splitlines()
 
 
 def read_index(store: Store, index_id: str, digest_name: str) -> list[Pack] | None:
     """The packs that an index file lists; None where it was replaced by another one meanwhile."""
+
+    def read() -> list[Pack]:
+        with store.open(index_key(index_id)) as reader:
+            return decode_index(index_id, chunks(reader), digest_name)
+
     try:
-        data = store.read(index_key(index_id))
+        return undamaged(read)
     except NotFoundError:
         return None
-    return decode_index(index_id, data, digest_name)
 
 
 def index_ids(store: Store) -> list[str]:

@@ -9,9 +9,11 @@ The pack's id is the digest of its table, which holds each object's digest: so t
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streambank.core.errors import FormatError, IntegrityError
 from streambank.core.json_text import loads
@@ -23,6 +25,9 @@ SMALL_BYTES = 512 << 10
 """Objects up to this size travel in packs; larger ones are files of their own, which a restore may link."""
 PACK_BYTES = 32 << 20
 """A pack is closed once it holds this much."""
+MOST_OBJECTS = 1 << 17
+"""A pack is also closed once it holds so many: its table of contents is read as a whole."""
+_MOST_TABLE_BYTES = 64 << 20
 PACK_FORMAT = 1
 ENCODING_NONE = "none"
 TRAILER_BYTES = 108
@@ -134,6 +139,8 @@ def read_pack(store: Store, pack_id: str) -> Pack:
     table_start = size_bytes - TRAILER_BYTES - table_bytes
     if table_start < 0:
         raise _damaged(key, "it is shorter than its table of contents")
+    if table_bytes > _MOST_TABLE_BYTES:
+        raise _damaged(key, f"its table of contents has more than {_MOST_TABLE_BYTES} bytes")
     if table_start >= tail_start:
         table = tail[table_start - tail_start : -TRAILER_BYTES]
     else:
@@ -166,6 +173,8 @@ def repair_table(store: Store, pack: Pack, digest_name: str) -> bool:
         NotFoundError: The pack is gone.
     """
     key = pack_key(pack.id)
+    if store.stat(key).size_bytes != pack.size_bytes:
+        return False
     data = store.read(key)
     salt = _SALT.search(data, sum(entry.length for entry in pack.entries))
     entries = list(pack.entries)
@@ -207,7 +216,8 @@ def _table_lines(entries: Sequence[PackEntry], salt: str) -> Iterator[bytes]:
 def _parse_table(table: bytes, key: str) -> tuple[PackEntry, ...]:
     """The entries of a table whose digest is right; what is wrong now was written wrong."""
     try:
-        header, *lines = [loads(line) for line in table.splitlines()]
+        lines = (loads(line) for line in io.BytesIO(table))
+        header: dict[str, Any] = next(lines, {})
         entries = tuple(
             PackEntry(line["digest"], line["offset"], line["length"], line["encoding"]) for line in lines
         )

@@ -14,6 +14,7 @@ from streambank.repository.objects.fsync_batch import FsyncBatch
 from streambank.repository.objects.index import INDEX_FOLDER
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import (
+    MOST_OBJECTS,
     PACK_BYTES,
     SMALL_BYTES,
     Pack,
@@ -224,7 +225,7 @@ class ObjectWriter:
             self._builder.add(digest, data)
             self.new_objects += 1
             self.new_bytes += len(data)
-            if self._builder.size_bytes >= self._pack_bytes:
+            if self._builder.size_bytes >= self._pack_bytes or len(self._builder) >= MOST_OBJECTS:
                 full, self._builder = self._builder, PackBuilder(self._digest_name)
                 self._writing += 1
         if full is not None:

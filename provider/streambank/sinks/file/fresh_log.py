@@ -21,7 +21,7 @@ from streambank.checkpoint.compactible import MAX_VERSION, LogName, format_log_e
 from streambank.core.errors import ConflictError
 from streambank.sinks.file.log import log_key
 from streambank.sinks.file.position import SavedLog
-from streambank.storage.store import Store
+from streambank.storage.store import FileInfo, Store
 
 DEFAULT_COMPACT_INTERVAL = 10
 """Spark's `spark.sql.streaming.fileSink.log.compactInterval`."""
@@ -72,14 +72,13 @@ def in_the_way(saved: SavedLog, store: Store) -> tuple[str, ...]:
     """Files for which a directory is no new output; what an earlier try has begun is none of them."""
     begun = {log_key(name): data for name, data in empty_log(saved).items()}
     return tuple(
-        sorted(
-            info.path for info in store.list() if info.path not in begun or not _is(store, info.path, begun)
-        )
+        sorted(info.path for info in store.list() if info.path not in begun or not _is(store, info, begun))
     )
 
 
-def _is(store: Store, path: str, begun: Mapping[str, bytes]) -> bool:
-    return store.read(path) == begun[path]
+def _is(store: Store, info: FileInfo, begun: Mapping[str, bytes]) -> bool:
+    data = begun[info.path]
+    return info.size_bytes == len(data) and store.read(info.path) == data
 
 
 def begin_output(saved: SavedLog, store: Store, instead_of: str) -> NewOutput:

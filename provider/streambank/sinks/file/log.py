@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -22,8 +23,9 @@ from streambank.checkpoint.compactible import (
     parse_log_name,
 )
 from streambank.core.errors import FormatError
+from streambank.core.lines import pieces
 from streambank.storage.names import is_key
-from streambank.storage.store import FileInfo, Store
+from streambank.storage.store import FileInfo, Store, chunks, undamaged
 
 LOG_DIRECTORY = "_spark_metadata"
 """Where the file sink keeps its log, below the output directory."""
@@ -149,7 +151,12 @@ def read_log(store: Store, names: Iterable[LogName], roots: Roots) -> Log:
         FormatError: One of them cannot be understood.
         NotFoundError: One of them went away.
     """
-    return Log({name: parse_entry(store.read(log_key(name)), log_key(name), roots) for name in names})
+    return Log({name: undamaged(partial(_read_entry, store, log_key(name), roots)) for name in names})
+
+
+def _read_entry(store: Store, key: str, roots: Roots) -> tuple[DataFile, ...]:
+    with store.open(key) as reader:
+        return parse_entry(chunks(reader), key, roots)
 
 
 def log_key(name: LogName) -> str:
@@ -157,18 +164,18 @@ def log_key(name: LogName) -> str:
     return f"{LOG_DIRECTORY}/{name}"
 
 
-def parse_entry(data: bytes, path: str, roots: Roots) -> tuple[DataFile, ...]:
+def parse_entry(content: Iterable[bytes], path: str, roots: Roots) -> tuple[DataFile, ...]:
     """The data files that one entry names.
 
     Args:
-        data: The bytes of the entry.
+        content: The entry, in chunks.
         path: How to name it in an error.
         roots: The output directory.
 
     Raises:
         FormatError: It is no entry of a file sink's log, or it does something other than adding files.
     """
-    _, objects = parse_log_entry(data, path)
+    _, objects = parse_log_entry(content, path)
     return tuple(_data_file(entry, path, roots) for entry in objects)
 
 
@@ -201,12 +208,13 @@ def relocate_entry(data: bytes, path: str, old: Roots, new_uri: str) -> bytes:
     Raises:
         FormatError: It is no entry of a file sink's log.
     """
-    version, objects = parse_log_entry(data, path)
-    moved = []
-    for entry in objects:
+    version, objects = parse_log_entry(pieces(data), path)
+
+    def moved(entry: dict[str, Any]) -> dict[str, Any]:
         key = old.key(str(entry.get("path", "")))
-        moved.append(entry if key is None else {**entry, "path": _join(new_uri, key)})
-    return format_log_entry(version, moved)
+        return entry if key is None else {**entry, "path": _join(new_uri, key)}
+
+    return format_log_entry(version, map(moved, objects))
 
 
 def _join(root_uri: str, key: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_name
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
+from streambank.core.lines import pieces
 from streambank.sinks.file.log import (
     LOG_DIRECTORY,
     DataFile,
@@ -189,7 +190,9 @@ def read_saved_log(record: Mapping[str, Any], content: Mapping[str, bytes], now_
             f"The savepoint does not hold the whole log of its file sink: {error}",
             hint="Use another savepoint, or repair this one from a replica.",
         ) from error
-    files = [file for name in names for file in parse_entry(bytes_by_name[name], log_key(name), roots)]
+    files = [
+        file for name in names for file in parse_entry(pieces(bytes_by_name[name]), log_key(name), roots)
+    ]
     if record.get("data_files", len(files)) != len({file.uri for file in files}):
         raise IntegrityError(
             f"The log that the savepoint keeps of {was_uri} names {len(files)} data files instead of "

@@ -27,16 +27,17 @@ from typing import Any
 
 from streambank.checkpoint.compactible import LogName
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
-from streambank.core.json_text import loads
+from streambank.core.json_text import MOST_MEMORY_BYTES, loads, memory_bytes
 from streambank.core.python310 import UTC
 from streambank.core.units import from_json_time
 from streambank.sinks.file.log import list_log, log_key
 from streambank.sinks.file.position import ASIDE_DIRECTORY, FileSinkStanding, SavedLog, assess
-from streambank.storage.store import Store
+from streambank.storage.store import FileInfo, Store
 
 _JOURNAL = "_rollback.json"
 _DONE = "_done.json"
 _JOURNAL_FORMAT = 1
+_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +111,14 @@ def set_aside(store: Store) -> list[SetAside]:
     ]
 
 
+def _is_same(store: Store, info: FileInfo, data: bytes | None) -> bool:
+    return data is not None and info.size_bytes == len(data) and store.read(info.path) == data
+
+
 def _journal(store: Store, folder: str) -> SetAside:
     key = f"{folder}/{_JOURNAL}"
     try:
-        journal = loads(store.read(key))
+        journal = loads(store.read(key, 0, _MOST_BYTES))
         batch, begun_at = int(journal["batch"]), from_json_time(journal["begun_at"])
     except (ValueError, KeyError, TypeError) as error:
         raise _bad_journal(store, key) from error
@@ -174,7 +179,7 @@ def roll_back(saved: SavedLog, store: Store, was_uri: str, savepoint: str) -> Ro
             hint="Bring back what is missing, use another savepoint, or give --sink accept.",
         )
     there = list_log(store)
-    same = {name for name in there if saved.content.get(name) == store.read(log_key(name))}
+    same = {name for name, info in there.items() if _is_same(store, info, saved.content.get(name))}
     write = sorted(name for name in saved.content if name not in same)
     remove = sorted((name for name in there if name not in same), reverse=True)
     aside = _begin(store, savepoint, saved.batch, standing, write, remove, journals)
@@ -237,7 +242,14 @@ def _begin(
         "files_aside": dict(standing.later),
         "files_back": dict(standing.aside),
     }
-    data = json.dumps(journal, indent=1).encode()
+    text = json.dumps(journal, indent=1)
+    if memory_bytes(text) > MOST_MEMORY_BYTES or len(text) > _MOST_BYTES:
+        raise RefusedError(
+            f"{len(standing.later)} files of the file sink {store.uri} are too many for one rollback.",
+            code="sink-cannot-roll-back",
+            hint="Go on in a new output directory instead (--new-sink), or give --sink accept.",
+        )
+    data = text.encode()
     number = len(store.names(ASIDE_DIRECTORY)) + 1
     while True:
         folder = f"{ASIDE_DIRECTORY}/{savepoint}-{number}"
@@ -268,7 +280,7 @@ def _unfinished(store: Store) -> tuple[list[str], dict[str, int] | None]:
 
 def _read_journal(store: Store, key: str) -> dict[str, int]:
     try:
-        journal = loads(store.read(key))
+        journal = loads(store.read(key, 0, _MOST_BYTES))
         files = journal["files_aside"] if journal["format"] == _JOURNAL_FORMAT else None
     except (ValueError, KeyError, TypeError) as error:
         raise _bad_journal(store, key) from error

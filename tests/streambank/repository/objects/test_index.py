@@ -38,7 +38,7 @@ packs = st.lists(
 @given(packs)
 def test_comes_back_and_finds_every_object(listed: list[Pack]) -> None:
     index_id, data = encode_index(listed, "blake3")
-    back = decode_index(index_id, data, "blake3")
+    back = decode_index(index_id, [data], "blake3")
     index = Index()
     for pack in back:
         index.add(pack)
@@ -62,7 +62,7 @@ def test_any_changed_byte_is_found(listed: list[Pack], draw: st.DataObject) -> N
     bad = data[:where] + bytes([data[where] ^ draw.draw(st.integers(1, 255))]) + data[where + 1 :]
     for damaged in (bad, data[:where], data + b"\n", b""):
         with pytest.raises(IntegrityError) as raised:
-            decode_index(index_id, damaged, "blake3")
+            decode_index(index_id, [damaged], "blake3")
         assert raised.value.code == "index-damaged"
         assert index_key(index_id) in raised.value.message
 
@@ -89,13 +89,13 @@ LYING = [
 def test_junk_with_a_right_name_is_refused(data: bytes) -> None:
     index_id = split_digest(digest_of("blake3", data))[1]
     with pytest.raises(IntegrityError):
-        decode_index(index_id, data, "blake3")
+        decode_index(index_id, [data], "blake3")
 
 
 def test_a_newer_format_is_named() -> None:
     data = b'{"index": 9, "digest": "blake3"}\n'
     with pytest.raises(FormatError, match="format 9"):
-        decode_index(split_digest(digest_of("blake3", data))[1], data, "blake3")
+        decode_index(split_digest(digest_of("blake3", data))[1], [data], "blake3")
 
 
 def test_a_replaced_file_is_no_error() -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -92,7 +95,7 @@ class TestCapture:
     def test_a_log_that_deletes_is_not_understood(self) -> None:
         entry = json.dumps({"path": "file:///out/a", "size": 1, "action": "delete"})
         with pytest.raises(FormatError, match="delete") as caught:
-            parse_entry(f"v1\n{entry}".encode(), "7", Roots("file:///out"))
+            parse_entry([f"v1\n{entry}".encode()], "7", Roots("file:///out"))
         assert caught.value.code == "unknown-sink-action"
 
     def test_other_sinks_are_named_as_not_guarded(self, tmp_path: Path) -> None:
@@ -318,11 +321,13 @@ class TestWhileOthersWrite:
         class Compacting(LocalStore):
             deleted = False
 
-            def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+            @contextmanager
+            def open(self, key: str) -> Iterator[BinaryIO]:
                 if key == "_spark_metadata/1" and not self.deleted:
                     self.deleted = True
                     self.delete(key)
-                return super().read(key, offset, length)
+                with super().open(key) as reader:
+                    yield reader
 
         store = Compacting(tmp_path / "out", fsync=False)
         make_sink(store, 3)
