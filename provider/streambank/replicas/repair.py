@@ -34,7 +34,7 @@ from streambank.storage.store import Store
 from streambank.storage.threads import at_once
 from streambank.work.check import BAD_DISK, DAMAGE, check_objects, is_damage
 from streambank.work.executor import DEFAULT_PACE, Pace
-from streambank.work.pace import Meter
+from streambank.work.pace import LOCK, Meter, counted
 
 _BY_INDEX = frozenset({"index-damaged", "index-incomplete"})
 _OWN_MARKS = "Each repository has its own marks: pin or unpin the savepoint again, and verify it again."
@@ -142,7 +142,7 @@ def repair(
                 report = verify(fresh, *each, "full", pace=pace, by=by)
                 run.report.verified.append(report)
                 if report.ok:
-                    fresh.lock_savepoint(fresh.load(*each))
+                    fresh.lock_savepoint(fresh.load(*each), counted(pace.progress, LOCK))
     run.report.seconds = time.monotonic() - started
     return run.report
 
@@ -296,7 +296,8 @@ class _Repair:
         if not self.dry_run:
             fresh = Repository.open(self.repository.store, lock=self.repository.lock)
             names = lacking_signatures(copy.source, fresh.store, *which)
-            fresh.adopt(copy.manifest, copy.data, signatures=names, replace_damaged=True)
+            on_lock = counted(self.progress, LOCK)
+            fresh.adopt(copy.manifest, copy.data, signatures=names, replace_damaged=True, on_lock=on_lock)
         self.report.repaired.append(Repaired("manifest", key, 0, len(copy.data), (copy.source.uri,)))
 
     def _marks(self) -> None:

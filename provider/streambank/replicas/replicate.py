@@ -33,7 +33,7 @@ from streambank.storage.store import Opener, Store, chunks
 from streambank.work.check import BAD_DISK, DAMAGE, ObjectsTask, check_objects, is_damage, object_tasks
 from streambank.work.executor import DEFAULT_PACE, Executor, Pace
 from streambank.work.move import Moved, Moving
-from streambank.work.pace import UNLIMITED, Meter, Progress, RateLimit
+from streambank.work.pace import LOCK, UNLIMITED, Meter, Progress, RateLimit, counted
 
 _TRIES = 3
 _STORE_AGAIN = ("objects-condemned", "object-missing")
@@ -283,9 +283,9 @@ class _Copy:
         if there is None:
             stores = (self.source.store, self.replica.store)
             names = lacking_signatures(*stores, self.job, self.savepoint)
-            self.replica.adopt(manifest, data, signatures=names)
+            self.replica.adopt(manifest, data, signatures=names, on_lock=counted(self.progress, LOCK))
         elif missing:
-            self.replica.lock_savepoint(there)
+            self.replica.lock_savepoint(there, counted(self.progress, LOCK))
         try:
             pinned, errors = self._pin()
         except NotFoundError as error:  # it was deleted there just now

@@ -11,9 +11,10 @@ from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.repository.digest import new_hasher
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage.locations import is_inside
-from streambank.storage.store import Store, read_record
+from streambank.storage.store import Store, Versioned, read_record
 
 HEADER_KEY = "repository.json"
+_DELETED = " What was deleted in a bucket with versions comes back by `streambank undelete-files`."
 _PARTS = frozenset(
     {"condemned", "expired", "index", "marks", "objects", "packs", "sampling", "savepoints", "signatures"}
 )
@@ -53,7 +54,8 @@ def read_header(store: Store) -> RepositoryHeader:
         raise NotFoundError(
             f"There is no repository at {store.uri}.",
             code="no-repository",
-            hint="The first `streambank take` makes one; or name the directory that holds repository.json.",
+            hint="The first `streambank take` makes one; or name the directory that holds repository.json."
+            + (_DELETED if isinstance(store, Versioned) else ""),
         ) from error
     record = decode_record(data, what)
     try:
@@ -138,5 +140,6 @@ def _refuse_headless(store: Store) -> None:
         raise IntegrityError(
             f"The repository at {store.uri} has no {HEADER_KEY} any more.",
             code="header-missing",
-            hint="Restore it from a backup, or run `streambank repair` to create it again.",
+            hint="Restore it from a backup, or run `streambank repair` to create it again."
+            + (_DELETED if isinstance(store, Versioned) else ""),
         )

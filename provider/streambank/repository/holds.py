@@ -42,6 +42,11 @@ MAX_HOLD_S = 86400.0
 _NAME = re.compile(r"hold-([0-9a-f]{32})\.json")
 
 
+def is_hold(key: str) -> bool:
+    """Whether a file of a repository is a hold."""
+    return key.startswith("marks/") and _NAME.fullmatch(key.rpartition("/")[2]) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
     """One hold mark.

@@ -7,7 +7,7 @@ among them, its signatures, and the repository's header. The index is not: packs
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
@@ -21,6 +21,8 @@ from streambank.storage.threads import at_once, each
 
 MOST_S = 36525 * 86400
 """The longest lock, in seconds."""
+OnLock = Callable[[int, int], object]
+"""Called with how many files of a savepoint have been locked, and how many must be."""
 _NOT_TOLD = ("no-permission", "storage")
 """Codes of a service that keeps its locks from us, or does not know the question."""
 
@@ -80,8 +82,14 @@ def places(objects: Objects, digests: Iterable[str]) -> set[str]:
     return {objects.locate(digest, file=files.get(digest)).key for digest in wanted}
 
 
-def lock_keys(store: Store, keys: Collection[str], lock: Lock) -> None:
+def lock_keys(store: Store, keys: Collection[str], lock: Lock, on_lock: OnLock | None = None) -> None:
     """Lock some files of a repository.
+
+    Args:
+        store: Where.
+        keys: Which.
+        lock: Until when.
+        on_lock: Called after each file.
 
     Raises:
         NotFoundError: One is not there.
@@ -89,8 +97,10 @@ def lock_keys(store: Store, keys: Collection[str], lock: Lock) -> None:
         StorageError: The service refuses.
     """
     locking = require_locks(store)
-    for _ in each(lambda key: locking.lock(key, lock), sorted(keys), at_once(store)):
-        pass
+    done = each(lambda key: locking.lock(key, lock), sorted(keys), at_once(store))
+    for number, _ in enumerate(done, start=1):
+        if on_lock is not None:
+            on_lock(number, len(keys))
 
 
 def visible_locks(store: Store) -> Locking | None:

@@ -21,6 +21,7 @@ from streambank.repository.digest import DEFAULT_DIGEST
 from streambank.repository.header import HEADER_KEY, RepositoryHeader, create_header, read_header
 from streambank.repository.locks import (
     LockPolicy,
+    OnLock,
     lock_keys,
     lock_of,
     places,
@@ -131,10 +132,14 @@ class Repository:
         if self.lock is not None:
             require_locks(self.store)
 
-    def lock_savepoint(self, manifest: Manifest) -> None:
+    def lock_savepoint(self, manifest: Manifest, on_lock: OnLock | None = None) -> None:
         """Lock a savepoint that is there for as long as one that is saved now, and as it was locked.
 
         What was stored again for it is another version of a file, without the lock that the first one has.
+
+        Args:
+            manifest: The savepoint.
+            on_lock: Called after each file that was locked.
 
         Raises:
             IntegrityError: An object that it names is not there (code `object-missing`).
@@ -142,7 +147,7 @@ class Repository:
         """
         lock = self._lock_for(manifest, again=True)
         if lock is not None:
-            self._lock_parts(manifest, lock)
+            self._lock_parts(manifest, lock, on_lock)
             self._lock_manifest(manifest, lock)
 
     def _lock_for(self, manifest: Manifest, *, again: bool) -> Lock | None:
@@ -160,12 +165,13 @@ class Repository:
             asked += [lock for lock in found if lock is not None]
         return reduce(Lock.both, asked) if asked else None
 
-    def _lock_parts(self, manifest: Manifest, lock: Lock) -> None:
+    def _lock_parts(self, manifest: Manifest, lock: Lock, on_lock: OnLock | None) -> None:
         """Lock all that a savepoint is made of but its manifest."""
         names = signatures_of(self.store, manifest.job, manifest.savepoint)
         signatures = [f"{SIGNATURES}/{manifest.job}/{manifest.savepoint}/{name}" for name in names]
         try:
-            lock_keys(self.store, {*places(self.objects, manifest.objects()), HEADER_KEY, *signatures}, lock)
+            keys = {*places(self.objects, manifest.objects()), HEADER_KEY, *signatures}
+            lock_keys(self.store, keys, lock, on_lock)
         except NotFoundError as error:
             raise IntegrityError(
                 f"A file of savepoint {manifest.savepoint} of {manifest.job} went away while it was locked: "
@@ -177,8 +183,12 @@ class Repository:
     def _lock_manifest(self, manifest: Manifest, lock: Lock) -> None:
         lock_keys(self.store, [manifest_key(manifest.job, manifest.savepoint)], lock)
 
-    def commit(self, manifest: Manifest) -> bool:
+    def commit(self, manifest: Manifest, on_lock: OnLock | None = None) -> bool:
         """Make a savepoint exist: the one commit point. All its objects must have been stored and flushed.
+
+        Args:
+            manifest: The savepoint.
+            on_lock: Called after each file that was locked.
 
         Returns:
             Whether this call made it; False where it was there already.
@@ -195,7 +205,7 @@ class Repository:
             self.sign(manifest.job, manifest.savepoint, encode(manifest))
         else:
             refuse_without_key(self.store, manifest.job)
-        return self._commit(manifest, encode(manifest))
+        return self._commit(manifest, encode(manifest), on_lock=on_lock)
 
     def sign(self, job: str, savepoint: str, data: Iterable[bytes]) -> str:
         """Sign the bytes of a manifest with the first key; the id of the key.
@@ -238,6 +248,7 @@ class Repository:
         *,
         signatures: Iterable[str] = (),
         replace_damaged: bool = False,
+        on_lock: OnLock | None = None,
     ) -> bool:
         """Make a savepoint of another repository exist here too, with the very bytes of its manifest.
 
@@ -246,6 +257,7 @@ class Repository:
             data: The other repository's file.
             signatures: Those that lie beside it there.
             replace_damaged: A file of this name is there, is known to be damaged, and gives way.
+            on_lock: Called after each file that was locked.
 
         Returns:
             Whether this call made it; False where a savepoint of this id was there already.
@@ -255,13 +267,20 @@ class Repository:
         """
         for name in signatures:
             add_signature(self.store, manifest.job, manifest.savepoint, name)
-        return self._commit(manifest, data, exclusive=not replace_damaged)
+        return self._commit(manifest, data, exclusive=not replace_damaged, on_lock=on_lock)
 
-    def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes], *, exclusive: bool = True) -> bool:
+    def _commit(
+        self,
+        manifest: Manifest,
+        data: bytes | Iterable[bytes],
+        *,
+        exclusive: bool = True,
+        on_lock: OnLock | None = None,
+    ) -> bool:
         key = manifest_key(manifest.job, manifest.savepoint)
         lock = self._lock_for(manifest, again=not exclusive)
         if lock is not None:
-            self._lock_parts(manifest, lock)
+            self._lock_parts(manifest, lock, on_lock)
         checked_s = check_lasting(self, manifest)
         try:
             self.store.write(key, data, exclusive=exclusive)

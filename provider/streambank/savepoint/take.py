@@ -60,7 +60,7 @@ from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
 from streambank.work.executor import DEFAULT_PACE, Pace
-from streambank.work.pace import Meter
+from streambank.work.pace import LOCK, Meter, counted
 
 _log = logging.getLogger(__name__)
 
@@ -250,7 +250,7 @@ class _Take:
         manifest = self._manifest(savepoint, plan, self.arrived, sources, writer, replans)
         if self.distrust:
             check_objects(self.repository, manifest)
-        if not self.repository.commit(manifest):
+        if not self.repository.commit(manifest, counted(self.progress, LOCK)):
             there = self._already_there(savepoint, writer, replans)
             if there is None:
                 raise ConflictError(
@@ -310,7 +310,7 @@ class _Take:
                 code="savepoint-damaged",
                 hint="Look at it with `streambank verify`; take the next batch meanwhile.",
             )
-        self.repository.lock_savepoint(manifest)
+        self.repository.lock_savepoint(manifest, counted(self.progress, LOCK))
         return self._result(manifest, replans, already_there=True, new_bytes=writer.new_bytes)
 
     def _unchanged(self, writer: ObjectWriter) -> TakeResult | None:

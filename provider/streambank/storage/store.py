@@ -344,6 +344,49 @@ class Locking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Covered:
+    """A file that is there and cannot be seen: the newest version of its name is a delete marker.
+
+    Attributes:
+        key: Its name.
+        marker: The service's name of the marker.
+        deleted_at: When the marker was laid, by the service's clock.
+        size_bytes: How large the file below it is.
+    """
+
+    key: str
+    marker: str
+    deleted_at: datetime
+    size_bytes: int
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """A store whose service may keep what is deleted as an older version, below a delete marker."""
+
+    def keeps_versions(self) -> bool:
+        """Whether what is deleted here is kept; so, too, where these credentials may not ask.
+
+        Raises:
+            StorageError: The service does not say.
+        """
+
+    def covered(self, prefix: str = "") -> Iterator[Covered]:
+        """Every file that a delete marker covers, with a key that begins so; one that never was is left out.
+
+        Raises:
+            StorageError: The versions cannot be listed.
+        """
+
+    def uncover(self, file: Covered) -> None:
+        """Remove that marker, and nothing else: no version of a file. One that is gone is no error.
+
+        Raises:
+            StorageError: The service refuses.
+        """
+
+
+@dataclass(frozen=True, slots=True)
 class LifecycleRule:
     """An enabled rule by which a service changes objects by itself.
 

@@ -119,6 +119,17 @@ Progress = Callable[[Step], None]
 """Gets each step; must be quick, and must not raise."""
 
 
+LOCK = "lock"
+"""The phase in which what a savepoint is made of is locked, or its locks extended."""
+
+
+def counted(progress: Progress | None, phase: str) -> Callable[[int, int], None] | None:
+    """A callback that is given how many files of how many are done, as one that gets steps; None for none."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(Step(phase, done, total, 0, 0))
+
+
 class Meter:
     """Counts a phase and tells the callback.
 

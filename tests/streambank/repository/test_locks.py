@@ -29,6 +29,8 @@ from streambank.storage.memory import MemoryStore
 from streambank.storage.s3.lock import lock
 from streambank.storage.s3.store import S3Store
 from streambank.storage.store import Lock
+from streambank.work.executor import Pace
+from streambank.work.pace import Step
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank
 from tests.support.jobs.declared import write_jobs
@@ -97,6 +99,22 @@ def test_all_that_a_savepoint_is_made_of_is_locked(live: LiveCheckpoint, place: 
         (version,) = bucket.list_object_versions(Bucket=LOCKED, Prefix=whole)["Versions"]
         with pytest.raises(ClientError, match="AccessDenied"):
             bucket.delete_object(Bucket=LOCKED, Key=whole, VersionId=version["VersionId"])
+
+
+def test_how_many_files_are_locked_is_said_on_the_way(live: LiveCheckpoint, place: str) -> None:
+    steps: list[Step] = []
+    repository = Repository.open(open_store(place), create=True, lock=LockPolicy(DAY_S))
+    request = TakeRequest(live.store, repository, "orders")
+    pace = Pace(progress=steps.append)
+    taken = take(request, pace=pace)
+    locked = [(step.files_done, step.files_total) for step in steps if step.phase == "lock"]
+    whole = len(parts(repository, taken.savepoint)) - 1  # the manifest is the last, and counts no more
+    assert whole > 1 and locked == [(number, whole) for number in range(1, whole + 1)]
+    steps.clear()
+    assert take(request, pace=pace).already_there
+    assert [step.phase for step in steps].count("lock") == whole, "also where locks are only extended"
+    again = streambank("take", live.store.uri, "--job", "orders", "-r", place, "--lock", "3d")
+    assert again.code == 0 and f"lock: {whole}/{whole} files\n" in again.err
 
 
 def test_one_savepoint_has_one_end_also_over_midnight(

@@ -336,10 +336,8 @@ class _Lines:
             self._say(self._last)
 
     def _say(self, step: Step) -> None:
-        note(
-            f"{step.phase}: {step.files_done}/{step.files_total} files, "
-            f"{size(step.bytes_done)}/{size(step.bytes_total)}"
-        )
+        counted_bytes = f", {size(step.bytes_done)}/{size(step.bytes_total)}" if step.bytes_total else ""
+        note(f"{step.phase}: {step.files_done}/{step.files_total} files{counted_bytes}")
         self._said = step
         self._at_s = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""Verbs that end savepoints and bring them back: `expire`, `undelete`, `sweep`."""
+"""Verbs that end savepoints and bring them back: `expire`, `undelete`, `undelete-files`, `sweep`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from streambank.retention.expire import ExpireReport
     from streambank.retention.policy import Policy
     from streambank.retention.sweep import SweepReport, Tally
+    from streambank.retention.undelete_files import UndeleteFilesReport
 
 EXPIRE_EXAMPLES = """Examples:
 
@@ -25,12 +27,20 @@ EXPIRE_EXAMPLES = """Examples:
 
   streambank expire -r /data/savepoints --jobs streaming_jobs.toml
 """
+UNDELETE_FILES_EXAMPLES = """Examples:
+
+  streambank undelete-files -r s3://lake/savepoints --since 2026-11-21T02:00:00Z
+
+  streambank undelete-files -r s3://lake/savepoints --since 2026-11-21T02:00:00Z --execute
+"""
+_MOST_SHOWN = 20
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
     app.command(epilog=EXPIRE_EXAMPLES)(expire)
     app.command(epilog="Example: streambank undelete b000041 -r /data/savepoints")(undelete)
+    app.command("undelete-files", epilog=UNDELETE_FILES_EXAMPLES)(undelete_files)
     app.command(epilog="Example: streambank sweep -r /data/savepoints --dry-run")(sweep)
 
 
@@ -232,6 +242,86 @@ def undelete(
     result = bring_back(open_repository(repository), savepoint, job, by=who("cli"))
     state = "was listed already" if result.already_listed else "is listed again"
     console.answer(result.to_dict(), lambda: console.line(f"{result.savepoint} of {result.job} {state}."))
+
+
+def undelete_files(
+    repository: RepositoryOption,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Only what was deleted then or later: a time with its zone (2026-11-21T02:00:00Z), or how "
+            "long ago (36h).",
+        ),
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Bring it back. Without it, only show what would come back.")
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Bring back what was deleted in an S3 bucket with versions or Object Lock, such as by ransomware.
+
+    Only delete markers are removed. Without --execute nothing is changed.
+    """
+    from streambank.retention.undelete_files import undelete_files as bring_back
+    from streambank.storage import open_store
+
+    moment = None if since is None else _moment(since)
+    with console.progress() as progress:
+        report = bring_back(open_store(repository), since=moment, dry_run=not execute, progress=progress)
+    console.answer(report.to_dict(), lambda: _show_undeleted(report))
+
+
+def _moment(text: str) -> datetime:
+    """A time as `--since` gives it.
+
+    Raises:
+        InputError: It is neither a time with a zone nor a duration (code `bad-time`).
+    """
+    from datetime import timedelta
+
+    from streambank.core.units import from_json_time, parse_duration_s, utc_now
+
+    try:
+        return from_json_time(text)
+    except ValueError:
+        pass
+    try:
+        return utc_now() - timedelta(seconds=parse_duration_s(text))
+    except (InputError, OverflowError) as error:
+        raise InputError(
+            f"--since {text[:40]!r} is neither a time with a time zone nor a duration.",
+            code="bad-time",
+            hint="Write it as 2026-11-21T02:00:00Z, or how long ago: 36h.",
+        ) from error
+
+
+def _show_undeleted(report: UndeleteFilesReport) -> None:
+    if not report.files:
+        console.line("No file that was deleted can come back.")
+    else:
+        would = "would come back" if report.dry_run else "came back"
+        names = sorted(report.savepoints)
+        for name in names[:_MOST_SHOWN]:
+            console.line(f"{would}: savepoint {name}")
+        if len(names) > _MOST_SHOWN:
+            console.line(f"{would}: {len(names) - _MOST_SHOWN} more savepoints")
+        rows = [(f"{day:%Y-%m-%d}", files) for day, files in sorted(report.days.items())]
+        console.table(("deleted on (UTC)", "files"), rows)
+        console.line(
+            f"{console.count(report.files, 'file')} ({console.size(report.bytes)}), "
+            f"{console.count(len(names), 'savepoint')} among them, deleted from "
+            f"{report.first_deleted_at:%Y-%m-%d %H:%M:%S} to {report.last_deleted_at:%Y-%m-%d %H:%M:%S} UTC "
+            f"{would}."
+        )
+    if report.dry_run and report.files:
+        console.line(
+            "Nothing was changed. --execute brings them back; --since leaves out what was deleted before."
+        )
+    elif report.indexed_packs is not None:
+        console.line(f"The index names {console.count(report.indexed_packs, 'pack')}.")
+        console.line("`streambank verify --all` says which savepoints are whole.")
 
 
 def sweep(

@@ -21,6 +21,7 @@ from streambank.storage.names import check_key, check_prefix
 from streambank.storage.s3 import client, s3_service_copy
 from streambank.storage.s3 import list as s3_list
 from streambank.storage.s3 import lock as s3_lock
+from streambank.storage.s3 import versions as s3_versions
 from streambank.storage.s3.client import Place, Service, service, status_of
 from streambank.storage.s3.copy import copy
 from streambank.storage.s3.credentials import S3Access, current_s3
@@ -31,6 +32,7 @@ from streambank.storage.s3.s3_service_copy import REFUSALS, ServiceCopy
 from streambank.storage.s3.write import create, put_spool, put_stream, spooled
 from streambank.storage.store import (
     REMOTE_AT_ONCE,
+    Covered,
     Features,
     FileInfo,
     Held,
@@ -248,6 +250,18 @@ class S3Store:
     def lock_of(self, key: str) -> Lock | None:
         """See `Locking.lock_of`."""
         return s3_lock.lock_of(self._place(key))
+
+    def keeps_versions(self) -> bool:
+        """See `Versioned.keeps_versions`."""
+        return s3_versions.keeps_versions(self._service(), self._bucket, self.uri)
+
+    def covered(self, prefix: str = "") -> Iterator[Covered]:
+        """See `Versioned.covered`."""
+        return s3_versions.covered(self._service(), self._bucket, self._prefix, prefix, self.uri)
+
+    def uncover(self, file: Covered) -> None:
+        """See `Versioned.uncover`."""
+        s3_versions.uncover(self._place(file.key), file)
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...]:
         """See `Served.lifecycle_rules`."""

@@ -1,0 +1,100 @@
+"""What a versioned bucket keeps of deleted objects: older versions, below a delete marker.
+
+A delete without a version lays a marker, and the object cannot be seen. A delete of the marker, by its own
+version, makes the newest version below it visible again; no version of an object is deleted by that.
+Source: Amazon S3 User Guide, "Working with delete markers".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from streambank.core.errors import StorageError
+from streambank.core.python310 import UTC
+from streambank.storage.names import is_key, is_temporary
+from streambank.storage.s3.client import Place, Service, call, status_of
+from streambank.storage.s3.list import PAGE_KEYS
+from streambank.storage.store import Covered
+
+_RIGHTS = (
+    "It needs s3:ListBucketVersions on the bucket and s3:DeleteObjectVersion on the objects: use the "
+    "credentials of an administrator, not those of Airflow."
+)
+_UNKNOWN = (403, 404, 405, 501)
+
+
+def keeps_versions(service: Service, bucket: str, uri: str) -> bool:
+    """Whether a bucket has versions, or had them: they stay where versioning is suspended.
+
+    Raises:
+        StorageError: The service does not say.
+    """
+    answer = call(service, uri, "get_bucket_versioning", expect=_UNKNOWN, Bucket=bucket)
+    if str(answer.get("Error", {}).get("Code")) == "NoSuchBucket":
+        call(service, uri, "head_bucket", Bucket=bucket)  # which says so in our words
+    return status_of(answer) in _UNKNOWN or answer.get("Status") in ("Enabled", "Suspended")
+
+
+def covered(service: Service, bucket: str, root: str, prefix: str, uri: str) -> Iterator[Covered]:
+    """Every object below a root that a marker covers, with a key below it that begins with a prefix.
+
+    Raises:
+        StorageError: The versions cannot be listed.
+    """
+    markers: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
+    for page in _pages(service, bucket, root + prefix, uri):
+        markers |= {each["Key"]: each for each in page.get("DeleteMarkers", ()) if each.get("IsLatest")}
+        for each in page.get("Versions", ()):
+            if each["Key"] in markers:
+                sizes.setdefault(each["Key"], int(each["Size"]))  # the newest comes first
+        # The versions of one name may go on with the next page.
+        last = page.get("NextKeyMarker") if page.get("IsTruncated") else None
+        for key in [key for key in markers if key != last]:
+            marker, size_bytes = markers.pop(key), sizes.pop(key, None)
+            name = key.removeprefix(root)
+            if size_bytes is not None and is_key(name) and not is_temporary(name.rpartition("/")[2]):
+                at = marker["LastModified"].astimezone(UTC)
+                yield Covered(name, str(marker["VersionId"]), at, size_bytes)
+
+
+def _pages(service: Service, bucket: str, prefix: str, uri: str) -> Iterator[Any]:
+    after: dict[str, Any] = {}
+    while True:
+        asked = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": PAGE_KEYS, **after}
+        try:
+            page = call(service, uri, "list_object_versions", **asked)
+        except StorageError as error:
+            raise _rights(error) from error
+        yield page
+        if not page.get("IsTruncated"):
+            return
+        following = {"KeyMarker": page.get("NextKeyMarker")}
+        if page.get("NextVersionIdMarker"):
+            following["VersionIdMarker"] = page["NextVersionIdMarker"]
+        if not following["KeyMarker"] or following == after:
+            raise StorageError(
+                f"The service's listing of the versions in {uri} does not end.",
+                code="storage",
+                hint="Report it to whoever makes the service.",
+            )
+        after = following
+
+
+def uncover(place: Place, file: Covered) -> None:
+    """Remove the marker that covers an object.
+
+    Raises:
+        StorageError: The service refuses.
+    """
+    try:
+        place.call("delete_object", expect=(404,), VersionId=file.marker)
+    except StorageError as error:
+        raise _rights(error) from error
+
+
+def _rights(error: StorageError) -> StorageError:
+    if error.code != "no-permission":
+        return error
+    return StorageError(error.message, code=error.code, hint=_RIGHTS)
