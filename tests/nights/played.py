@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.nights.record import Night
-from tests.nights.site import Scene, Site, wait
+from tests.nights.scene import Scene
+from tests.nights.site import Site, wait
 
 SOON = 'sla.alive = {breach = "1m"}'
 """A minute instead of five: how long a job may be down or unwatched."""

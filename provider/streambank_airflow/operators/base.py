@@ -250,3 +250,16 @@ def known_or_template(value: str, option: str, choices: Sequence[str]) -> str:
         InputError: It is neither (code `bad-choice`).
     """
     return value if is_template(value) else check_choice(value, option, choices)
+
+
+def as_texts(value: Any) -> list[str]:
+    """Texts that may have come through a template: one, several, or none."""
+    found = as_data(value)
+    if isinstance(found, (list, tuple)):
+        return [str(one) for one in found]
+    return [] if (one := as_text(found)) is None else [one]
+
+
+def as_text(value: Any) -> str | None:
+    """A text that may have come through a template; None for nothing."""
+    return None if value is None or str(value).strip() in ("", "None") else str(value)

@@ -1,4 +1,7 @@
-"""Operators that make a savepoint of another one: without some keys, repaired, rescaled or migrated."""
+"""Operators that make a savepoint of another one: without some keys, repaired, rescaled or migrated.
+
+The one that erases a single key, and looks where else it is, is in `erase`.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,9 @@ from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
-    as_data,
     as_integer,
+    as_text,
+    as_texts,
     asked_by,
     by_schedule,
 )
@@ -43,8 +47,6 @@ NOTHING_KEY = "nothing_to_do"
 _NOT_YET = ("never-started", "no-committed-batch")
 SUMS = ("keys", "rows", "rows_before")
 """What is told of all operators of a query together."""
-_NO_VALUE = "key "
-"""With this before it no text is a Python value."""
 ASKED = {
     "where": "Remove keys where",
     "idle_for_s": "Remove keys idle for",
@@ -291,18 +293,18 @@ class CompactStateOperator(StateOperator):
 
     def request(self) -> dict[str, Any]:
         """See the class."""
-        idle_for = _text(self.idle_for)
-        where, typed = _text(self.where), False
+        idle_for = as_text(self.idle_for)
+        where, typed = as_text(self.where), False
         if self.from_form and where is not None:
             where, typed = where_choice(self.where, self.hook.declared.job(self.job))
         return {
             "operation": "compact",
             "where": where,
             **({"from_form": True} if typed else {}),
-            "idle_since": _text(self.idle_since),
+            "idle_since": as_text(self.idle_since),
             "idle_for_s": None if idle_for is None else parse_duration_s(idle_for),
             "operator": as_integer(self.operator, "operator"),
-            "part": _text(self.part),
+            "part": as_text(self.part),
             "max_rows": as_integer(self.max_rows, "max_rows"),
         }
 
@@ -407,130 +409,6 @@ def preview_markdown(request: Mapping[str, Any], report: Mapping[str, Any], *, r
     )
 
 
-class EraseStateOperator(StateOperator):
-    """Makes a savepoint without the state of one key, and looks for the key in the job's other savepoints.
-
-    The savepoints that hold it, also in replicas, and the directories that may hold it are in the log: they
-    stay until somebody expires or deletes them. The task fails if the search could not be made; the new
-    savepoint is there all the same.
-
-    Args:
-        key: The key's only field as text, or some of its fields as a JSON object. A text is taken as it is
-            written, also where a DAG renders templates to Python objects: `0017` stays `0017`.
-        operator: Of this stateful operator only.
-        replicas: Look in these replicas too, beside the declared ones.
-        search: Whether other savepoints are looked into.
-        kwargs: Those of `StateOperator`, and as for every operator.
-
-    Returns:
-        As `CompactStateOperator`; and `searched` (whether it was), `savepoints` (of the job, over all
-            places), `holding` (how many of them hold the key), `unknown` (of how many nobody knows), `live`
-            (how many checkpoints may hold it), `left` (how many directories that work on the job has left
-            behind may).
-    """
-
-    template_fields: Sequence[str] = (*StateOperator.template_fields, "key", "operator", "replicas", "search")
-
-    alert_kinds = ()
-
-    def __init__(
-        self,
-        *,
-        key: str | Mapping[str, Any],
-        operator: int | str | None = None,
-        replicas: Sequence[str] | str = (),
-        search: bool | str = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.key = key
-        self.operator = operator
-        self.replicas = replicas
-        self.search = search
-
-    def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
-        """As for every operator, but a key is never read as a Python value: `1_000` is not `1000`."""
-        render = super().render_template
-
-        def verbatim(text: Any) -> Any:
-            if not isinstance(text, str):
-                return text
-            return str(render(_NO_VALUE + text, *args, **kwargs)).removeprefix(_NO_VALUE)
-
-        if content is not self.key:
-            return render(content, *args, **kwargs)
-        if isinstance(content, Mapping):
-            return {name: verbatim(one) for name, one in content.items()}
-        return verbatim(content)
-
-    def request(self) -> dict[str, Any]:
-        """See the class."""
-        return {
-            "operation": "erase",
-            "key": self.key if isinstance(self.key, str) else json.dumps(self.key),
-            "operator": as_integer(self.operator, "operator"),
-        }
-
-    def where_else(self) -> Sequence[str] | None:
-        """See the class."""
-        return _texts(self.replicas) if as_bool(self.search, "search") else None
-
-    def tell(self, report: Mapping[str, Any]) -> None:
-        """Log what was done, and where else the key is."""
-        super().tell(report)
-        for one in report.get("passed_over") or ():
-            self.log.warning("Passed over: operator %(operator)d (%(name)s): %(why)s", one)
-        if not report["searched"]:
-            return
-        self.log.info(
-            "Looked for the key in %s; %d had to be read for it.",
-            say_count(report["savepoints"], "savepoint"),
-            report["looked_into"],
-        )
-        for one in report["holding"]:
-            stays = "pinned, " if one["pinned"] else ""
-            name = f"Savepoint {one['savepoint']} in" if one["savepoint"] else "Repository"
-            self.log.warning("%s %s may hold the key: %s%s.", name, one["repository"], stays, one["found"])
-        for one in report["live"]:
-            self.log.warning("Checkpoint %(location)s may hold the key: %(found)s.", one)
-        for one in report["left"]:
-            if one["found"] != "no":
-                self.log.warning(
-                    "Left behind (%s): %s may hold the key: %s. It is needed by: %s.",
-                    one["kind"],
-                    one["location"],
-                    one["found"],
-                    one["needed_by"] or "nothing",
-                )
-        for one in report["left_unread"]:
-            self.log.warning("Not looked for in %(location)s: %(why)s", one)
-        if report["holding"]:
-            self.log.warning(
-                "Once the new savepoint is verified and restored: unpin these, expire them (keep_last=1 and "
-                "min_verified=0 of ExpireSavepointsOperator), and sweep, in replicas too."
-            )
-        self.log.info("Other jobs and queries, sources, sinks and logs were not searched.")
-
-    def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """See the class."""
-        holding = report["holding"] or ()
-        if not report["searched"] and as_bool(self.search, "search"):
-            made = f"Savepoint {report['savepoint']} is without it." if report["savepoint"] else ""
-            raise AirflowFailException(
-                f"The key was not looked for in other savepoints of job {self.job}: {report['why']} {made} "
-                "Hint: clear this task once that is mended; it looks again."
-            )
-        return {
-            **super().result(report),
-            "searched": report["searched"],
-            "savepoints": report.get("savepoints", 0),
-            "holding": sum(one["found"] == "yes" for one in holding),
-            "unknown": sum(one["found"] != "yes" for one in holding),
-            "live": len(report.get("live") or ()),
-            "left": sum(one["found"] != "no" for one in report.get("left") or ()),
-        }
-
-
 class ValidateStateOperator(StateOperator):
     """Judges every row of a savepoint's state by rules; with repairs, makes one whose broken rows are mended.
 
@@ -589,10 +467,10 @@ class ValidateStateOperator(StateOperator):
         """See the class."""
         return {
             "operation": "validate",
-            "rules": _texts(self.rules),
-            "repairs": _texts(self.repairs),
+            "rules": as_texts(self.rules),
+            "repairs": as_texts(self.repairs),
             "operator": as_integer(self.operator, "operator"),
-            "part": _text(self.part),
+            "part": as_text(self.part),
             "samples": as_integer(self.samples, "samples") or 0,
         }
 
@@ -635,16 +513,3 @@ class ValidateStateOperator(StateOperator):
             "broken": worst["broken"] if worst is not None else 0,
             "repaired": 0 if report["dry_run"] else sum(one["rows"] for one in report["repairs"]),
         }
-
-
-def _texts(value: Any) -> list[str]:
-    """Texts that may have come through a template: one, several, or none."""
-    found = as_data(value)
-    if isinstance(found, (list, tuple)):
-        return [str(one) for one in found]
-    return [] if (one := _text(found)) is None else [one]
-
-
-def _text(value: Any) -> str | None:
-    """A text that may have come through a template; None for nothing."""
-    return None if value is None or str(value).strip() in ("", "None") else str(value)

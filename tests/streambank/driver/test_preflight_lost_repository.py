@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from streambank.compaction.job import compact_job
-from streambank.control.control import JobControl
-from streambank.control.marker import Marker, marker_location, read_marker, renew_marker, write_marker
-from streambank.control.processes import this_process
-from streambank.core.errors import NotFoundError, RefusedError, StreambankError
+from streambank.control.marker import read_marker, renew_marker, write_marker
+from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.names import MAIN
-from streambank.declaration.declaration import Job, load_jobs
 from streambank.doctor.diagnose import diagnose_job
 from streambank.driver import preflight
 from streambank.driver.preflight import (
-    check_acceptable,
     check_start,
     declared_query,
-    records_lost,
     savepoints_lost,
 )
 from streambank.driver.prepare import prepare_launch
@@ -39,62 +31,9 @@ from streambank.sla.assess import assess_job
 from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank
 from tests.support.jobs.declared import BY, declare, fake_launcher
-
-SINK = "ForeachBatchSink"
-
-
-def in_repository(folder: Path) -> Job:
-    """A job whose records are inside its repository: what takes one takes both."""
-    return declare(folder, more='control = "repository/jobs"')
-
-
-def worked(job: Job, *, location: str | None = None) -> LiveCheckpoint:
-    """Let a driver have worked in the job's current generation."""
-    control = job.records()
-    generation = control.generations().ensure_first(job.checkpoint, by=BY)
-    checkpoint = LiveCheckpoint(open_store(location or generation.location), retain=20)
-    checkpoint.run(3)
-    facts = {"generation": generation.number, "query_id": checkpoint.query_id, "sink": SINK}
-    control.record_query(None, facts)
-    why = renew_marker(
-        job.checkpoint,
-        job=job.name,
-        query=MAIN,
-        generation=generation,
-        control=control,
-        by=BY,
-        repository=job.repository,
-        facts=facts,
-    )
-    assert why is None
-    return checkpoint
-
-
-def move_on(job: Job) -> str:
-    """Do what a restore does to the job's records; where the next generation is."""
-    records = job.records()
-    generations = records.generations()
-    with records.operation("restore", by=BY) as operation:
-        proposed = generations.propose(taken=lambda location: False)
-        generations.switch(proposed, operation=operation)
-    worked(job)
-    return proposed.location
-
-
-def lose_repository(folder: Path) -> None:
-    """Leave an empty directory in its place, as where a disk is not mounted."""
-    (folder / "repository").rename(folder / "repository.gone")
-    (folder / "repository").mkdir()
-
-
-def refused(act: Callable[[], object], code: str = "repository-lost") -> StreambankError:
-    with pytest.raises(RefusedError) as caught:
-        act()
-    assert caught.value.code == code
-    return caught.value
+from tests.support.jobs.lost_repository import SINK, in_repository, lose_repository, move_on, refused, worked
 
 
 def test_a_job_whose_repository_is_gone_is_not_started_from_nothing(folder: Path) -> None:
@@ -494,181 +433,3 @@ def test_another_repository_that_is_declared_is_no_loss(folder: Path) -> None:
     savepoint_job(job, by=BY)
 
     savepoint_job(replace(job, repository=f"file://{folder}/other"), by=BY)
-
-
-def test_a_job_that_is_older_than_markers_gets_one_and_is_refused_nothing(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
-    marker = Path(str(marker_location(job.checkpoint)).removeprefix("file://"))
-    assert marker == folder / "checkpoints/flights.streambank.json"
-    marker.unlink()
-
-    prepare_launch(job, job.records(), by=BY)
-    assert not marker.exists(), "the driver writes it"
-    savepoint_job(job, by=BY)
-
-    said = json.loads(marker.read_bytes())
-    assert (said["format"], said["job"], said["query"], said["generation"]) == (1, "flights", "main", 1)
-    assert (said["control"], said["sink"]) == (f"file://{folder}/repository/jobs", SINK)
-    before = marker.stat().st_mtime_ns
-    savepoint_job(job, by=BY)
-    assert marker.stat().st_mtime_ns == before, "a take that has nothing to add leaves it alone"
-
-
-def test_without_a_marker_the_directory_of_a_later_generation_says_so(folder: Path) -> None:
-    job = in_repository(folder)
-    (folder / "checkpoints/flights.g0003").mkdir(parents=True)
-    prepare_launch(job, job.records(), by=BY)
-    shutil.rmtree(folder / "repository")
-    (folder / "checkpoints/flights.g0003/metadata").write_text("{}")
-
-    error = refused(lambda: prepare_launch(job, job.records(), by=BY))
-
-    assert "flights.g0003 is the directory of a later generation" in error.message
-    assert "flights.g0003 as the job's checkpoint" in error.hint
-    refused(lambda: prepare_launch(job, job.records(), by=BY, fresh_start=True))
-
-
-def test_a_checkpoint_that_another_program_made_is_adopted(folder: Path) -> None:
-    job = in_repository(folder)
-    LiveCheckpoint(open_store(job.checkpoint), retain=20).run(2)
-
-    assert prepare_launch(job, job.records(), by=BY).queries[MAIN].committed == 1
-
-
-def test_two_jobs_with_one_checkpoint_do_not_both_run(folder: Path) -> None:
-    one = in_repository(folder)
-    worked(one)
-    text = (folder / "streaming_jobs.toml").read_text()
-    (folder / "other.toml").write_text(text.replace("jobs.flights", "jobs.planes"))
-    other = load_jobs(folder / "other.toml").job("planes")
-    assert other.checkpoint == one.checkpoint
-
-    error = refused(
-        lambda: start_job(other, by=BY, launcher=fake_launcher(folder)), "checkpoint-of-another-job"
-    )
-
-    assert "belongs to job flights" in error.message
-    assert job_status(other).state == "never-started"
-    claim = one.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9, details={})
-    held = refused(
-        lambda: start_job(other, by=BY, launcher=fake_launcher(folder), fresh_start=True),
-        "checkpoint-of-another-job",
-    )
-    assert "That job is held by" in held.message
-    claim.release("released")
-    prepare_launch(other, other.records(), by=BY, fresh_start=True)  # it was renamed
-    refused(lambda: prepare_launch(one, one.records(), by=BY), "checkpoint-of-another-job")
-
-
-def test_one_job_of_two_declarations_does_not_run_twice(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
-    elsewhere = replace(job, control=f"file://{folder}/elsewhere")
-    elsewhere.records().generations().ensure_first(job.checkpoint, by=BY)
-    prepare_launch(elsewhere, elsewhere.records(), by=BY)  # its records were moved
-    claim = job.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9, details={})
-
-    refused(lambda: prepare_launch(elsewhere, elsewhere.records(), by=BY), "checkpoint-of-another-job")
-
-    claim.release("released")
-
-
-def test_records_by_another_name_are_no_other_records(folder: Path) -> None:
-    job = in_repository(folder)
-    worked(job)
-    control = str(job.control).removeprefix("file://")
-    (folder / "link").symlink_to(control)
-    linked = replace(job, control=f"file://{folder}/link")
-    query = declared_query(linked, MAIN, linked.records())
-    claim = linked.records().lease.acquire(
-        [this_process("python")], beat_s=1, ttl_s=9, details={"launch_id": "l1"}
-    )
-
-    assert records_lost(query) is None, "the driver itself, and whoever asks beside it"
-    assert check_acceptable(query) is not None
-
-    # A copy has the record of the old lease, but takes one of its own.
-    shutil.copytree(control, folder / "copy")
-    copied = replace(job, control=f"file://{folder}/copy")
-    copied.records().lease.break_lease(by=BY, why="a test", even_live=True)
-    copied.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9)
-    error = records_lost(declared_query(copied, MAIN, copied.records()))
-    assert error is not None and error.code == "checkpoint-of-another-job"
-    claim.release()
-
-
-def test_records_on_s3_by_another_name_are_not_opened_twice(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = in_repository(folder)
-    worked(job)
-    marker = read_marker(job.checkpoint)
-    assert marker is not None
-    control = job.records()
-    generation = control.generation(None)
-    assert generation is not None
-    by_spark = JobControl(open_store("s3a://bucket/control/flights"), job.name)
-    monkeypatch.setattr(JobControl, "generation", lambda self, query: generation)
-    monkeypatch.setattr(JobControl, "open", lambda *args: pytest.fail("the same records"))
-    write_marker(job.checkpoint, replace(marker, control="s3://bucket/control"))
-
-    assert records_lost(declared_query(job, MAIN, by_spark)) is None
-
-
-@pytest.mark.parametrize("data", [b"", b"{", b'{"format": 2}', b'{"format": 1, "job": "flights"}', b"[]"])
-def test_a_marker_that_cannot_be_read(folder: Path, data: bytes) -> None:
-    job = in_repository(folder)
-    worked(job)
-    marker = folder / "checkpoints/flights.streambank.json"
-    marker.write_bytes(data)
-
-    prepare_launch(job, job.records(), by=BY)  # its records are there
-    lose_repository(folder)
-    error = refused(lambda: prepare_launch(job, job.records(), by=BY))
-    assert "flights.streambank.json" in error.message
-    prepare_launch(job, job.records(), by=BY, fresh_start=True)
-    assert read_marker(job.checkpoint) is not None
-
-
-def test_a_checkpoint_at_the_root_of_its_store_has_no_beside() -> None:
-    for root in ("file:///checkpoint", "s3://bucket", "memory://name"):
-        assert marker_location(root) is None
-        assert read_marker(root) is None
-    write_marker("file:///checkpoint", Marker("job", MAIN, 1, "file:///checkpoint", "file:///control"))
-    assert marker_location("s3://bucket/ck") == "s3://bucket/ck.streambank.json"
-
-
-def test_a_marker_holds_no_secret(folder: Path) -> None:
-    job = in_repository(folder)
-    control = job.records()
-    generation = control.generations().ensure_first(job.checkpoint, by=BY)
-    (folder / "checkpoints").mkdir()
-    facts: dict[str, Any] = {"query_id": "q", "sink": "JdbcSink(url=jdbc:x, password=hunter2)"}
-
-    why = renew_marker(
-        job.checkpoint,
-        job="flights",
-        query=MAIN,
-        generation=generation,
-        control=control,
-        by=BY,
-        facts=facts,
-    )
-
-    assert why is None
-    text = (folder / "checkpoints/flights.streambank.json").read_text()
-    assert '"sink": "JdbcSink"' in text and "hunter2" not in text
-
-
-def test_a_marker_that_cannot_be_written_is_said(folder: Path) -> None:
-    job = in_repository(folder)
-    control = job.records()
-    generation = control.generations().ensure_first(job.checkpoint, by=BY)
-    (folder / "checkpoints").write_text("a file")
-
-    why = renew_marker(
-        job.checkpoint, job="flights", query=MAIN, generation=generation, control=control, by=BY
-    )
-
-    assert why

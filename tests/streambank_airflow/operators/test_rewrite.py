@@ -18,8 +18,8 @@ from streambank.repository.signatures import signatures_of
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_airflow.connections.spark import SparkChoice
+from streambank_airflow.operators.erase import EraseStateOperator
 from streambank_airflow.operators.rewrite import (
-    EraseStateOperator,
     MigrateStateOperator,
     StateOperator,
     ValidateStateOperator,

@@ -1,0 +1,567 @@
+"""A night: a job of its own, what a person does in it through Airflow, and all that is needed to judge it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo.job import FlightsJob
+from demo.rest import RestError
+from streambank.control.control import JobControl
+from streambank.control.marker import records_root
+from streambank.control.place import SUFFIX
+from streambank.core.errors import StreambankError
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.storage import local_path, open_store
+from tests.nights.record import Night, Run, objective_of
+from tests.nights.site import Site, wait
+from tests.support.airflow_face.live_airflow import ENDED
+from tests.support.airflow_face.recording_notifier import alerts
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.jobs.declared import end_drivers
+
+VERBS = ("run", "stop", "savepoint", "restore", "sla")
+APPLICATION = Path(__file__).with_name("orders.py")
+ROWS_PER_FILE = 50
+AGAIN_PER_FILE = 20
+"""So many rows of a file were in an earlier one."""
+READING_S = 2.0
+"""A person reads before acting. Airflow takes a task that is answered at once for one that has failed, and a
+run that is marked at once has no failed task to clear."""
+NOT_REJECT = r"(?!reject)"
+"""Any answer that lets a run go on."""
+CLICKS = 2
+"""So often a person clicks again where Airflow answers with an error: its SQLite is locked now and then."""
+CODE = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]")
+DAG_FILE = """\
+# Airflow's safe mode reads only files in which both words occur: airflow, dag.
+from streambank_airflow.dags.jobs import build_dags
+
+globals().update(build_dags({jobs_file!r}))
+"""
+JOBS_FILE = """\
+repository = "repository"
+
+[jobs.{name}]
+description = "Orders, each once."
+application = "{application}"
+args = ["{folder}/in", "{folder}/out"]
+checkpoint = "checkpoints/{name}"
+master = "local[1]"
+env = ["STREAMBANK_DEMO_PROCESS"]
+{more}
+restore.ask = [{approver}]
+notify = [
+  {team},
+  {pager},
+]
+
+[jobs.{name}.spark]
+"spark.driver.bindAddress" = "127.0.0.1"
+"spark.driver.host" = "127.0.0.1"
+"spark.driver.memory" = "512m"
+"spark.sql.shuffle.partitions" = 1
+"spark.ui.enabled" = false
+
+[jobs.{name}.start]
+timeout = "4m"
+
+[jobs.{name}.stop]
+force_after = "30s"
+
+[jobs.{name}.health]
+backoff = "2s"
+max_backoff = "4s"
+
+[jobs.{name}.lease]
+ttl = "10s"
+"""
+PAGES = ("giving-up", "checkpoint-lost", "checkpoint-damaged", "repository-lost", "late-restore", "sla")
+"""What somebody is woken for."""
+
+
+def recording_notifier(file: Path, to: str, more: str = "") -> str:
+    """A notifier as it is declared."""
+    args = f'{{file = "{file}", to = "{to}"}}'
+    return (
+        f'{{class = "tests.support.airflow_face.recording_notifier.RecordingNotifier", args = {args}{more}}}'
+    )
+
+
+@dataclass(slots=True)
+class Scene:
+    """One night: a job, a person on call, and what happens.
+
+    Attributes:
+        site: Where it is played.
+        night: What came of it.
+        fed: The rows that have arrived, in order.
+        begun: When the harm was done, by the monotonic clock; None before.
+    """
+
+    site: Site
+    night: Night
+    fed: list[int] = field(default_factory=list)
+    begun: float | None = None
+    _files: int = 0
+    _before: set[tuple[str, str]] = field(default_factory=set)
+    _alerts_before: int = 0
+
+    @property
+    def name(self) -> str:
+        """The job's."""
+        return f"orders_{self.night.name}"
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of the job is."""
+        return self.site.folder / self.name
+
+    @property
+    def jobs_file(self) -> Path:
+        """Its declaration."""
+        return self.folder / "streaming_jobs.toml"
+
+    @property
+    def job(self) -> Job:
+        """The declared job."""
+        return load_jobs(self.jobs_file).job(self.name)
+
+    @property
+    def control(self) -> JobControl:
+        """Its records, as an observer opens them who keeps nothing in mind."""
+        return self.job.records()
+
+    @property
+    def watched(self) -> FlightsJob:
+        """The job as the demo looks at one."""
+        return FlightsJob(self.name, records_root(self.job.records()))
+
+    @property
+    def repository(self) -> Path:
+        """The job's repository, which no other night has."""
+        return self.folder / "repository"
+
+    @property
+    def records(self) -> Path:
+        """What is recorded about it, beside the repository."""
+        return self.folder / f"repository{SUFFIX}"
+
+    @property
+    def output(self) -> Path:
+        """The file sink."""
+        return self.folder / "out"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The current generation's directory."""
+        path = local_path(self.watched.checkpoint().uri)
+        assert path is not None
+        return path
+
+    def dag(self, verb: str) -> str:
+        """The id of one of the job's DAGs."""
+        return f"{self.name}.{verb}"
+
+    # Before the harm
+
+    def declare(self, more: str = "") -> None:
+        """Declare the job, and wait for its DAGs.
+
+        Args:
+            more: A line of the job's own table.
+        """
+        (self.folder / "in").mkdir(parents=True)
+        file = self.folder / "alerts"
+        # A kind that nothing would ever send is refused.
+        pages = [kind for kind in PAGES if kind != "late-restore" or "deadline" in more]
+        text = JOBS_FILE.format(
+            name=self.name,
+            folder=self.folder,
+            application=APPLICATION,
+            more=more,
+            team=recording_notifier(file, "team"),
+            pager=recording_notifier(file, "pager", f', least = "breach", kinds = {json.dumps(pages)}'),
+            approver=recording_notifier(file, "approver"),
+        )
+        self.jobs_file.write_text(text, encoding="utf-8")
+        file = self.site.dags / f"{self.name}.py"
+        file.write_text(DAG_FILE.format(jobs_file=str(self.jobs_file)), encoding="utf-8")
+        airflow = self.site.airflow
+        wanted = {self.dag(verb) for verb in VERBS}
+        wait(lambda: self._parsed(wanted), f"the DAGs of {self.name} are parsed", 120)
+        for dag_id in sorted(wanted):
+            airflow.client.unpause(dag_id)
+
+    def _parsed(self, wanted: set[str]) -> bool:
+        wrong = [one for one in self.site.airflow.client.import_errors() if self.name in one]
+        assert not wrong, wrong[0].strip().splitlines()[-1]
+        return wanted <= self.site.airflow.dags()
+
+    def feed(self, files: int = 1) -> None:
+        """Let files arrive; some of their rows have been in an earlier one."""
+        for _ in range(files):
+            first = len(self.fed)
+            new = range(first, first + ROWS_PER_FILE)
+            again = self.fed[-3 * AGAIN_PER_FILE :: 3]
+            self.fed += new
+            self._arrive([*new, *again])
+
+    def _arrive(self, ids: list[int], amount: int | None = 1) -> Path:
+        self._files += 1
+        text = "".join(json.dumps({"id": one, "amount": amount}) + "\n" for one in ids)
+        path = self.folder / "in" / f"{self._files:05d}.json"
+        made = self.folder / path.name
+        made.write_text(text, encoding="utf-8")
+        made.rename(path)
+        return path
+
+    def feed_poison(self) -> Callable[[], None]:
+        """Let a file arrive that no batch survives; what repairs it."""
+        new = [*range(len(self.fed), len(self.fed) + ROWS_PER_FILE)]
+        path = self._arrive(new, amount=None)
+        self.fed += new
+
+        def repair() -> None:
+            path.write_text(path.read_text(encoding="utf-8").replace("null", "1"), encoding="utf-8")
+
+        return repair
+
+    def run(self) -> str:
+        """Feed, start the job, and wait for what it writes; the run that keeps it running."""
+        self.feed(2)
+        run = self.site.airflow.client.trigger(self.dag("run"))
+        self.until_kept(run)
+        self.wait_for_rows()
+        return run
+
+    def savepoint(self) -> None:
+        """Take one."""
+        self.must_end("savepoint", self.site.airflow.client.trigger(self.dag("savepoint")), "success")
+
+    def stop(self) -> None:
+        """Stop the job, as part of what went before the night."""
+        run = self.site.airflow.client.trigger(self.dag("stop"), {"savepoint": False})
+        self.must_end("stop", run, "success")
+
+    def harm(self) -> None:
+        """From now on the night is recorded."""
+        self._before = {(run.dag_id, run.run_id) for run in self.runs() if run.state in ENDED}
+        self._alerts_before = len(alerts(self.folder / "alerts"))
+        self.begun = time.monotonic()
+
+    # What the person does
+
+    def trigger(self, verb: str, conf: Mapping[str, Any] | None = None) -> str:
+        """Trigger a DAG by hand; the run."""
+        said = "".join(f" {name}={value}" for name, value in (conf or {}).items())
+        self.night.acts.append(f"trigger {verb}{said}")
+        for _ in range(CLICKS):
+            with suppress(RestError):
+                return self.site.airflow.client.trigger(self.dag(verb), conf)
+            time.sleep(READING_S)
+        return self.site.airflow.client.trigger(self.dag(verb), conf)
+
+    def pause(self, verb: str) -> None:
+        """Pause a DAG."""
+        self.night.acts.append(f"pause {verb}")
+        path = f"/api/v2/dags/{self.dag(verb)}"
+        self.site.airflow.client.call("PATCH", path, {"is_paused": True})
+
+    def unpause(self, verb: str) -> None:
+        """Unpause a DAG."""
+        self.night.acts.append(f"unpause {verb}")
+        self.site.airflow.client.unpause(self.dag(verb))
+
+    def mark(self, verb: str, run: str, task_id: str, state: str) -> None:
+        """Mark a task."""
+        self.night.acts.append(f"mark {verb}/{task_id} {state}")
+        path = f"/api/v2/dags/{self.dag(verb)}/dagRuns/{run}/taskInstances/{task_id}"
+        self.site.airflow.client.call("PATCH", path, {"new_state": state})
+
+    def mark_run(self, verb: str, run: str, state: str) -> None:
+        """Mark a run."""
+        self.night.acts.append(f"mark {verb} {state}")
+        self._change_run(self.dag(verb), run, state)
+
+    def _change_run(self, dag_id: str, run: str, state: str) -> None:
+        self.site.airflow.client.call("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run}", {"state": state})
+
+    def clear(self, verb: str, run: str, *task_ids: str) -> None:
+        """Clear some tasks of a run, or what has failed."""
+        self.night.acts.append("/".join((f"clear {verb}", *task_ids)))
+        self.site.airflow.clear(self.dag(verb), run, *task_ids)
+        wait(lambda: self.site.airflow.run_state(self.dag(verb), run) not in ENDED, "the run goes on", 60)
+
+    def must_not_take(self, verb: str, conf: Mapping[str, Any]) -> None:
+        """A form with these answers is refused before there is a run."""
+        try:
+            self.site.airflow.client.trigger(self.dag(verb), conf)
+        except RestError as error:
+            assert ": 400 " in str(error), error
+        else:
+            raise AssertionError(f"{verb} takes {conf}")
+
+    def answer(self, verb: str, run: str, option: str = NOT_REJECT) -> list[str]:
+        """Wait for the question of a run, read it, and answer it.
+
+        Args:
+            verb: The DAG.
+            run: Its run.
+            option: A pattern that one of the options matches, whatever their case.
+
+        Returns:
+            The options that there were.
+        """
+        return self._choose(verb, run, self.question(verb, run), option)
+
+    def _choose(self, verb: str, run: str, asked: Mapping[str, Any], option: str) -> list[str]:
+        options = [str(one) for one in asked["options"]]
+        chosen = [one for one in options if re.match(option, one, re.IGNORECASE)]
+        assert chosen, f"none of {options} is {option}"
+        task_id = str(asked["task_instance"]["task_id"])
+        self.night.acts.append(f"answer {verb}/{task_id} {chosen[0]!r}")
+        self.site.airflow.client.answer(self.dag(verb), run, task_id, chosen[0])
+        return options
+
+    def answer_to_the_end(self, verb: str, run: str) -> str:
+        """Answer a run's question, again where it is asked again, until the run ends; its state.
+
+        Airflow can take the end of one try of a cleared task for that of the next one, which then asks anew.
+        """
+        self.answer(verb, run)
+
+        def step() -> None:
+            with suppress(RestError):
+                for asked in self.site.airflow.client.open_questions(self.dag(verb), run):
+                    self._choose(verb, run, asked, NOT_REJECT)
+
+        return self.site.airflow.wait_for_end(self.dag(verb), run, step)
+
+    def question(self, verb: str, run: str) -> dict[str, Any]:
+        """What a run asks, once it does and a person has read it.
+
+        Raises:
+            AssertionError: It ends without a question, or does not ask in time.
+        """
+        client, found = self.site.airflow.client, list[dict[str, Any]]()
+
+        def asked() -> bool:
+            with suppress(RestError):
+                found[:] = client.open_questions(self.dag(verb), run)
+            state = self.site.airflow.run_state(self.dag(verb), run)
+            assert found or state not in ENDED, f"{verb} asks nothing: {client.why(self.dag(verb), run)}"
+            return bool(found)
+
+        wait(asked, f"{verb} asks")
+        time.sleep(READING_S)
+        return found[0]
+
+    # What nobody has to do
+
+    def scheduled(self, verb: str) -> Run:
+        """Play the schedule of a DAG, so that nobody waits for its minute; how the run ended."""
+        run = self.site.airflow.client.trigger(self.dag(verb))
+        self.end_of(verb, run)
+        return self.look_at(verb, run)
+
+    def until_broken(self, objective: str, timeout_s: float = 600) -> None:
+        """Play the schedule of `<job>.sla` until it finds an objective broken, and is red.
+
+        Its `doctor` may be red before: a job that nobody watches is an error at once.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            run = self.scheduled("sla")
+            levels = self.verdicts(run)
+            if levels.get(objective) == "breach":
+                assert run.state == "failed", f"sla is {run.state}: {levels}"
+                return
+            assert time.monotonic() < deadline, (
+                f"{objective} is {levels.get(objective)} after {timeout_s:.0f} s"
+            )
+            time.sleep(10)
+
+    def verdicts(self, run: Run) -> dict[str, str]:
+        """The level of each objective in a run of `<job>.sla`."""
+        result = self.site.airflow.client.result(run.dag_id, run.run_id, "check")
+        return {str(one["objective"]): str(one["level"]) for one in result["verdicts"]}
+
+    def findings(self, run: Run, severity: str) -> set[str]:
+        """The codes of what `doctor` found in a run of `<job>.sla`."""
+        result = self.site.airflow.client.result(run.dag_id, run.run_id, "doctor")
+        return {str(one["code"]) for one in result["findings"] if one["severity"] == severity}
+
+    # What there is
+
+    def end_of(self, verb: str, run: str) -> str:
+        """Wait for the end of a run; its state."""
+        return self.site.airflow.wait_for_end(self.dag(verb), run, lambda: None)
+
+    def must_end(self, verb: str, run: str, state: str) -> None:
+        """A run ends in a state."""
+        found = self.end_of(verb, run)
+        assert found == state, f"{verb} is {found}: {self.site.airflow.client.why(self.dag(verb), run)}"
+
+    def must_be(self, state: str, run: Run) -> None:
+        """A run that has ended did so in a state."""
+        assert run.state == state, f"{run.dag_id} is {run.state}"
+
+    def until_kept(self, run: str) -> None:
+        """Wait until a run of `<job>.run` watches the job."""
+        state, dag_id = self.site.airflow.states, self.dag("run")
+
+        def kept() -> bool:
+            assert self.site.airflow.run_state(dag_id, run) not in ENDED, self.why("run", run)
+            return state(dag_id, run).get("keep_running") == "deferred"
+
+        wait(kept, f"{dag_id} keeps the job running")
+
+    def until_watched(self, number: int) -> None:
+        """Wait until a watcher, by its number, keeps the job running."""
+
+        def watched() -> bool:
+            newest = self.control.watches.view()
+            return newest is not None and newest.number >= number and not newest.end
+
+        wait(watched, f"watcher {number} is there")
+
+    def why(self, verb: str, run: str) -> str:
+        """What the failed tasks of a run say."""
+        return self.site.airflow.client.why(self.dag(verb), run)
+
+    def kill_driver(self) -> None:
+        """As `kill -9` does."""
+        assert self.watched.kill_driver(), "there is no driver"
+
+    def drivers(self) -> int:
+        """How many processes of a driver live."""
+        return len(self.watched.driver())
+
+    def found(self) -> list[int] | None:
+        """The rows of the output as a reader sees them; None while it is being written."""
+        try:
+            rows = FileSinkWriter(open_store(self.output)).read()
+        except (StreambankError, OSError, KeyError, ValueError):
+            return None
+        return [int(str(row["id"])) for row in rows]
+
+    def wait_for_rows(self) -> None:
+        """Wait until all that has arrived is in the output."""
+        wait(lambda: set(self.found() or ()) >= set(self.fed), "all rows are in the output")
+
+    def recovered(self) -> None:
+        """Let rows arrive, wait until they are in the output, and note how long the job was away."""
+        self.feed()
+        self.wait_for_rows()
+        assert self.begun is not None
+        self.night.recovery_s = time.monotonic() - self.begun
+
+    def each_row_once(self) -> None:
+        """The output is what a run that is never disturbed gives."""
+        self.count_rows()
+        assert not self.night.lost, f"{self.night.lost} of {self.night.rows} rows are lost"
+        assert not self.night.repeated, f"{self.night.repeated} rows are there twice"
+
+    def count_rows(self) -> None:
+        """Note what is lost and repeated."""
+        found = Counter(self.found() or ())
+        self.night.rows = len(self.fed)
+        self.night.lost = len(set(self.fed) - set(found))
+        self.night.repeated = sum(found.values()) - len(found)
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What the notifiers were given since the harm."""
+        return alerts(self.folder / "alerts")[self._alerts_before :]
+
+    def must_be_alerted(self, kind: str, *to: str) -> None:
+        """These got an alert of this kind, or of this objective, at once or soon."""
+
+        def alerted() -> bool:
+            found = [one for one in self.alerts() if kind in (one["kind"], objective_of(one))]
+            return {str(one["to"]) for one in found} >= {*to}
+
+        wait(alerted, f"an alert of {kind} to {' and '.join(to)}", 60)
+
+    def must_say(self, verb: str, run: str, *codes: str) -> None:
+        """A run has failed, and the log of a failed task has one of these codes."""
+        seen = self.look_at(verb, run)
+        assert seen.state == "failed" and seen.codes & {*codes}, (
+            f"{verb} is {seen.state} and says {seen.failed}"
+        )
+
+    def must_be_tried_once(self, verb: str, run: str, task_id: str) -> None:
+        """A task was not tried again."""
+        found = self.site.airflow.client.tasks(self.dag(verb), run)
+        tries = next(int(one["try_number"]) for one in found if one["task_id"] == task_id)
+        assert tries == 1, f"{task_id} of {verb} was tried {tries} times"
+
+    def must_be_broken(self, run: Run, objective: str) -> None:
+        """An objective is broken by a run of `<job>.sla`, which is red."""
+        levels = self.verdicts(run)
+        assert run.state == "failed" and levels.get(objective) == "breach", f"sla is {run.state}: {levels}"
+
+    def runs(self, verb: str | None = None) -> list[Run]:
+        """The job's DAG runs that had not ended before the harm; without what their tasks say."""
+        wanted = [self.dag(verb)] if verb else [self.dag(one) for one in VERBS]
+        marks = ", ".join("?" for _ in wanted)
+        rows = self.site.airflow.rows(
+            f"SELECT dag_id, run_id, state FROM dag_run WHERE dag_id IN ({marks}) ORDER BY id", *wanted
+        )
+        return [
+            Run(str(dag), str(run), str(state)) for dag, run, state in rows if (dag, run) not in self._before
+        ]
+
+    def look_at(self, verb: str, run: str) -> Run:
+        """A run, with what its failed tasks say."""
+        airflow, dag_id = self.site.airflow, self.dag(verb)
+        seen = Run(dag_id, run, airflow.run_state(dag_id, run))
+        for task in airflow.client.tasks(dag_id, run):
+            if task["state"] == "failed":
+                lines = airflow.client.log_lines(dag_id, run, task["task_id"], task["try_number"])
+                codes = [code for line in lines for code in CODE.findall(line)]
+                if verb == "sla":
+                    codes += self._red(seen, str(task["task_id"]))
+                seen.failed[str(task["task_id"])] = list(dict.fromkeys(codes))
+        return seen
+
+    def _red(self, run: Run, task_id: str) -> list[str]:
+        """The objectives that are broken, or the codes of the errors that `doctor` found."""
+        if task_id == "doctor":
+            return sorted(self.findings(run, "error"))
+        return [name for name, level in self.verdicts(run).items() if level == "breach"]
+
+    # After the night
+
+    def close(self) -> None:
+        """Note what came of it; then end all that is the night's."""
+        with suppress(OSError, StreambankError):
+            self.count_rows()
+        self.night.alerts = self.alerts()
+        for run in self.runs():
+            verb = run.dag_id.partition(".")[2]
+            with suppress(RestError):
+                run = self.look_at(verb, run.run_id)
+            self.night.runs.append(run)
+        client = self.site.airflow.client
+        for verb in VERBS:
+            with suppress(RestError):
+                client.call("PATCH", f"/api/v2/dags/{self.dag(verb)}", {"is_paused": True})
+        self._before = set()
+        for run in self.runs():
+            if run.state not in ENDED:
+                with suppress(RestError):
+                    self._change_run(run.dag_id, run.run_id, "failed")
+        with suppress(StreambankError, OSError):
+            end_drivers(self.control)
+        (self.site.dags / f"{self.name}.py").unlink(missing_ok=True)
+        if not self.night.failure:
+            shutil.rmtree(self.folder, ignore_errors=True)
