@@ -21,6 +21,7 @@ from streambank.repository.manifest import encode
 from streambank.repository.repository import Repository
 from streambank.savepoint.sign import sign_savepoint
 from streambank.savepoint.verify import VerifyReport, verify
+from streambank_spark.rewrite.derive import derive
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
 
@@ -261,3 +262,23 @@ def test_to_replace_a_key_vouches_for_nothing_that_was_not_signed(
     forge(shop, signed, note="mine")
     answer = streambank("sign", signed, *named)
     assert answer.code == 1 and "not what was signed" in answer.out
+
+
+def test_without_the_key_nothing_is_copied_and_no_state_is_read(
+    shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a rewrite runs without the key, such as in a cluster, it says so before Spark has begun."""
+    taken = shop_take(shop)
+    monkeypatch.delenv(VARIABLE)
+    shop.repository = reopened(shop)
+    shop.run(1)
+    before = {info.path for info in shop.repository_store.list()}
+    nothing: Any = None  # whoever asks it anything ends with another error
+    for act in (
+        shop.take,
+        lambda: derive(nothing, shop.repository, JOB, taken, nothing, operation="compact"),
+    ):
+        with pytest.raises(RefusedError) as refused:
+            act()
+        assert refused.value.code == "signing-key-missing"
+    assert {info.path for info in shop.repository_store.list()} == before

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streambank.core.signing import VARIABLE, new_key
 from streambank.repository.repository import Repository
+from streambank.savepoint.sign import sign_savepoint
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite.request import RewriteRequest, carry_out
@@ -140,6 +142,31 @@ def test_a_compaction_is_the_same_as_on_one_machine(
     assert made == digests(spark, repository, model, tmp_path)
     assert made != digests(spark, repository, savepoint, tmp_path)
     assert not list((tmp_path / "shared").iterdir()), "what was laid out is gone"
+
+
+@pytest.mark.parametrize("saved", ["hdfs-dedup"], indirect=True)
+def test_what_a_cluster_rewrites_is_signed_here_and_no_executor_gets_the_key(
+    there: There, saved: tuple[Repository, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository, savepoint = saved
+    new_key(tmp_path / "keys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    signed = Repository.open(repository.store)
+    assert sign_savepoint(signed, JOB, savepoint).signed
+    asked = ("state", "compact", savepoint, "-r", repository.store.uri, "--where", WHERE["hdfs-dedup"])
+    place: dict[str, Any] = {"cwd": tmp_path, "work": tmp_path / "shared"}
+    with monkeypatch.context() as patch:
+        patch.delenv(VARIABLE)
+        code, found = there.ask(*asked, **place)
+    assert (code, found["error"]) == (8, "signing-key-missing")
+
+    code, found = there.ask(*asked, **place)
+
+    assert code == 0, found
+    assert signed.load(JOB, found["savepoint"]).batch == signed.load(JOB, savepoint).batch
+    key = (tmp_path / "keys").read_text().split()[-1].encode()
+    given = [path for path in there.cluster.folder.rglob("*") if path.is_file()]
+    assert given and not [path for path in given if key in path.read_bytes()]
 
 
 @pytest.mark.parametrize("saved", ["ids-changelog-join3"], indirect=True)

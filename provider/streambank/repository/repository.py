@@ -132,6 +132,18 @@ class Repository:
         if self.lock is not None:
             require_locks(self.store)
 
+    def require_key(self, job: str) -> None:
+        """Make sure that a new savepoint can be signed, where those of the job are.
+
+        Args:
+            job: `job` or `job/query`.
+
+        Raises:
+            RefusedError: There is no key (code `signing-key-missing`).
+        """
+        if not self.keys:
+            refuse_without_key(self.store, job)
+
     def lock_savepoint(self, manifest: Manifest, on_lock: OnLock | None = None) -> None:
         """Lock a savepoint that is there for as long as one that is saved now, and as it was locked.
 
@@ -204,7 +216,7 @@ class Repository:
         if self.keys:
             self.sign(manifest.job, manifest.savepoint, encode(manifest))
         else:
-            refuse_without_key(self.store, manifest.job)
+            self.require_key(manifest.job)
         return self._commit(manifest, encode(manifest), on_lock=on_lock)
 
     def sign(self, job: str, savepoint: str, data: Iterable[bytes]) -> str:

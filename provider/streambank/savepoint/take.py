@@ -177,6 +177,7 @@ class _Take:
         last: StreambankError | None = None
         attempt_s = 0.0
         self.repository.check_lock()
+        self.repository.require_key(self.job)
         with self.repository.objects.writer() as writer:
             if batch is None and (there := self._unchanged(writer)) is not None:
                 return there

@@ -141,6 +141,8 @@ def derive(
         StreambankError: As `materialized_savepoint`, `rewrite` and `take`.
         PySparkException: Spark failed.
     """
+    if not dry_run:
+        repository.require_key(job)
     with materialized_savepoint(repository, job, savepoint, staging) as laid:
         require_shared(spark, laid.location)
         state = QueryState(spark, laid.location)
