@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -142,8 +143,9 @@ def orders(airflow_database: None, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_erasure_looks_everywhere_and_says_who_holds_the_key(
-    orders: Orders, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    orders: Orders, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what others leave in /tmp is theirs
     orders.answer = lambda plan: ERASED
 
     run = orders.run(EraseStateOperator, key="c-17", replicas=["s3://more/replica"], note="asked by c-17")
