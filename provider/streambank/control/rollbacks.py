@@ -25,6 +25,7 @@ def note_rollback(
     control: JobControl,
     query: str | None,
     sinks: Sequence[Store],
+    tables: Sequence[str],
     *,
     savepoint: str,
     batch: int,
@@ -36,14 +37,15 @@ def note_rollback(
     Args:
         control: The job's records.
         query: Whose sinks.
-        sinks: Their output directories.
+        sinks: Output directories of file sinks.
+        tables: Tables that are rolled back, as messages call them.
         savepoint: The savepoint that they are taken back to.
         batch: Its batch.
         location: Where the restored checkpoint will be.
         by: Who asks.
     """
     current = control.generation(query)
-    if current is None or not sinks:
+    if current is None or not (sinks or tables):
         return  # nobody can start an older checkpoint by these records
     _stream(control, query).append(
         {
@@ -54,6 +56,7 @@ def note_rollback(
             "savepoint": savepoint,
             "batch": batch,
             "sinks": {sink.uri: list(rollbacks(sink)) for sink in sinks},
+            "tables": list(tables),
         }
     )
 
@@ -74,6 +77,7 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
         if int(note["generation"]) <= generation.number:
             return
         before = {str(uri): set(names) for uri, names in note["sinks"].items()}
+        tables = [str(name) for name in note.get("tables", ())]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
             f"The record {stream.describe(record.number)} is incomplete: {error!r}.",
@@ -81,16 +85,18 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
             hint="It records that a restore rolled outputs back. Restore the job again with --sink rollback, "
             "and move the record away.",
         ) from error
-    for uri, names in before.items():
-        if was_rolled_back(open_store(uri), names):
-            raise RefusedError(
-                f"The output {uri} was rolled back to batch {note.get('batch')} by a restore into "
-                f"{note.get('location')}, and job {control.name} is still at generation {generation.number}: "
-                "rows would be lost if it went on there.",
-                code="sinks-taken-back",
-                hint=f"Restore the job: `streambank restore {note.get('savepoint')} --job "
-                f"{QueryRef.of(control.name, query)} --generation --sink rollback`.",
-            )
+    outputs = [f"output {uri}" for uri, names in before.items() if was_rolled_back(open_store(uri), names)]
+    # Whether a table was rolled back is not asked here: a start must not depend on a database.
+    for name in (*outputs, *tables):
+        was = "was" if name in outputs else "was or may have been"
+        raise RefusedError(
+            f"The {name} {was} rolled back to batch {note.get('batch')} by a restore into "
+            f"{note.get('location')}, and job {control.name} is still at generation {generation.number}: "
+            "rows would be lost if it went on there.",
+            code="sinks-taken-back",
+            hint=f"Restore the job: `streambank restore {note.get('savepoint')} --job "
+            f"{QueryRef.of(control.name, query)} --generation --sink rollback`.",
+        )
 
 
 def _stream(control: JobControl, query: str | None) -> RecordStream:

@@ -41,11 +41,13 @@ from streambank.declaration.savepoints import (
     read_start,
     read_stop,
 )
+from streambank.declaration.sinks import read_sinks
 from streambank.declaration.sla import SlaPolicy, read_sla, with_usual
 from streambank.declaration.state import CompactPolicy, StatePolicy, read_compact, read_state
 from streambank.kafka.settings import KafkaConnection
 from streambank.repository.repository import Repository
 from streambank.retention.policy import Policy
+from streambank.sinks.declared import DeclaredSink
 from streambank.storage.locations import is_inside, open_store
 
 NOT_BUILT = ("drill", "rehearse", "upgrade")
@@ -85,6 +87,7 @@ class Job:
         replicate: To which other repositories savepoints are brought.
         sla: What the job promises.
         kafka: How Streambank itself reaches its Kafka.
+        sinks: What its queries write to, as far as Spark does not say it itself.
         state: By which Spark its state is worked on.
         compact: What of its state expires.
         airflow: What Airflow is told of its DAGs.
@@ -120,6 +123,7 @@ class Job:
     replicate: ReplicatePolicy = field(default_factory=ReplicatePolicy)
     sla: SlaPolicy = field(default_factory=SlaPolicy)
     kafka: KafkaConnection = field(default_factory=KafkaConnection)
+    sinks: tuple[DeclaredSink, ...] = ()
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
     airflow: AirflowPolicy = field(default_factory=AirflowPolicy)
@@ -265,7 +269,7 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     repository = top.required("repository", top.location("repository"))
     control = top.location("control")
     defaults = top.table("defaults")
-    for name in ("application", "checkpoint", "queries", "args", "description"):
+    for name in ("application", "checkpoint", "queries", "args", "description", "sinks"):
         if name in defaults.data:
             raise defaults.mistake(name, "it belongs to a job, not to the defaults of all")
     _read_job(Fields(defaults.data, ("defaults",), source), None, repository, control)
@@ -348,6 +352,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         replicate=read_replicate(fields.table("replicate"), repository, clock),
         sla=with_usual(read_sla(fields.table("sla"), time_zone), savepoint, spark, clock),
         kafka=read_kafka(fields.table("kafka")),
+        sinks=read_sinks(fields, queries),
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
         airflow=read_airflow(fields.table("airflow")),

@@ -62,13 +62,13 @@ class Source:
 def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping[str, str]) -> Any:
     """Every string with its variables filled in (core/environment.py).
 
-    Kafka's client properties are left as they are: they hold secrets, and are looked up where a cluster is
-    asked (kafka/settings.py).
+    What reaches a Kafka cluster or a table is left as it is: it holds secrets, and is looked up where that is
+    asked (kafka/settings.py, sinks/declared.py).
 
     Raises:
         InputError: A variable is not set, or `${` is not closed (code `bad-declaration`).
     """
-    if path[-2:] == ("kafka", "config"):
+    if path[-2:] in _LOOKED_UP_LATER:
         return value
     if isinstance(value, dict):
         return {name: expand(one, source, (*path, name), variables) for name, one in value.items()}
@@ -78,6 +78,9 @@ def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping
         return value
 
     return fill_in(value, variables, lambda what, hint: source.mistake(path, what, hint))
+
+
+_LOOKED_UP_LATER = (("kafka", "config"), ("sinks", "url"), ("sinks", "catalog"), ("sinks", "options"))
 
 
 class Fields:

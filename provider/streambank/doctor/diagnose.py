@@ -382,7 +382,7 @@ def _unguarded_sinks(query: Query) -> dict[str, str]:
     description = query.facts.get("sink")
     if isinstance(description, str):
         sink = sink_from_description(description)
-        return {} if sink.guarded else {sink.path: sink.kind}
+        return {} if sink.keeps_files else {sink.path: sink.kind}
     newest = query.savepoints[0].sinks if query.savepoints else ()
     return {
         str(one.get("path")): str(one.get("kind"))

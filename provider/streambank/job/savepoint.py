@@ -6,7 +6,7 @@ queries of a driver ever are at the same point of the world.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from streambank.kafka.settings import Brokers
 from streambank.repository.repository import Repository
 from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.take import TakeRequest, TakeResult, take
-from streambank.sinks.unguarded import sinks_from_descriptions
+from streambank.sinks.declared import DeclaredSink, of_query
+from streambank.sinks.of_query import sinks_of_query
 from streambank.storage import open_store
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
@@ -117,13 +118,19 @@ def savepoint_job(
             application=application_fingerprint(Path(job.application), job.args),
             conf=conf_fingerprint(job.spark),
         )
-        taken[name] = take(managed_take(request, records, name, Brokers(job.kafka)), pace=pace)
+        taken[name] = take(managed_take(request, records, name, Brokers(job.kafka), job.sinks), pace=pace)
         record_taken(records, name, taken[name], generation=generation, by=by, why=why)
         _mark(job, records, name, target, by)
     return JobSavepoints(job.name, taken)
 
 
-def managed_take(request: TakeRequest, records: JobControl, query: str, brokers: Brokers) -> TakeRequest:
+def managed_take(
+    request: TakeRequest,
+    records: JobControl,
+    query: str,
+    brokers: Brokers,
+    declared: Sequence[DeclaredSink] = (),
+) -> TakeRequest:
     """The same request with what a job's records know of the query: sinks, sources, Spark and the lease.
 
     Args:
@@ -131,10 +138,11 @@ def managed_take(request: TakeRequest, records: JobControl, query: str, brokers:
         records: The job's records.
         query: The query's name, `main` for the only one.
         brokers: How Kafka is reached.
+        declared: What the job declares of its sinks.
     """
     facts = records.query_facts(query) or {}
     named = {sink.path for sink in request.sinks}
-    known = sinks_of(facts, request.checkpoint, brokers)
+    known = sinks_of(facts, request.checkpoint, brokers, of_query(declared, query))
     return replace(
         request,
         sinks=[*request.sinks, *(sink for sink in known if sink.path not in named)],
@@ -278,20 +286,22 @@ def _epoch(control: JobControl) -> str | None:
     return str(numbers[-1]) if numbers else None
 
 
-def sinks_of(facts: Mapping[str, Any], checkpoint: Store, brokers: Brokers) -> list[SinkCapture]:
-    """The sinks of a query as Spark described them to its last driver.
+def sinks_of(
+    facts: Mapping[str, Any], checkpoint: Store, brokers: Brokers, declared: Sequence[DeclaredSink] = ()
+) -> list[SinkCapture]:
+    """The sinks of a query: as Spark described them to its last driver, and as its job declares them.
 
     Args:
         facts: What that driver told of the query.
         checkpoint: Its checkpoint.
         brokers: Who is asked how far a Kafka sink is.
+        declared: What the job declares of this query.
     """
-    sink = facts.get("sink")
-    named: list[SinkCapture] = list(sinks_from_descriptions([str(sink)])) if sink else []
+    sink, query_id = facts.get("sink"), facts.get("query_id")
+    found = sinks_of_query(str(sink) if sink else None, str(query_id) if query_id else None, declared)
     # A file sink is one whatever else is told: runners before took one with "kafka" in its path for Kafka's.
-    if (
-        not any(one.guarded for one in named)
-        and (kafka := kafka_sink(facts, checkpoint, brokers)) is not None
-    ):
-        return [kafka]
-    return named
+    if (found.named is None or not found.named.keeps_files) and (
+        kafka := kafka_sink(facts, checkpoint, brokers)
+    ) is not None:
+        found = replace(found, named=kafka)
+    return found.captures()

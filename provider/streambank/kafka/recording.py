@@ -192,7 +192,7 @@ class KafkaSinkCapture:
     """
 
     kind = KIND
-    guarded = False
+    keeps_files = False
 
     def __init__(
         self,

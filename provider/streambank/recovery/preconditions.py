@@ -24,13 +24,22 @@ from streambank.kafka.settings import Brokers
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.reached import Reached, how_far, records_to_ask
 from streambank.recovery.resolve import Chosen
-from streambank.recovery.sinks import Sinks, check_stands_at, look_at_sinks, refusals, warnings
+from streambank.recovery.sinks import (
+    Sinks,
+    check_stands_at,
+    check_table_still_even,
+    look_at_sinks,
+    query_sinks_now,
+    refusals,
+    warnings,
+)
 from streambank.recovery.sources import Sources, look_at_sources
 from streambank.recovery.unguarded import unguarded_refusals, unnamed_sink
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
+from streambank.sinks.declared import DeclaredSink
 from streambank.storage import is_inside, open_store
 from streambank.storage.store import Opener, Store
 from streambank.work.target import check_target_apart
@@ -58,6 +67,7 @@ class RestoreRequest:
         source: What to do where Kafka no longer has what the query would read next, or cannot be asked, or
             a source cannot be repeated: `refuse` (default); `accept`: go on without those records.
         kafka: How Kafka is reached; by what the savepoint says when left out.
+        declared_sinks: What the job declares of the sinks of its queries.
         moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
             log that Spark goes on from: the location in the savepoint to the new one.
@@ -81,6 +91,7 @@ class RestoreRequest:
     sink: SinkChoice = "refuse"
     source: SourceChoice = "refuse"
     kafka: Brokers = field(default_factory=Brokers)
+    declared_sinks: tuple[DeclaredSink, ...] = ()
     moved_sinks: Mapping[str, str] = field(default_factory=dict)
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     unmoved: bool = False
@@ -257,11 +268,13 @@ def prepare(
 
 def _look_at_sinks(request: RestoreRequest, manifest: Manifest) -> Sinks:
     """The sinks as they stand; those of a query that stands where the savepoint is need not be asked."""
-    reached, unnamed = None, None
+    reached, unnamed, now = None, None, None
     if not request.unmoved:
         guarded = [record.get("guarded") is True for record in manifest.sinks]
-        unnamed = unnamed_sink(_records_to_ask(request, manifest), manifest)
-        if unnamed is not None or not guarded or not all(guarded):
+        records = _records_to_ask(request, manifest)
+        now = query_sinks_now(records, manifest, request.declared_sinks)
+        unnamed = unnamed_sink(records, manifest)
+        if unnamed is not None or now.plain or not guarded or not all(guarded):
             reached = _how_far(request, manifest)
     return look_at_sinks(
         request.repository,
@@ -272,6 +285,7 @@ def _look_at_sinks(request: RestoreRequest, manifest: Manifest) -> Sinks:
         mode=request.mode,
         reached=reached,
         unnamed=unnamed,
+        now=now,
     )
 
 
@@ -294,9 +308,14 @@ def check_still_at(request: RestoreRequest, manifest: Manifest, sinks: Sinks) ->
         sinks: Its sinks as they stood.
 
     Raises:
-        RefusedError: A sink that is not guarded was sent more meanwhile (code `sink-not-guarded`).
+        RefusedError: A sink that is not guarded was sent more meanwhile (code `sink-not-guarded`), or a table
+            has more (`sink-would-lose-rows`).
     """
-    if sinks.reached is None or request.sink == "accept":
+    if request.sink == "accept":
+        return
+    for one in sinks.tables if request.sink == "refuse" else ():
+        check_table_still_even(one, manifest.batch)
+    if sinks.reached is None:
         return
     reached = _how_far(request, manifest)
     for refusal in unguarded_refusals(

@@ -54,13 +54,12 @@ from streambank.recovery.preconditions import (
 )
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.resolve import Chosen, choose
-from streambank.recovery.sinks import begin_outputs, roll_back_sinks
+from streambank.recovery.sinks import SinkRollback, begin_outputs, roll_back_sinks
 from streambank.recovery.sources import check_still_there
 from streambank.repository.holds import Holds
 from streambank.repository.marks import add_mark
 from streambank.savepoint.materialize import MaterializeReport, Owner, materialize
 from streambank.sinks.file.fresh_log import NewOutput
-from streambank.sinks.file.rollback import RollbackReport
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 OPERATION = "restore"
@@ -253,8 +252,8 @@ def _link_warning(layout: MaterializeReport) -> Iterator[str]:
         )
 
 
-def _rollback_warning(checkpoint: str, rolled_back: list[RollbackReport]) -> Iterator[str]:
-    if any(report.aside for report in rolled_back):
+def _rollback_warning(checkpoint: str, rolled_back: list[SinkRollback]) -> Iterator[str]:
+    if any(report.changed for report in rolled_back):
         yield (
             f"The sinks are at the savepoint's batch now: a query that went on from {checkpoint}, or from "
             "another checkpoint that is further, would leave a gap in its output."
@@ -267,10 +266,10 @@ def _write(
     owner: Owner,
     held: _Held | None,
     pace: Pace,
-) -> tuple[MaterializeReport, list[RollbackReport], list[NewOutput]]:
+) -> tuple[MaterializeReport, list[SinkRollback], list[NewOutput]]:
     """Lay out, take the sinks back or begin new outputs, and make the target a checkpoint."""
     manifest = prepared.chosen.manifest
-    rolled_back: list[RollbackReport] = []
+    rolled_back: list[SinkRollback] = []
     begun: list[NewOutput] = []
 
     def before_commit() -> None:
@@ -285,6 +284,7 @@ def _write(
                     held.control,
                     QueryRef.parse(manifest.job).query,
                     [sink.store for sink in prepared.sinks.guarded if sink.new is None],
+                    [one.standing.name for one in prepared.sinks.tables if not one.standing.safe],
                     savepoint=manifest.savepoint,
                     batch=manifest.batch,
                     location=prepared.target.uri,

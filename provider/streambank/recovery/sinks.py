@@ -7,11 +7,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streambank.checkpoint.position import batches_of
+from streambank.control.control import JobControl
 from streambank.core.choices import RestoreMode, SinkChoice
-from streambank.core.errors import InputError, IntegrityError, RefusedError, StorageError, StreambankError
+from streambank.core.errors import (
+    FormatError,
+    InputError,
+    IntegrityError,
+    RefusedError,
+    StorageError,
+    StreambankError,
+)
+from streambank.core.names import QueryRef
 from streambank.kafka.settings import Brokers
 from streambank.kafka.sink import KafkaSinkStanding, look_at_kafka_sink
 from streambank.recovery.reached import Reached
+from streambank.recovery.tables import table_refusals, table_warnings
 from streambank.recovery.unguarded import (
     UnguardedStanding,
     standing_of,
@@ -20,12 +30,17 @@ from streambank.recovery.unguarded import (
 )
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
+from streambank.sinks.declared import SINK_KINDS, DeclaredSink, of_query
 from streambank.sinks.file.capture import KIND
 from streambank.sinks.file.fresh_log import NewOutput, begin_output, in_the_way
 from streambank.sinks.file.position import FileSinkStanding, SavedLog, read_saved_log
 from streambank.sinks.file.rollback import RollbackReport, roll_back, stand
+from streambank.sinks.of_query import QuerySinks, sinks_of_query
+from streambank.sinks.table import TITLES, TableGuard, TableRollback, TableStanding, UnknownTable
 from streambank.storage import normalize_location, open_store
 from streambank.storage.store import Store
+
+SinkRollback = RollbackReport | TableRollback
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,21 @@ class GuardedSink:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardedTable:
+    """A table of the query as it is now.
+
+    Attributes:
+        guard: Who judges it and rolls it back.
+        record: What the savepoint keeps of it; None where it was taken without.
+        standing: How it compares.
+    """
+
+    guard: TableGuard
+    record: Mapping[str, Any] | None
+    standing: TableStanding
+
+
+@dataclass(frozen=True, slots=True)
 class Sinks:
     """All sinks of a savepoint.
 
@@ -71,14 +101,18 @@ class Sinks:
         guarded: Those that can be judged and taken back.
         unguarded: Those that can be neither judged nor rolled back.
         kafka: Kafka sinks, which can be judged and not be taken back.
+        tables: Tables that can be judged and rolled back.
         reached: How far the query ever got; None where it is known to stand at the savepoint's batch, or no
             sink needs to know.
+        stateful: The query has state, which it cannot load after a batch that was not computed.
     """
 
     guarded: tuple[GuardedSink, ...]
     unguarded: tuple[UnguardedStanding, ...]
     kafka: tuple[KafkaSinkStanding, ...] = ()
+    tables: tuple[GuardedTable, ...] = ()
     reached: Reached | None = None
+    stateful: bool = False
 
     def under(self, choice: SinkChoice, mode: RestoreMode) -> Sinks:
         """The sinks as a choice takes them: to accept an emptied output directory is to begin it again."""
@@ -99,9 +133,10 @@ class Sinks:
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Each sink as JSON, for plans and reports."""
+        tables = [one.standing.to_dict() for one in self.tables]
         judged = [sink.to_dict() for sink in self.kafka]
         named = [sink.to_dict() for sink in self.unguarded]
-        return [*(sink.to_dict() for sink in self.guarded), *judged, *named]
+        return [*(sink.to_dict() for sink in self.guarded), *tables, *judged, *named]
 
 
 def look_at_sinks(
@@ -114,6 +149,7 @@ def look_at_sinks(
     mode: RestoreMode = "no-claim",
     reached: Reached | None = None,
     unnamed: tuple[str, str] | None = None,
+    now: QuerySinks | None = None,
 ) -> Sinks:
     """Compare each sink with the savepoint. Reads only.
 
@@ -127,6 +163,7 @@ def look_at_sinks(
         mode: What becomes of the query id.
         reached: How far the query ever got; None where it is known to stand at the savepoint's batch.
         unnamed: Kind and description of a sink that the savepoint does not name, and the job's records do.
+        now: What the query writes to by the word of its job; None where its tables need not be asked.
 
     Raises:
         InputError: `unknown-sink`, `two-sinks-one-directory`: what `new` says makes no sense.
@@ -139,8 +176,12 @@ def look_at_sinks(
     guarded: list[GuardedSink] = []
     unguarded: list[UnguardedStanding] = []
     judged: list[KafkaSinkStanding] = []
+    writes = now or QuerySinks()
+    tables = [] if now is None else _look_at_tables(manifest, now)
     for record in manifest.sinks:
         kind, path = str(record.get("kind")), str(record.get("path"))
+        if kind in TITLES or kind in SINK_KINDS or writes.covers(kind):
+            continue
         if kafka is not None and (found := look_at_kafka_sink(record, kafka)) is not None:
             judged.append(found)
             continue
@@ -163,9 +204,57 @@ def look_at_sinks(
         emptied = output is None and standing.sink_batch is None and not any(store.list())
         others = () if output is None else in_the_way(saved, output)
         guarded.append(GuardedSink(path, store, saved, standing, output, others, emptied))
-    if unnamed is not None:
+    for plain in writes.plain:
+        unguarded.append(standing_of(plain.kind, plain.path, manifest, mode, reached))
+    if unnamed is not None and not writes.covers(unnamed[0]):
         unguarded.append(standing_of(*unnamed, manifest, mode, reached, unnamed=True))
-    return Sinks(tuple(guarded), tuple(unguarded), tuple(judged), reached)
+    return Sinks(
+        tuple(guarded), tuple(unguarded), tuple(judged), tuple(tables), reached, bool(manifest.operators)
+    )
+
+
+def _look_at_tables(manifest: Manifest, now: QuerySinks) -> list[GuardedTable]:
+    """Each table that the query writes to now, and each that the savepoint names and the job does not."""
+    kept = {
+        (str(record.get("kind")), str(record.get("path"))): record
+        for record in manifest.sinks
+        if record.get("kind") in TITLES
+    }
+    found: list[GuardedTable] = []
+    for guard in now.tables:
+        record = kept.pop((guard.kind, guard.path), None)
+        found.append(GuardedTable(guard, record, guard.stand(manifest.batch, record)))
+    for (kind, path), record in kept.items():
+        why = RefusedError(
+            "The savepoint names it, and what the query writes to by its job does not.",
+            hint="Declare it in the job's `sinks`, and restore with that declaration.",
+        )
+        guard = UnknownTable(kind, path, why)
+        found.append(GuardedTable(guard, record, guard.stand(manifest.batch, record)))
+    return found
+
+
+def query_sinks_now(control: JobControl, manifest: Manifest, declared: Iterable[DeclaredSink]) -> QuerySinks:
+    """What the query of a savepoint writes to by its last driver's word, and by its job's.
+
+    Args:
+        control: The job's records.
+        manifest: The savepoint.
+        declared: What the job declares of its sinks.
+
+    Raises:
+        StorageError: The records cannot be read now.
+    """
+    query = QueryRef.parse(manifest.job).query
+    try:
+        facts = control.query_facts(query) or {}
+    except FormatError:
+        facts = {}  # damaged: what is declared counts
+    same = facts.get("query_id", manifest.query_id) == manifest.query_id
+    sink = facts.get("sink") if same else None
+    return sinks_of_query(
+        sink if isinstance(sink, str) else None, manifest.query_id, of_query(declared, query)
+    )
 
 
 def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
@@ -192,7 +281,9 @@ def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
 def refusals(sinks: Sinks, choice: SinkChoice, mode: RestoreMode) -> list[StreambankError]:
     """Why a restore must not go on with this choice; empty where it may."""
     ahead = [one.standing.path for one in sinks.guarded if one.new is None and not one.standing.safe]
+    ahead += [one.standing.path for one in sinks.tables if one.standing.safe is False]
     found: list[StreambankError] = [
+        *table_refusals([one.standing for one in sinks.tables], choice, mode, stateful=sinks.stateful),
         *kafka_refusals(sinks.kafka, choice, mode, sinks.reached),
         *unguarded_refusals(sinks.unguarded, choice, ahead),
     ]
@@ -275,6 +366,7 @@ def _some(names: tuple[str, ...]) -> str:
 def warnings(sinks: Sinks, choice: SinkChoice, mode: RestoreMode) -> Iterator[str]:
     """What a choice lets through: rows that come twice, and what Spark would not go on with."""
     yield from kafka_warnings(sinks.kafka, mode)
+    yield from table_warnings([one.standing for one in sinks.tables], mode)
     yield from unguarded_warnings(sinks.unguarded)
     if choice != "accept" or mode != "fork":
         return
@@ -294,16 +386,30 @@ def _ways_out(standing: FileSinkStanding) -> str:
     return (rollback if standing.can_roll_back else "") + accept
 
 
-def roll_back_sinks(sinks: Sinks, savepoint: str) -> list[RollbackReport]:
-    """Take every guarded sink back in which the query goes on.
+def roll_back_sinks(sinks: Sinks, savepoint: str) -> Iterator[SinkRollback]:
+    """Take every guarded sink back in which the query goes on, one after the other.
 
     Raises:
-        RefusedError, ConflictError, StorageError: See `file_rollback.roll_back`; a second try goes on from
-        there.
+        RefusedError, ConflictError, StorageError: See `sinks.file.rollback.roll_back` and
+            `TableGuard.roll_back`; a second try goes on from there.
     """
-    return [
-        roll_back(sink.saved, sink.store, sink.was, savepoint) for sink in sinks.guarded if sink.new is None
-    ]
+    for sink in sinks.guarded:
+        if sink.new is None:
+            yield roll_back(sink.saved, sink.store, sink.was, savepoint)
+    for table in sinks.tables:
+        yield table.guard.roll_back(table.standing)
+
+
+def check_table_still_even(table: GuardedTable, batch: int) -> None:
+    """Make sure that a table that was not ahead of a savepoint still is not.
+
+    Raises:
+        RefusedError: It is ahead now (code `sink-would-lose-rows`), or cannot be asked (`sink-not-known`).
+    """
+    for refusal in table_refusals(
+        [table.guard.stand(batch, table.record)], "refuse", "no-claim", stateful=True
+    ):
+        raise refusal
 
 
 def begin_outputs(sinks: Sinks) -> list[NewOutput]:

@@ -51,7 +51,7 @@ class UnguardedStanding:
     @property
     def safe(self) -> bool | None:
         """Whether going back leaves the output as if nothing had happened; None where that is not known."""
-        if self.harm == "none" or self.reached is None:
+        if self.harm in ("none", "overwritten") or self.reached is None:
             return True
         beyond = self.reached.beyond(self.batch)
         return None if beyond is None else not beyond
@@ -60,6 +60,11 @@ class UnguardedStanding:
         """How it stands, for a person who decides; never empty."""
         if self.harm == "none":
             return f"The sink {self.name} keeps nothing that a restore could harm."
+        if self.harm == "overwritten":
+            return (
+                f"The sink {self.name} is declared idempotent by key: what comes again overwrites what is "
+                "there, so its output is right once the query has caught up."
+            )
         if self.safe or self.reached is None:
             return f"The sink {self.name} is not guarded; it was sent nothing after the savepoint."
         why = f": {self.reached.not_known}" if self.safe is None else ""
@@ -114,7 +119,7 @@ def standing_of(
     """How a sink that is not guarded stands."""
     harm = harm_of(kind)
     fork = mode == "fork"
-    if fork and harm != "none":
+    if fork and harm not in ("none", "overwritten"):
         harm = "repeated"
     return UnguardedStanding(kind, path, manifest.batch, harm, reached, fork, unnamed)
 

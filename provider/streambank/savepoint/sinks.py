@@ -44,8 +44,8 @@ class SinkCapture(Protocol):
         """Where it writes, as a URI or in Spark's own words."""
 
     @property
-    def guarded(self) -> bool:
-        """Whether a restore can judge its output and take it back."""
+    def keeps_files(self) -> bool:
+        """Whether files of its own travel with a savepoint: it is asked before files are copied, then."""
 
     def capture(self, batch: int) -> Captured:
         """How far the sink is, and what has to be kept of it for a restore to `batch`.
@@ -66,12 +66,12 @@ class SourceCapture(Protocol):
 
 
 def capture_files(sinks: Iterable[SinkCapture], batch: int) -> list[Captured]:
-    """What each sink adds to the plan of a savepoint; nothing yet of those not guarded, which have no files.
+    """What each sink adds to the plan of a savepoint; nothing yet of those without files.
 
     Raises:
         StreambankError: See `SinkCapture.capture`.
     """
-    return [sink.capture(batch) if sink.guarded else Captured({}) for sink in sinks]
+    return [sink.capture(batch) if sink.keeps_files else Captured({}) for sink in sinks]
 
 
 def capture_rest(
@@ -83,7 +83,7 @@ def capture_rest(
         StreambankError: See `SinkCapture.capture`.
     """
     both = zip(sinks, captured, strict=True)
-    return tuple(known if sink.guarded else sink.capture(batch) for sink, known in both)
+    return tuple(known if sink.keeps_files else sink.capture(batch) for sink, known in both)
 
 
 def described(source: SourceState, capture: SourceCapture | None, origin: Manifest | None) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def require_sinks(manifest: Manifest, sinks: Iterable[SinkCapture]) -> None:
     """
     known = {sink.get("path") for sink in manifest.sinks}
     for sink in sinks:
-        if sink.guarded and sink.path not in known:
+        if sink.keeps_files and sink.path not in known:
             raise ConflictError(
                 f"Savepoint {manifest.savepoint} of batch {manifest.batch} exists already, and was taken "
                 f"without the {sink.kind} sink {sink.path}: a restore could not roll that sink back.",

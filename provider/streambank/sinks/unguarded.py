@@ -18,10 +18,11 @@ _FILE_SINK = re.compile(r"FileSink\[(?P<path>.+)\]\Z", re.DOTALL)
 _SPARK_PACKAGE = re.compile(r"\Aorg\.apache\.spark\.(?:[a-z0-9_]+\.)*")
 _MOST_SHOWN = 100
 
-Harm = Literal["none", "repeated", "skipped", "unknown"]
-"""What a sink makes of batches whose numbers it was sent before: `none`: it keeps nothing; `repeated`: it
-writes their rows again; `skipped`: it remembers batch ids, takes them for done, and loses their rows for
-good; `unknown`: either, as the application decides (foreachBatch), or nobody here knows the sink."""
+Harm = Literal["none", "overwritten", "repeated", "skipped", "unknown"]
+"""What a sink makes of batches whose numbers it was sent before: `none`: it keeps nothing; `overwritten`:
+what comes again takes the place of what is there; `repeated`: it writes their rows again; `skipped`: it
+remembers batch ids, takes them for done, and loses their rows for good; `unknown`: either, as the application
+decides (foreachBatch), or nobody here knows the sink."""
 
 # Whole names: a sink of the second version may call itself by the name of its table, which may be anything.
 _KEEPS_NOTHING = ("ConsoleTable", "ConsoleSink", "MemorySink", "ContinuousMemorySink", "NoopTable")
@@ -43,7 +44,9 @@ def harm_of(kind: str) -> Harm:
         return "none"
     if word in _REMEMBERS:
         return "skipped"
-    return "repeated" if word in _REPEATS else "unknown"
+    if word == "idempotent-by-key":  # as it is declared: streambank.sinks.declared
+        return "overwritten"
+    return "repeated" if word in (*_REPEATS, "append") else "unknown"
 
 
 def sink_name(kind: str, path: str) -> str:
@@ -60,7 +63,7 @@ class UnguardedSink:
         path: Spark's whole description.
     """
 
-    guarded = False
+    keeps_files = False
 
     def __init__(self, kind: str, path: str) -> None:
         self.kind = kind
@@ -73,7 +76,7 @@ class UnguardedSink:
 
     def _warning(self) -> str:
         harm = harm_of(self.kind)
-        if harm == "none":
+        if harm in ("none", "overwritten"):
             return ""
         what = {
             "repeated": "its later rows are repeated",

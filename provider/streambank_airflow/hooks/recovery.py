@@ -204,6 +204,7 @@ class RecoveryVerbs:
             source=check_choice(source, "source", SOURCE_CHOICES),
             kafka=Brokers(connection.at(servers)),
             new_sinks=new_sinks or {},
+            declared_sinks=job.sinks if job is not None else (),
         )
         if into is not None:
             return replace(request, into=open_store(into), control=None if job is None else job.records())

@@ -28,7 +28,7 @@ def generation(control: JobControl) -> Generation:
 
 
 def note(control: JobControl, *sinks: Store) -> None:
-    note_rollback(control, None, sinks, savepoint="b000002", batch=2, location="memory://new", by=BY)
+    note_rollback(control, None, sinks, (), savepoint="b000002", batch=2, location="memory://new", by=BY)
 
 
 def begin(sink: Store) -> None:

@@ -209,7 +209,7 @@ def test_a_file_sink_is_guarded_whatever_its_path_is_called(tmp_path: Path, told
     facts = {"sink": "FileSink[file:/data/kafka-out]", "kafka": {"sources": [], "sink": told}}
     (sink,) = sinks_of(facts, open_store(str(tmp_path)), FakeBroker().brokers())
     assert isinstance(sink, FileSinkCapture)
-    assert sink.guarded
+    assert sink.keeps_files
 
 
 def test_a_kafka_sink_is_one(tmp_path: Path) -> None:

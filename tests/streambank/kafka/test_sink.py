@@ -27,7 +27,7 @@ def captured(
     capture = KafkaSinkCapture(
         broker.brokers(), SERVERS, topic, committed_ms=lambda batch: ms, begun=lambda batch: begun
     )
-    assert not capture.guarded
+    assert not capture.keeps_files
     return dict(capture.capture(7).record)
 
 

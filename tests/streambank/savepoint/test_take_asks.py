@@ -22,7 +22,7 @@ OFFSETS = '{"flights":{"0":100}}'
 class Slow:
     """A cluster that answers when the query has gone on, and Spark has deleted the batch that is saved."""
 
-    kind, path, guarded = "kafka", "kafka://kafka:9092/delays", False
+    kind, path, keeps_files = "kafka", "kafka://kafka:9092/delays", False
 
     def __init__(self, checkpoint: Path) -> None:
         self.checkpoint = checkpoint

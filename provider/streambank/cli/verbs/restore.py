@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streambank.control.control import JobControl
     from streambank.kafka.settings import KafkaConnection
     from streambank.repository.repository import Repository
+    from streambank.sinks.declared import DeclaredSink
 
 EXAMPLES = """Examples:
 
@@ -161,6 +162,7 @@ def restore(
         sink=sink,
         source=source,
         kafka=brokers_of(kafka, owner.kafka),
+        declared_sinks=owner.sinks,
         new_sinks=parse_new_sinks(new_sink or []),
         link=link,
         by=who("cli"),
@@ -189,12 +191,14 @@ class _Owner:
         checkpoint: The checkpoint that its declaration names for the query, where there is a declaration.
         declared: Whether there is one.
         kafka: How it says that Kafka is reached.
+        sinks: What it says of its sinks.
     """
 
     records: JobControl
     checkpoint: str | None = None
     declared: bool = False
     kafka: KafkaConnection | None = None
+    sinks: tuple[DeclaredSink, ...] = ()
 
 
 def _owner(
@@ -212,7 +216,8 @@ def _owner(
     declared = load_jobs(jobs).jobs.get(asked.job) if jobs is not None else None
     if declared is None:
         return _Owner(JobControl.of_repository(repository.store, asked.job, guess=guess))
-    return _Owner(declared.records(), declared.queries.get(asked.name), True, declared.kafka)
+    place = declared.queries.get(asked.name)
+    return _Owner(declared.records(), place, True, declared.kafka, declared.sinks)
 
 
 def _show_plan(plan: dict[str, Any]) -> None:
@@ -240,6 +245,9 @@ def _show_done(done: dict[str, Any]) -> None:
     if done["source_effect"]:
         console.line(done["source_effect"])
     for rolled_back in done["rolled_back"]:
+        if "did" in rolled_back:
+            console.line(f"rolled back {rolled_back['kind']} {rolled_back['path']}: {rolled_back['did']}")
+            continue
         aside = console.count(rolled_back["files_aside"], "file")
         console.line(f"rolled back {rolled_back['path']}: {aside} set aside in {rolled_back['aside']}")
     for begun in done["new_outputs"]:

@@ -23,7 +23,7 @@ class FileSinkCapture:
     """
 
     kind = KIND
-    guarded = True
+    keeps_files = True
 
     def __init__(self, location: str, store: Store | None = None) -> None:
         self.path = store.uri if store is not None else normalize_location(location)

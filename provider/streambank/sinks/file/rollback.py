@@ -66,6 +66,11 @@ class RollbackReport:
     log_written: tuple[str, ...] = ()
     log_aside: tuple[str, ...] = ()
 
+    @property
+    def changed(self) -> bool:
+        """Whether anything was done."""
+        return bool(self.aside)
+
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON."""
         return {

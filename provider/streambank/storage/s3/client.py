@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from streambank.core.errors import InputError, StorageError
 from streambank.core.python310 import UTC
-from streambank.storage.s3.credentials import ENCRYPTIONS, S3Access
+from streambank.storage.s3.credentials import ENCRYPTIONS, S3Access, current_s3
 from streambank.storage.s3.errors import translate
 from streambank.storage.store import LifecycleRule
 
@@ -203,6 +203,10 @@ def s3_client(access: S3Access, config: Any) -> Any:
         botocore.exceptions.BotoCoreError: There is no such profile, or nobody who could assume the role.
         ValueError: An address or region is none.
     """
+    return _session(access).client("s3", endpoint_url=access.endpoint_url, config=config)
+
+
+def _session(access: S3Access) -> Any:
     import boto3
 
     _keep_out_of_logs()
@@ -215,7 +219,39 @@ def s3_client(access: S3Access, config: Any) -> Any:
     )
     if access.role_arn is not None:
         session = _with_role(session, access, access.role_arn)
-    return session.client("s3", endpoint_url=access.endpoint_url, config=config)
+    return session
+
+
+def object_store_options(uri: str) -> dict[str, str]:
+    """The same access for libraries that reach S3 by Rust's `object_store`, such as delta-rs.
+
+    Args:
+        uri: What is about to be opened, for messages.
+
+    Raises:
+        StreambankError: As for a store of this process.
+    """
+    from botocore.exceptions import BotoCoreError
+
+    access = current_s3() or S3Access()
+    try:
+        session = _session(access)
+        client = session.client("s3", endpoint_url=access.endpoint_url)
+        credentials = session.get_credentials()
+        known = credentials.get_frozen_credentials() if credentials is not None else None
+    except BotoCoreError as error:
+        raise translate(error, uri) from error
+    found = {"AWS_REGION": client.meta.region_name}
+    if not str(client.meta.endpoint_url).endswith(_AMAZON):
+        found["AWS_ENDPOINT_URL"] = client.meta.endpoint_url
+        found["AWS_ALLOW_HTTP"] = str(client.meta.endpoint_url.startswith("http://")).lower()
+    if known is None:
+        return found | {"AWS_SKIP_SIGNATURE": "true"}
+    found |= {"AWS_ACCESS_KEY_ID": known.access_key, "AWS_SECRET_ACCESS_KEY": known.secret_key}
+    return found | ({"AWS_SESSION_TOKEN": known.token} if known.token else {})
+
+
+_AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
 
 
 def _keep_out_of_logs() -> None:

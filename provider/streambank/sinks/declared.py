@@ -1,0 +1,104 @@
+"""What a job declares of the sinks of its queries (`[[jobs.NAME.sinks]]`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from streambank.core.environment import fill_in
+from streambank.core.errors import InputError
+from streambank.core.names import MAIN
+from streambank.sinks.table import TableGuard, UnknownTable
+
+SinkKind = Literal["delta", "iceberg", "ledger", "append", "idempotent-by-key"]
+"""What a sink is: a table that can be rolled back, or what it makes of a batch that comes again."""
+SINK_KINDS: tuple[SinkKind, ...] = get_args(SinkKind)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredSink:
+    """One sink of a query.
+
+    Attributes:
+        kind: `delta`, `iceberg` or `ledger`: a table that is guarded. `append`: it writes again what comes
+            again. `idempotent-by-key`: what comes again overwrites what is there.
+        table: The table: a location (`delta`), an identifier (`iceberg`) or a name (`ledger`); for the two
+            last kinds what messages call the sink.
+        query: The query that writes it; None for the only one.
+        writer: `delta`: under which id batches are in its log; None for the query id.
+        url: `ledger`: the database, as SQLAlchemy reads it. A `${NAME}` is looked up when it is asked.
+        rows: `ledger`: tables whose rows have the columns `query_id` and `batch_id`.
+        overwrites: `ledger`: a batch that comes again overwrites its rows by their key.
+        catalog: `iceberg`: properties of the catalog, as PyIceberg reads them; `${NAME}` as in `url`.
+        tag: `iceberg`: whether each savepoint leaves a tag, so that its snapshot does not expire before it.
+        options: `delta`: options of delta-rs for the storage; `${NAME}` as in `url`.
+    """
+
+    kind: SinkKind
+    table: str
+    query: str | None = None
+    writer: str | None = None
+    url: str | None = None
+    rows: tuple[str, ...] = ()
+    overwrites: bool = False
+    catalog: Mapping[str, str] = field(default_factory=dict)
+    tag: bool = True
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """What records and messages call the sink: never with a value from the environment."""
+        return f"{self.url}#{self.table}" if self.kind == "ledger" else self.table
+
+    def guard(self, query_id: str, *, connector: str | None = None) -> TableGuard | None:
+        """Who judges the table and rolls it back; None for a sink that is no table.
+
+        A variable that is not set makes a table that cannot be asked.
+
+        Args:
+            query_id: Whose batches.
+            connector: The Delta table that Spark's own sink writes to.
+        """
+        try:
+            return self._guard(query_id, connector)
+        except InputError as error:
+            return UnknownTable(self.kind, self.path, error)
+
+    def _guard(self, query_id: str, connector: str | None) -> TableGuard | None:
+        def filled(value: str) -> str:
+            def mistake(what: str, hint: str) -> InputError:
+                return InputError(f"The sink {self.path}: {what}.", code="bad-setting", hint=hint)
+
+            return fill_in(value, os.environ, mistake)
+
+        if self.kind == "delta":
+            from streambank.sinks.delta import DeltaGuard
+
+            options = {name: filled(value) for name, value in self.options.items()}
+            by_connector = self.table == connector
+            writer = query_id if by_connector else self.writer or query_id
+            return DeltaGuard(self.table, writer, options=options, by_connector=by_connector)
+        if self.kind == "ledger":
+            from streambank.sinks.ledger import LedgerGuard
+
+            return LedgerGuard(
+                self.path,
+                filled(self.url or ""),
+                query_id,
+                table=self.table,
+                rows=self.rows,
+                overwrites=self.overwrites,
+            )
+        return None
+
+
+def of_query(sinks: Iterable[DeclaredSink], query: str | None) -> tuple[DeclaredSink, ...]:
+    """Those that a query writes to.
+
+    Args:
+        sinks: All sinks of its job.
+        query: The query, `main` or None for the only one.
+    """
+    return tuple(one for one in sinks if (one.query or MAIN) == (query or MAIN))

@@ -1,0 +1,253 @@
+"""A ledger of batches in a database: the rows of a batch and its line are written in one transaction.
+
+An application that writes by `foreachBatch` looks into the ledger first and skips a batch that has a line.
+That makes a batch that Spark runs twice right, and a query that goes back wrong: it skips the batches
+whose numbers have lines, though they carry other rows now. A rollback deletes those lines, and the rows that
+carry their numbers, in one transaction. `streambank_spark.ledger` writes such a ledger.
+
+The table has the columns `query_id` and `batch_id`, together its key; `rows`, if there is one, says how many
+rows the batch had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.savepoint.sinks import Captured
+from streambank.sinks.table import Position, TableRollback, TableStanding
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.sql.expression import TableClause
+
+KIND = "ledger"
+TABLE = "streambank_batches"
+"""The ledger, where no other name is declared."""
+
+CONNECT_TIMEOUT_S = 10
+_TIMED = ("postgresql", "mysql", "mariadb")
+_NO_ROWS = (
+    "its rows do not say of which batch they are. Declare as `rows` the tables whose rows have the columns "
+    "query_id and batch_id, or `overwrites = true` if a batch that comes again overwrites its rows by key."
+)
+
+
+class LedgerGuard:
+    """The ledger of a query.
+
+    Args:
+        path: How messages and records call it; without credentials.
+        url: Where the database is, as SQLAlchemy reads it.
+        query_id: Whose batches.
+        table: The ledger, with its schema where it has one (`sales.streambank_batches`).
+        rows: Tables whose rows have the columns `query_id` and `batch_id`.
+        overwrites: A batch that comes again overwrites its rows by their key, so that only the ledger has to
+            go back.
+    """
+
+    kind = KIND
+    keeps_files = False
+
+    def __init__(
+        self,
+        path: str,
+        url: str,
+        query_id: str,
+        *,
+        table: str = TABLE,
+        rows: Sequence[str] = (),
+        overwrites: bool = False,
+    ) -> None:
+        self.path = path
+        self._url = url
+        self._query_id = query_id
+        self._table = table
+        self._rows = tuple(rows)
+        self._overwrites = overwrites
+
+    def capture(self, batch: int) -> Captured:
+        """The newest line of the query up to `batch`. Never raises."""
+        record: dict[str, Any] = {"kind": KIND, "path": self.path, "guarded": True, "batch": batch}
+        record |= {"sink_batch": None, "not_asked": None}
+        try:
+            with self._connected() as connection:
+                record["sink_batch"] = self._newest(connection, up_to=batch)
+        except (StorageError, RefusedError) as error:
+            record["not_asked"] = error.message
+            return Captured(
+                record, warning=f"The savepoint does not say how far its sink is: {error.message}"
+            )
+        if record["sink_batch"] is None:
+            warning = f"The ledger {self.path} has no line of the query {self._query_id} up to batch {batch}."
+            return Captured(record, warning=f"{warning} Does the application write it?")
+        return Captured(record)
+
+    def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
+        """Where the ledger stands against the savepoint's batch. Reads only, and never raises."""
+        try:
+            with self._connected() as connection:
+                return self._stand(connection, batch, record or {})
+        except (StorageError, RefusedError) as error:
+            return TableStanding(
+                KIND,
+                self.path,
+                batch,
+                "not-known",
+                not_known=error.message,
+                hint=error.hint,
+                transient=isinstance(error, StorageError),
+            )
+
+    def _stand(self, connection: Connection, batch: int, record: Mapping[str, Any]) -> TableStanding:
+        newest = self._newest(connection)
+        holds = self._newest(connection, up_to=batch)
+        if newest == holds:
+            # An application may write no line for a batch without rows: then the savepoint knows.
+            even = holds == batch or (holds is not None and record.get("sink_batch") == holds)
+            position: Position = "even" if even else "behind"
+            return TableStanding(KIND, self.path, batch, position, sink_batch=holds)
+        cannot, rows = self._later_rows(connection, batch)
+        return TableStanding(
+            KIND,
+            self.path,
+            batch,
+            "ahead",
+            sink_batch=newest,
+            later_batches=self._count(connection, self._ledger(), batch),
+            later_rows=rows,
+            cannot=cannot,
+        )
+
+    def _later_rows(self, connection: Connection, batch: int) -> tuple[str, int | None]:
+        """Why they cannot be deleted, and how many they are."""
+        if not self._rows:
+            return ("" if self._overwrites else _NO_ROWS), None
+        from sqlalchemy.exc import DBAPIError
+
+        rows = 0
+        for name in self._rows:
+            try:
+                with connection.begin_nested():
+                    rows += self._count(connection, _table(name), batch)
+            except DBAPIError as error:
+                return f"the rows of {name} cannot be counted by query_id and batch_id: {_said(error)}", None
+        return "", rows
+
+    def roll_back(self, standing: TableStanding) -> TableRollback:
+        """Delete the lines of later batches, and the rows that carry their numbers, in one transaction.
+
+        Raises:
+            ConflictError, RefusedError, StorageError: See `TableGuard.roll_back`.
+        """
+        batch = standing.savepoint_batch
+        if standing.position == "even":
+            return TableRollback(KIND, self.path, batch)
+        if not standing.can_roll_back:
+            raise RefusedError(
+                standing.why_not(), code="sink-cannot-roll-back", hint="Use another savepoint, or accept."
+            )
+        with self._connected() as connection:
+            rows = sum(self._delete(connection, _table(name), batch) for name in self._rows)
+            lines = self._delete(connection, self._ledger(), batch)
+            connection.commit()
+            newest = self._newest(connection)
+        if newest is not None and newest > batch:
+            raise ConflictError(
+                f"The ledger {self.path} got a line of batch {newest} while it was rolled back.",
+                code="sink-moved",
+                hint="Stop the driver that writes to it, then restore again.",
+            )
+        from_tables = f" and {rows} rows from {', '.join(self._rows)}" if self._rows else ""
+        return TableRollback(
+            KIND,
+            self.path,
+            batch,
+            f"{lines} lines of later batches are deleted{from_tables}.",
+            rows if self._rows else None,
+        )
+
+    def _newest(self, connection: Connection, up_to: int | None = None) -> int | None:
+        from sqlalchemy import func, select
+
+        ledger = self._ledger()
+        asked = select(func.max(ledger.c.batch_id)).where(ledger.c.query_id == self._query_id)
+        if up_to is not None:
+            asked = asked.where(ledger.c.batch_id <= up_to)
+        found = connection.execute(asked).scalar()
+        return None if found is None else int(found)
+
+    def _count(self, connection: Connection, table: TableClause, batch: int) -> int:
+        from sqlalchemy import func, select
+
+        asked = select(func.count()).select_from(table)
+        return int(connection.execute(asked.where(*self._later(table, batch))).scalar_one())
+
+    def _delete(self, connection: Connection, table: TableClause, batch: int) -> int:
+        from sqlalchemy import delete
+
+        return int(connection.execute(delete(table).where(*self._later(table, batch))).rowcount)
+
+    def _later(self, table: TableClause, batch: int) -> tuple[Any, Any]:
+        return table.c.query_id == self._query_id, table.c.batch_id > batch
+
+    def _ledger(self) -> TableClause:
+        return _table(self._table)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        engine = self._engine()
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            with engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise StorageError(
+                f"The ledger {self.path} cannot be asked: {_said(error)}",
+                code="sink-not-reachable",
+                hint="Look at `url` of the job's sinks, at the database, and at the rights of that user.",
+            ) from None  # what SQLAlchemy keeps of it may hold the password
+        finally:
+            engine.dispose()
+
+    def _engine(self) -> Engine:
+        try:
+            from sqlalchemy import create_engine
+            from sqlalchemy.engine import make_url
+            from sqlalchemy.exc import SQLAlchemyError
+            from sqlalchemy.pool import NullPool
+        except ImportError as error:
+            raise RefusedError(
+                f"The ledger {self.path} cannot be asked: the package sqlalchemy is not installed here.",
+                code="sink-not-known",
+                hint="pip install 'airflow-provider-streambank[ledger]'",
+            ) from error
+        try:
+            url = make_url(self._url)
+            timed = {"connect_timeout": CONNECT_TIMEOUT_S} if url.get_backend_name() in _TIMED else {}
+            return create_engine(url, connect_args=timed, poolclass=NullPool)
+        except (SQLAlchemyError, ImportError, ValueError) as error:
+            what = error if isinstance(error, ImportError) else type(error).__name__
+            raise RefusedError(
+                f"The ledger {self.path} cannot be asked: its url leads to no database ({what}).",
+                code="sink-not-known",
+                hint="Write it as SQLAlchemy does, such as postgresql+psycopg2://host/database, and install "
+                "the driver that it names.",
+            ) from None
+
+
+def _table(name: str) -> TableClause:
+    from sqlalchemy import column, table
+
+    schema, _, own = name.rpartition(".")
+    return table(own, column("query_id"), column("batch_id"), schema=schema or None)
+
+
+def _said(error: Exception) -> str:
+    """What a database says, without the statement and its values."""
+    original = getattr(error, "orig", None) or error
+    lines = str(original).strip().splitlines()
+    return lines[0] if lines else type(original).__name__

@@ -1,0 +1,82 @@
+"""All sinks of one query: what Spark says that it writes to, and what its job declares.
+
+Spark names one sink of a query. Of the file sink, Kafka and Delta it tells what they are; behind
+`ForeachBatchSink` or a name that is not known here may be several tables, which the job declares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streambank.savepoint.sinks import SinkCapture
+from streambank.sinks.declared import DeclaredSink
+from streambank.sinks.delta import DeltaGuard
+from streambank.sinks.table import TableGuard
+from streambank.sinks.unguarded import UnguardedSink, harm_of, sink_from_description
+from streambank.storage import normalize_location
+
+_DELTA = re.compile(r"DeltaSink\[(?P<location>.+)\]\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySinks:
+    """What a query writes to.
+
+    Attributes:
+        tables: Tables that are guarded.
+        plain: Sinks of which it is declared what they make of a batch that comes again.
+        named: What Spark names besides; None where it names nothing, or the others are what is behind it.
+    """
+
+    tables: tuple[TableGuard, ...] = ()
+    plain: tuple[UnguardedSink, ...] = ()
+    named: SinkCapture | None = None
+
+    def covers(self, kind: str) -> bool:
+        """Whether what Spark calls `kind` is one of the tables or plain sinks.
+
+        Args:
+            kind: Spark's word, as savepoints of a job keep it that declared nothing.
+        """
+        if kind == "DeltaSink":
+            return any(isinstance(one, DeltaGuard) for one in self.tables)
+        return bool(self.tables or self.plain) and harm_of(kind) == "unknown"
+
+    def captures(self) -> list[SinkCapture]:
+        """All of them, for a savepoint."""
+        return [*self.tables, *self.plain, *([] if self.named is None else [self.named])]
+
+
+def sinks_of_query(
+    description: str | None, query_id: str | None, declared: Sequence[DeclaredSink]
+) -> QuerySinks:
+    """What a query writes to.
+
+    Args:
+        description: What Spark said of the sink to the query's last driver; None where nothing is known.
+        query_id: The query's id; None where nothing is known, and so nothing can be asked about.
+        declared: What the job declares of this query.
+    """
+    named = sink_from_description(description) if description else None
+    connector = _delta_location(description)
+    if query_id is None:
+        return QuerySinks(named=named)
+    guards = [one.guard(query_id, connector=connector) for one in declared]
+    tables = [one for one in guards if one is not None]
+    if connector is not None and not any(one.path == connector for one in tables):
+        tables.append(DeltaGuard(connector, query_id, by_connector=True))
+    plain = [
+        UnguardedSink(one.kind, one.path) for one, guard in zip(declared, guards, strict=True) if not guard
+    ]
+    found = QuerySinks(tuple(tables), tuple(plain), None)
+    if connector is not None or (named is not None and found.covers(named.kind)):
+        return found
+    return QuerySinks(found.tables, found.plain, named)
+
+
+def _delta_location(description: str | None) -> str | None:
+    """The table of Spark's sink for Delta, such as `DeltaSink[file:/data/orders]`."""
+    match = _DELTA.match(description.strip()) if description else None
+    return None if match is None else normalize_location(match["location"])

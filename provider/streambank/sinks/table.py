@@ -1,0 +1,267 @@
+"""Tables that a query writes to and that can be rolled back: what each kind of them tells and does.
+
+A table remembers which batches of a query it holds: Delta by its transaction identifiers, Iceberg in the
+summaries of its snapshots, a database by a ledger that is written together with the rows. So a query that
+goes back to batch N loses, in silence, what its new batches N+1, N+2, ... carry, unless the table goes back
+as well, together with what it remembers.
+
+* `sinks/delta.py`, `sinks/iceberg.py`, `sinks/ledger.py`: one module for each kind
+* `sinks/declared.py`: what a job declares of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from streambank.core.errors import StorageError, StreambankError
+from streambank.savepoint.sinks import Captured
+
+Position = Literal["even", "ahead", "behind", "diverged", "not-known"]
+_MOST_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TableStanding:
+    """Where a table stands against the batch of a savepoint.
+
+    Attributes:
+        kind: `delta`, `iceberg` or `ledger`.
+        path: The table, as it is declared.
+        savepoint_batch: The savepoint's batch.
+        position: `even`: it holds the query's batches up to the savepoint's and no later one; `ahead`: it has
+            later ones; `behind`: it lacks some; `diverged`: it went back further since, and has other batches
+            of those numbers; `not-known`: it cannot be asked, or does not tell.
+        sink_batch: The newest batch of the query that it holds; None where it holds none.
+        later_batches: How many batches of the query after the savepoint's it holds.
+        later_rows: Their rows; None where the table does not tell.
+        others: What others have changed since the savepoint's batch, which a rollback would undo.
+        cannot: Why it cannot be rolled back, as the rest of a sentence; empty where it can.
+        not_known: Why its position is not known, as a sentence.
+        hint: What would change that.
+        transient: Whether asking again may tell what is not known now.
+        seen: What the table looked like; a rollback refuses if that has changed meanwhile.
+        target: Where a rollback leads: a version, a snapshot; empty where that needs no name.
+        skips_computing: A batch that the table takes for done is not computed at all, so that a query with
+            state cannot go on after it.
+    """
+
+    kind: str
+    path: str
+    savepoint_batch: int
+    position: Position
+    sink_batch: int | None = None
+    later_batches: int = 0
+    later_rows: int | None = None
+    others: tuple[str, ...] = ()
+    cannot: str = ""
+    not_known: str = ""
+    hint: str = ""
+    transient: bool = False
+    seen: str = ""
+    target: str = ""
+    skips_computing: bool = False
+
+    @property
+    def name(self) -> str:
+        """The table, as messages name it."""
+        return f"{TITLES[self.kind]} {self.path}"
+
+    @property
+    def safe(self) -> bool | None:
+        """Whether a query that resumes after the savepoint's batch loses and repeats no row, if known."""
+        return None if self.position == "not-known" else self.position == "even"
+
+    @property
+    def can_roll_back(self) -> bool:
+        """Whether a rollback can make it safe."""
+        return self.position in ("even", "ahead", "diverged") and not self.cannot and not self.others
+
+    def sentence(self) -> str:
+        """What is wrong, for a person who decides; empty where nothing is."""
+        if self.position == "even":
+            return ""
+        if self.position == "not-known":
+            return f"It is not known how far the {self.name} is: {self.not_known}"
+        at = "holds no batch" if self.sink_batch is None else f"is at batch {self.sink_batch}"
+        begin = f"The {self.name} {at} of the query, and the savepoint is at batch {self.savepoint_batch}"
+        if self.position == "behind":
+            return f"{begin}: rows of the batches between are missing from it."
+        if self.position == "diverged":
+            return f"{begin}: it was rolled back further since, and went on from there.{self._others()}"
+        rows = "" if self.later_rows is None else f" ({self.later_rows} rows)"
+        said = (
+            f"{begin}. It takes {self._batches()}{rows} for done: the query numbers its batches from "
+            f"{self.savepoint_batch + 1} again, with other rows in each, and their new rows are skipped for "
+            "good."
+        )
+        return said + self._others()
+
+    def _batches(self) -> str:
+        first, last = self.savepoint_batch + 1, self.sink_batch
+        return f"batch {first}" if last == first or last is None else f"batches {first} to {last}"
+
+    def _others(self) -> str:
+        if not self.others:
+            return ""
+        some = ", ".join(self.others[:_MOST_SHOWN]) + (", ..." if len(self.others) > _MOST_SHOWN else "")
+        return f" Others have changed it since, which a rollback would undo: {some}."
+
+    def why_not(self) -> str:
+        """Why it cannot be rolled back, as a sentence; empty where it can."""
+        if self.can_roll_back:
+            return ""
+        if self.cannot:
+            return f"The {self.name} cannot be rolled back: {self.cannot}"
+        if self.others:
+            return f"The {self.name} cannot be rolled back without undoing what others have written to it."
+        return f"The {self.name} cannot be rolled back."
+
+    def to_dict(self) -> dict[str, Any]:
+        """The standing as JSON, for plans and reports."""
+        return {
+            "kind": self.kind,
+            "path": self.path,
+            "guarded": True,
+            "position": self.position,
+            "safe": self.safe,
+            "can_roll_back": self.can_roll_back,
+            "savepoint_batch": self.savepoint_batch,
+            "sink_batch": self.sink_batch,
+            "later_batches": self.later_batches,
+            "later_rows": self.later_rows,
+            "changed_by_others": list(self.others),
+            "roll_back_to": self.target or None,
+            "says": " ".join(filter(None, (self.sentence(), self.why_not() if self.safe is False else ""))),
+        }
+
+
+TITLES: Mapping[str, str] = {
+    "delta": "Delta table",
+    "iceberg": "Iceberg table",
+    "ledger": "ledger",
+}
+"""What messages call a table of each kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRollback:
+    """What a rollback of a table did.
+
+    Attributes:
+        kind: `delta`, `iceberg` or `ledger`.
+        path: The table.
+        batch: The batch that it is at now.
+        done: What was done, as a sentence; empty where there was nothing to do.
+        rows: How many rows of later batches are gone from it; None where it does not tell.
+        target: The version or snapshot that it went back to.
+    """
+
+    kind: str
+    path: str
+    batch: int
+    done: str = ""
+    rows: int | None = 0
+    target: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was done."""
+        return bool(self.done)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "kind": self.kind,
+            "path": self.path,
+            "batch": self.batch,
+            "did": self.done,
+            "rows_removed": self.rows,
+            "target": self.target or None,
+        }
+
+
+class TableGuard(Protocol):
+    """One table of one query: captured at a savepoint, judged and rolled back at a restore.
+
+    As a `SinkCapture` it never stops a savepoint: what cannot be asked is recorded as such, with a warning.
+    """
+
+    @property
+    def kind(self) -> str:
+        """`delta`, `iceberg` or `ledger`."""
+
+    @property
+    def path(self) -> str:
+        """The table, as it is declared; without credentials."""
+
+    @property
+    def keeps_files(self) -> bool:
+        """False: a table's own files do not travel with a savepoint."""
+
+    def capture(self, batch: int) -> Captured:
+        """Where the table is at a batch. Never raises."""
+
+    def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
+        """Where the table stands against a savepoint. Reads only, and never raises.
+
+        Args:
+            batch: The savepoint's batch.
+            record: What the savepoint keeps of the table; None where it was taken without.
+        """
+
+    def roll_back(self, standing: TableStanding) -> TableRollback:
+        """Take the table back to the savepoint's batch, at once or not at all.
+
+        A second call goes on from what the first one has done.
+
+        Args:
+            standing: How it stood when a person decided.
+
+        Raises:
+            ConflictError: Somebody has written to it since (code `sink-moved`).
+            RefusedError: It cannot be rolled back (code `sink-cannot-roll-back`).
+            StorageError: It cannot be reached (code `sink-not-reachable`).
+        """
+
+
+class UnknownTable:
+    """A declared table that cannot be asked from here, whatever it holds.
+
+    Args:
+        kind: `delta`, `iceberg` or `ledger`.
+        path: The table, as it is declared.
+        why: Why it cannot be asked.
+    """
+
+    keeps_files = False
+
+    def __init__(self, kind: str, path: str, why: StreambankError) -> None:
+        self.kind, self.path, self._why = kind, path, why
+
+    def capture(self, batch: int) -> Captured:
+        """Only that it is there, and why it was not asked."""
+        why = self._why.message
+        record = {"kind": self.kind, "path": self.path, "guarded": True, "batch": batch, "not_asked": why}
+        return Captured(record, warning=f"The savepoint does not say how far its sink is: {why}")
+
+    def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
+        """Not known."""
+        return TableStanding(
+            self.kind,
+            self.path,
+            batch,
+            "not-known",
+            not_known=self._why.message,
+            hint=self._why.hint,
+            transient=isinstance(self._why, StorageError),
+        )
+
+    def roll_back(self, standing: TableStanding) -> TableRollback:
+        """Never.
+
+        Raises:
+            StreambankError: Why it cannot be asked.
+        """
+        raise self._why

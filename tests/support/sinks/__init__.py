@@ -1,0 +1,1 @@
+"""Tables that queries write to, without Spark."""

@@ -1,0 +1,48 @@
+"""A Delta table as an application writes it by delta-rs: each batch once, by its transaction identifier."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+
+class Lake:
+    """A table.
+
+    Args:
+        folder: Its directory.
+        writer: Under which id its batches are in the log.
+    """
+
+    def __init__(self, folder: Path, writer: str) -> None:
+        self.folder, self.writer = folder, writer
+
+    def write(self, batch: int, rows: Iterable[str]) -> bool:
+        """Write a batch, as foreachBatch does; false where the table takes it for done."""
+        if (self.folder / "_delta_log").exists():
+            done = self.open().transaction_version(self.writer)
+            if done is not None and done >= batch:
+                return False
+        write_deltalake(
+            str(self.folder),
+            pa.table({"k": list(rows)}),
+            mode="append",
+            commit_properties=CommitProperties(app_transactions=[Transaction(self.writer, batch)]),
+        )
+        return True
+
+    def write_other(self, rows: Iterable[str]) -> None:
+        """Somebody else appends."""
+        write_deltalake(str(self.folder), pa.table({"k": list(rows)}), mode="append")
+
+    def open(self) -> DeltaTable:
+        """The table as it is now."""
+        return DeltaTable(str(self.folder))
+
+    def rows(self) -> Counter[str]:
+        """How often each row is there."""
+        return Counter(self.open().to_pyarrow_table()["k"].to_pylist())
