@@ -8,8 +8,7 @@ from functools import partial
 from streambank.core.environment import check_variables, is_variable
 from streambank.declaration.credentials import is_credential
 from streambank.declaration.fields import Fields
-from streambank.sinks.declared import SINK_KINDS, DeclaredSink, SinkKind
-from streambank.sinks.ledger import TABLE
+from streambank.sinks.declared import LEDGER, SINK_KINDS, DeclaredSink, SinkKind
 
 _FOR_KIND = {
     "delta": ("table", "writer", "options"),
@@ -47,7 +46,7 @@ def _read(entry: Fields, queries: Mapping[str, str]) -> DeclaredSink:
             raise entry.mistake(name, f"a sink of kind {kind} has no such field")
     table = entry.location("table") if kind == "delta" else entry.text("table")
     if table is None:
-        table = {"ledger": TABLE, "append": "foreachBatch", "idempotent-by-key": "foreachBatch"}.get(kind)
+        table = {"ledger": LEDGER, "append": "foreachBatch", "idempotent-by-key": "foreachBatch"}.get(kind)
     sink = DeclaredSink(
         kind=kind,
         table=entry.required("table", table),

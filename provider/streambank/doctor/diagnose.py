@@ -53,6 +53,7 @@ from streambank.doctor.checks.sources import (
     check_repeats,
     check_replay,
     check_sinks,
+    check_tables,
 )
 from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
 from streambank.doctor.left_directories import left_directories
@@ -70,7 +71,10 @@ from streambank.driver.preflight import checkpoint_lost, declared_query, records
 from streambank.job.alive import job_life
 from streambank.kafka.recording import KIND
 from streambank.kafka.settings import Brokers
+from streambank.sinks.declared import of_query
 from streambank.sinks.file.capture import FileSinkCapture
+from streambank.sinks.of_query import QuerySinks, sinks_of_query
+from streambank.sinks.table import TableStanding
 from streambank.sinks.unguarded import sink_from_description
 from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.storage import normalize_location, open_store
@@ -273,6 +277,7 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
         yield from _guarded("kafka", lambda: check_kafka(query.oldest, brokers, now))
         yield from check_repeats(closure.sources, kafka_sources(query.facts, brokers))
     yield from check_sinks((kind, path) for path, kind in _unguarded_sinks(query).items())
+    yield from _guarded("tables", lambda: check_tables(_tables(query)))
     yield from check_asked(query.savepoints[0] if query.savepoints else None)
     if query.job is not None:
         yield from check_application(Path(query.job.application))
@@ -374,21 +379,46 @@ def _file_sinks(query: Query) -> dict[str, Store]:
     return {sink.path: open_store(sink.path)} if isinstance(sink, FileSinkCapture) else {}
 
 
+def _sinks(query: Query) -> QuerySinks:
+    """What it writes to, by its last driver's word and its declaration."""
+    description, query_id = query.facts.get("sink"), query.facts.get("query_id")
+    if query_id is None and query.savepoints:
+        query_id = query.savepoints[0].query_id
+    declared = of_query(query.job.sinks, query.query) if query.job is not None else ()
+    return sinks_of_query(
+        description if isinstance(description, str) else None,
+        query_id if isinstance(query_id, str) else None,
+        declared,
+    )
+
+
 def _unguarded_sinks(query: Query) -> dict[str, str]:
     """Sinks that no restore can judge, by path; Kafka's can be asked, and say themselves what they got."""
+    found = _sinks(query)
+    plain = {one.path: one.kind for one in found.plain}
     told = query.facts.get(FACT)
     if isinstance(told, Mapping) and told.get("sink") is not None:
-        return {}
-    description = query.facts.get("sink")
-    if isinstance(description, str):
-        sink = sink_from_description(description)
-        return {} if sink.keeps_files else {sink.path: sink.kind}
+        return plain
+    if found.named is not None:
+        return plain if found.named.keeps_files else {**plain, found.named.path: found.named.kind}
+    if found.plain or found.tables:
+        return plain
     newest = query.savepoints[0].sinks if query.savepoints else ()
     return {
         str(one.get("path")): str(one.get("kind"))
         for one in newest
         if one.get("guarded") is not True and one.get("kind") != KIND
     }
+
+
+def _tables(query: Query) -> Iterator[TableStanding]:
+    """How the tables that it writes to stand against its newest savepoint."""
+    newest = query.savepoints[0] if query.savepoints else None
+    if newest is None:
+        return
+    kept = {(one.get("kind"), one.get("path")): one for one in newest.sinks}
+    for table in _sinks(query).tables:
+        yield table.stand(newest.batch, kept.get((table.kind, table.path)))
 
 
 def _ran_here(query: Query) -> bool:

@@ -225,7 +225,7 @@ def prepare(
             against.append(lives)
     if request.unmoved:
         _check_unmoved(request, chosen, against)
-    found = _look_at_sinks(request, manifest)
+    found = sinks_at(request, manifest)
     by_sinks = _sink_refusals(request, chosen, found)
     sinks = found.under(request.sink, request.mode)
     # A query that stands where the savepoint is reads on from there, whatever it is restored into.
@@ -266,8 +266,16 @@ def prepare(
     return Prepared(chosen, plan, sinks, target, generation)
 
 
-def _look_at_sinks(request: RestoreRequest, manifest: Manifest) -> Sinks:
-    """The sinks as they stand; those of a query that stands where the savepoint is need not be asked."""
+def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
+    """The sinks as they stand; those of a query that stands where the savepoint is need not be asked.
+
+    Args:
+        request: What is asked for.
+        manifest: The savepoint.
+
+    Raises:
+        StreambankError: See `look_at_sinks`; or the job's records cannot be read.
+    """
     reached, unnamed, now = None, None, None
     if not request.unmoved:
         guarded = [record.get("guarded") is True for record in manifest.sinks]

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from streambank.core.environment import fill_in
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN
-from streambank.sinks.table import TableGuard, UnknownTable
+
+if TYPE_CHECKING:
+    from streambank.sinks.table import TableGuard
+
+LEDGER = "streambank_batches"
+"""The table of a ledger, where no other name is declared."""
 
 SinkKind = Literal["delta", "iceberg", "ledger", "append", "idempotent-by-key"]
 """What a sink is: a table that can be rolled back, or what it makes of a batch that comes again."""
@@ -64,6 +69,8 @@ class DeclaredSink:
         try:
             return self._guard(query_id, connector)
         except InputError as error:
+            from streambank.sinks.table import UnknownTable
+
             return UnknownTable(self.kind, self.path, error)
 
     def _guard(self, query_id: str, connector: str | None) -> TableGuard | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.savepoint.sinks import Captured
+from streambank.sinks.declared import LEDGER
 from streambank.sinks.table import Position, TableRollback, TableStanding
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.expression import TableClause
 
 KIND = "ledger"
-TABLE = "streambank_batches"
-"""The ledger, where no other name is declared."""
-
 CONNECT_TIMEOUT_S = 10
 _TIMED = ("postgresql", "mysql", "mariadb")
 _NO_ROWS = (
@@ -57,7 +55,7 @@ class LedgerGuard:
         url: str,
         query_id: str,
         *,
-        table: str = TABLE,
+        table: str = LEDGER,
         rows: Sequence[str] = (),
         overwrites: bool = False,
     ) -> None:

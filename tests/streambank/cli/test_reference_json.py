@@ -91,6 +91,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
         "job", "move-records", "flights", "--to", tmp_path / "moved", "--json"
     ).document
     given["job savepoint"] = savepoint_of_two(tmp_path)
+    given["sinks"] = succeed("sinks", "pair", "--jobs", tmp_path / "pair.toml", "--json").document
     yield given
 
 
@@ -147,6 +148,7 @@ def savepoint_of_two(folder: Path) -> Any:
     file.write_text(
         'repository = "repository"\n\n[jobs.pair]\napplication = "app.py"\n'
         'checkpoint = "pair"\nqueries = ["left", "right"]\n'
+        '[[jobs.pair.sinks]]\nkind = "idempotent-by-key"\nquery = "left"\n'
     )
     for query in ("left", "right"):
         LiveCheckpoint(open_store(folder / "pair" / query)).run(3)
@@ -188,6 +190,7 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
     assert answers["skew"]["stores"][0]["partitions"][0]["rows"] and answers["skew"]["stores"][0]["chance"]
     assert any(verdict["growth"] and verdict["growth"]["backtest"] for verdict in answers["sla"]["verdicts"])
     assert answers["job break"]["broken"] is True
+    assert answers["sinks"]["queries"][0]["sinks"][0]["says"]
     assert any(one["facts"] and one["by"] for one in answers["job history"])
     assert answers["compact"]["refusals"] and answers["compact"]["moved"] and answers["compact"]["notes"]
     assert answers["compact --undo"]["left"] and answers["compact --undo"]["missing"]
@@ -209,6 +212,7 @@ def test_every_verb_with_json_has_an_example() -> None:
         "skew",
         "sla",
         "compact",
+        "sinks",
     ):
         assert verb in headings
     for verb in (

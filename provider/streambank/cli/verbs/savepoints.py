@@ -230,6 +230,7 @@ def _guard(sink: Mapping[str, Any]) -> str:
         return "guarded"
     return {
         "none": "not guarded: keeps nothing",
+        "overwritten": "not guarded: what comes again overwrites what is there",
         "repeated": "not guarded: a restore repeats its later rows",
         "skipped": "not guarded: after a restore it skips batches that it knows, so their new rows are lost",
         "unknown": "not guarded: a restore repeats later rows, or loses new ones if it remembers batch ids",

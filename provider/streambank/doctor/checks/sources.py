@@ -24,6 +24,7 @@ from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.take import not_asked
+from streambank.sinks.table import TableStanding
 from streambank.sinks.unguarded import harm_of, sink_name
 from streambank.storage import open_store
 
@@ -185,7 +186,7 @@ def check_sinks(descriptions: Iterable[tuple[str, str]]) -> Iterator[Finding]:
         descriptions: Kind and path of each sink of the query.
     """
     for kind, path in descriptions:
-        if (harm := harm_of(kind)) == "none":
+        if (harm := harm_of(kind)) in ("none", "overwritten"):
             continue
         effect = {
             "repeated": "its later rows are repeated",
@@ -199,8 +200,29 @@ def check_sinks(descriptions: Iterable[tuple[str, str]]) -> Iterator[Finding]:
             f"The sink {sink_name(kind, path)} is not guarded: a restore cannot roll it back.",
             f"In a restore to a batch before the newest one {effect}; it is refused until a person accepts "
             "that.",
-            "docs/howto/sinks.md says how to roll such a sink back yourself. With --sink accept it stays as "
-            "it is.",
+            "Declare what it is in `[[jobs.NAME.sinks]]` (docs/howto/sinks.md). With --sink accept "
+            "it stays as it is.",
+        )
+
+
+def check_tables(standings: Iterable[TableStanding]) -> Iterator[Finding]:
+    """Tables that a restore could not judge or roll back, though they are guarded.
+
+    Args:
+        standings: How each stands against the newest savepoint.
+    """
+    for one in standings:
+        if one.position != "not-known" and (not one.cannot or one.safe):
+            continue
+        cause = one.not_known if one.position == "not-known" else one.cannot
+        yield Finding(
+            "table-not-guarded",
+            "warning",
+            one.path,
+            f"A restore could not roll back the {one.name}: {cause}",
+            "Such a restore is refused until a person accepts that rows are repeated or lost.",
+            one.hint
+            or "Make the table as it says, or take a savepoint now, from which the table is guarded again.",
         )
 
 
