@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from streambank.core.choices import SinkChoice
 from streambank.core.errors import InputError, check_choice
 from streambank.core.names import MAIN
 from streambank.core.text import CONTROL
 from streambank.declaration.objectives import PROMISES
-from streambank.recovery.choices import parse_new_sinks
+from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
 from streambank.storage import is_below, is_beside, scheme_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,27 @@ def new_sink_choices(value: Any) -> dict[str, str]:
                 hint="A relative path means nothing on a worker: write an absolute path or a URI.",
             )
     return found
+
+
+def sink_choices(value: Any) -> dict[str, SinkChoice]:
+    """What is done with single sinks: a mapping, or `SINK=CHOICE` in a list or one in each line.
+
+    Raises:
+        InputError: It is something else (code `bad-option`), or a line does not name one sink and a choice
+            (`bad-sink-choice`).
+    """
+    if value is None or value == "" or value == "None":
+        return {}
+    if isinstance(value, Mapping):
+        value = [f"{path}={choice}" for path, choice in value.items()]
+    lines = value.splitlines() if isinstance(value, str) else value
+    if not isinstance(lines, Sequence):
+        raise InputError(
+            f"sink_of must be a list of SINK=CHOICE, not {value!r}.",
+            code="bad-option",
+            hint='Write ["/data/out=rollback"].',
+        )
+    return parse_sink_choices(str(line).strip() for line in lines if str(line).strip())
 
 
 def where_choice(value: str | bool | None, job: Job) -> tuple[str | None, bool]:

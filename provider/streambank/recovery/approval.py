@@ -8,9 +8,10 @@ says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from streambank.core.choices import SinkChoice
 from streambank.core.errors import StreambankError
 from streambank.core.units import say_count
 
@@ -31,9 +32,11 @@ _REACHED = ("sink_batch", "newest_batch")
 _SINK = {"rollback": "set later output aside", "accept": "leave later output"}
 _INPUT = {NOT_KNOWN: "knowing the input", NOT_REPEATABLE: "the input that cannot be repeated"}
 _SINK_MEANS = {
-    "rollback": "Files of later batches are set aside, and the query writes those batches again.",
+    "rollback": "Files of later batches are set aside, tables go back, and the query writes those batches "
+    "again.",
     "accept": "The output stays as it is; *Output written later* says what that means.",
 }
+_MIXED = "roll back the output that can be, and leave the rest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Choice:
     Attributes:
         label: Its text.
         sink: What is done with the sinks.
+        sink_of: The same for single sinks, by their paths.
         source: What is done where the source lacks input.
         stop: Whether a job that lives is stopped for it.
         resolves: Codes of the refusals that a person accepts to settle by it.
@@ -56,15 +60,18 @@ class Choice:
     stop: bool
     resolves: tuple[str, ...] = ()
     newest: int | None = None
+    sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return asdict(self) | {"resolves": list(self.resolves)}
+        return asdict(self) | {"resolves": list(self.resolves), "sink_of": dict(self.sink_of)}
 
     @property
     def means(self) -> str:
         """What happens, for people, beside what the label says; empty for nothing more."""
         parts = ["The job is stopped at a batch boundary first."] if self.stop else []
+        if self.sink_of:
+            return " ".join([*parts, f"Left as they are: {', '.join(sorted(self.sink_of))}."])
         parts += [_SINK_MEANS[self.sink]] if _SINK.get(self.sink, "-") in self.label else []
         return " ".join(parts)
 
@@ -100,7 +107,7 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
     against = (*plan.sink_refusals[plan.sink], *plan.source_refusals[plan.source])
     resolves = tuple(dict.fromkeys(one.code for one in against))
     source = "accept" if plan.source_refusals[plan.source] else plan.source
-    return [
+    found = [
         Choice(
             _label(plan, sink, source, stop=alive, approved=may_stop or not alive),
             sink,
@@ -111,6 +118,14 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
         )
         for sink in _sinks(plan, alive=alive)
     ]
+    if plan.mixed_sinks and plan.sink == "refuse":
+        words = ["Stop the job, restore" if alive else "Restore", _MIXED]
+        label = f"{words[0]}, {words[1]}"
+        if source != plan.source:
+            label = f"{label}, without the lost input"
+        mixed = Choice(label, "rollback", source, alive, resolves, newest_of(plan), plan.mixed_sinks)
+        found.insert(0, mixed)
+    return found
 
 
 def newest_of(plan: RestorePlan) -> int:
@@ -204,6 +219,8 @@ def _later(plan: RestorePlan) -> str:
             continue
         if "later_files" in sink:
             files += sink["later_files"]
+            rows.append(sink["later_rows"])
+        elif "later_batches" in sink:
             rows.append(sink["later_rows"])
         elif "repeated_records" in sink:
             rows.append(sink["repeated_records"])

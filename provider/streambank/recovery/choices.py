@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from streambank.core.choices import SinkChoice, SourceChoice
+from streambank.core.choices import SINK_CHOICES, SinkChoice, SourceChoice
 from streambank.core.errors import InputError
 
 
@@ -28,6 +28,46 @@ class PossibleChoices:
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {"sink": list(self.sink), "source": list(self.source)}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkChoices:
+    """What is done with each sink.
+
+    Attributes:
+        default: With a sink that is not named in `of`.
+        of: With single sinks, by the paths that a plan shows.
+    """
+
+    default: SinkChoice = "refuse"
+    of: Mapping[str, SinkChoice] = field(default_factory=dict)
+
+    def __getitem__(self, path: str) -> SinkChoice:
+        """What is done with the sink of that path."""
+        return self.of.get(path, self.default)
+
+
+def parse_sink_choices(given: Iterable[str]) -> dict[str, SinkChoice]:
+    """Split each PATH=CHOICE; the path may have equals signs of its own.
+
+    Returns:
+        The choice for each sink, by its path.
+
+    Raises:
+        InputError: One says no such thing, or a sink is named twice (code `bad-sink-choice`).
+    """
+    found: dict[str, SinkChoice] = {}
+    for each in given:
+        path, _, text = each.rpartition("=")
+        choice = next((one for one in SINK_CHOICES if one == text), None)
+        if not path or choice is None or path in found:
+            raise InputError(
+                f"{each!r} does not name one sink and what is done with it.",
+                code="bad-sink-choice",
+                hint=f"Give PATH=CHOICE once for each sink, with a choice of: {', '.join(SINK_CHOICES)}.",
+            )
+        found[path] = choice
+    return found
 
 
 _OLD_NEW = re.compile(r"(?P<old>.+?)=(?P<new>(?:/|[A-Za-z][A-Za-z0-9+.-]*://).*|[^=]+)\Z", re.DOTALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -46,6 +46,8 @@ class RestorePlan:
         mode: `no-claim`, `claim` or `fork`.
         sink: What was chosen for the sinks.
         sinks: Where each sink stands, what would be lost, and whether it can be taken back.
+        mixed_sinks: Which sinks would have to be left as they are where all others can be rolled back; empty
+            where one choice for all does, or nothing works.
         reached: How far the query ever got; None where no sink needs to know.
         source: What was chosen for sources.
         sources: Where each Kafka source stands, what could not be read any more, and which sources cannot
@@ -74,6 +76,7 @@ class RestorePlan:
     mode: RestoreMode
     sink: SinkChoice
     sinks: tuple[Mapping[str, Any], ...]
+    mixed_sinks: Mapping[str, SinkChoice]
     reached: Reached | None
     source: SourceChoice
     sources: tuple[Mapping[str, Any], ...]
@@ -120,11 +123,16 @@ class RestorePlan:
             return "Nothing was written after the savepoint."
         if all(sink.get("new_path") for sink in harmed):
             return says
-        if self.sink == "accept" and harmed:
-            return f"{says} This {'was' if done else 'is'} accepted."
-        if self.sink == "rollback" and any(sink["guarded"] for sink in harmed):
-            return f"{says} Later output {'was' if done else 'will be'} set aside."
-        return says
+        ended = []
+        if back := [one for one in harmed if one["choice"] == "rollback" and one["guarded"]]:
+            ended.append(f"{'was' if done else 'will be'} {_taken_back(back)}")
+        if [one for one in harmed if one["choice"] == "accept"]:
+            ended.append("was accepted" if done else "is accepted")
+        if len(ended) == 2:
+            return f"{says} What can be rolled back {ended[0]}; the rest {ended[1]}."
+        if back:
+            return f"{says} Later output {ended[0]}."
+        return f"{says} This {ended[0]}." if ended else says
 
     def _effect_unknown(self) -> str:
         """Of a savepoint that names no sink, as that of a bare checkpoint."""
@@ -174,6 +182,7 @@ class RestorePlan:
             "sink": self.sink,
             "sink_effect": self.sink_effect(),
             "sinks": [dict(sink) for sink in self.sinks],
+            "mixed_sinks": dict(self.mixed_sinks),
             "reached": None if self.reached is None else self.reached.to_dict(),
             "source": self.source,
             "source_effect": self.source_effect(),
@@ -184,6 +193,12 @@ class RestorePlan:
             "possible_choices": self.possible_choices.to_dict(),
             "warnings": list(self.warnings),
         }
+
+
+def _taken_back(sinks: Sequence[Mapping[str, Any]]) -> str:
+    """What happens to later output: that of a file sink is kept beside it."""
+    aside = [one["kind"] == "file" for one in sinks]
+    return "set aside" if all(aside) else "set aside, or rolled back" if any(aside) else "rolled back"
 
 
 def age_s(manifest: Manifest) -> float:

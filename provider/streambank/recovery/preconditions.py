@@ -21,6 +21,7 @@ from streambank.core.errors import InputError, RefusedError, StorageError, Strea
 from streambank.core.names import QueryRef
 from streambank.driver.preflight import DeclaredQuery, held_elsewhere
 from streambank.kafka.settings import Brokers
+from streambank.recovery.choices import SinkChoices
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.reached import Reached, how_far, records_to_ask
 from streambank.recovery.resolve import Chosen
@@ -62,8 +63,9 @@ class RestoreRequest:
         mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
             `fork` begins a second query with a new id.
         sink: What to do where going on would lose or repeat rows: `refuse` (default); `rollback`: set later
-            output of file sinks aside; `accept`: leave it as it is, the only choice for sinks that are not
-            guarded.
+            output aside, or out of a table; `accept`: leave it as it is, the only choice for sinks that are
+            not guarded.
+        sink_of: The same for single sinks, by the paths that a plan shows.
         source: What to do where Kafka no longer has what the query would read next, or cannot be asked, or
             a source cannot be repeated: `refuse` (default); `accept`: go on without those records.
         kafka: How Kafka is reached; by what the savepoint says when left out.
@@ -89,6 +91,7 @@ class RestoreRequest:
     checkpoint: str | None = None
     mode: RestoreMode = "no-claim"
     sink: SinkChoice = "refuse"
+    sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
     source: SourceChoice = "refuse"
     kafka: Brokers = field(default_factory=Brokers)
     declared_sinks: tuple[DeclaredSink, ...] = ()
@@ -98,6 +101,16 @@ class RestoreRequest:
     opener: Opener = open_store
     link: bool = False
     by: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sink_choices(self) -> SinkChoices:
+        """What is done with each sink."""
+        return SinkChoices(self.sink, self.sink_of)
+
+    @property
+    def rolls_back(self) -> bool:
+        """Whether any sink may be rolled back."""
+        return "rollback" in (self.sink, *self.sink_of.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +138,8 @@ def check_request(request: RestoreRequest) -> None:
         )
     check_choice(request.mode, "mode", RESTORE_MODES)
     check_choice(request.sink, "sink", SINK_CHOICES)
+    for choice in request.sink_of.values():
+        check_choice(choice, "sink", SINK_CHOICES)
     check_choice(request.source, "source", SOURCE_CHOICES)
     if request.unmoved and request.generation is None:
         raise InputError(
@@ -138,7 +153,7 @@ def check_request(request: RestoreRequest) -> None:
             code="fork-needs-directory",
             hint="Give --into DIR, and declare a job of its own with that directory as checkpoint.",
         )
-    if request.mode == "fork" and request.sink == "rollback":
+    if request.mode == "fork" and request.rolls_back:
         raise InputError(
             "A fork must not roll back the sinks of the query that it is forked from.",
             code="fork-cannot-roll-back",
@@ -176,7 +191,7 @@ def _check_records(request: RestoreRequest, chosen: Chosen, control: JobControl)
     sinks alone changes nothing of the job.
     """
     known = chosen.manifest.taken_by.get("records")
-    if not isinstance(known, str) or (request.generation is None and request.sink != "rollback"):
+    if not isinstance(known, str) or (request.generation is None and not request.rolls_back):
         return
     same = is_inside(known, control.store.uri) and is_inside(control.store.uri, known)
     if not same and not _were_moved(request, known, control):
@@ -227,7 +242,8 @@ def prepare(
         _check_unmoved(request, chosen, against)
     found = sinks_at(request, manifest)
     by_sinks = _sink_refusals(request, chosen, found)
-    sinks = found.under(request.sink, request.mode)
+    choices = request.sink_choices
+    sinks = found.under(choices, request.mode)
     # A query that stands where the savepoint is reads on from there, whatever it is restored into.
     sources = Sources(()) if request.unmoved else look_at_sources(request.repository, manifest, request.kafka)
     by_sources = {choice: tuple(sources.refusals(choice)) for choice in SOURCE_CHOICES}
@@ -248,7 +264,8 @@ def prepare(
         generation=generation.number if generation else None,
         mode=request.mode,
         sink=request.sink,
-        sinks=tuple(sinks.to_dicts()),
+        sinks=tuple(sinks.to_dicts(choices)),
+        mixed_sinks=_mixed(request, found),
         reached=sinks.reached,
         source=request.source,
         sources=tuple(sources.to_dicts()),
@@ -259,7 +276,7 @@ def prepare(
         source_refusals=by_sources,
         warnings=(
             *_warnings(request, chosen, sinks),
-            *warnings(sinks, request.sink, request.mode),
+            *warnings(sinks, choices, request.mode),
             *sources.warnings(request.source),
         ),
     )
@@ -319,17 +336,16 @@ def check_still_at(request: RestoreRequest, manifest: Manifest, sinks: Sinks) ->
         RefusedError: A sink that is not guarded was sent more meanwhile (code `sink-not-guarded`), or a table
             has more (`sink-would-lose-rows`).
     """
-    if request.sink == "accept":
-        return
-    for one in sinks.tables if request.sink == "refuse" else ():
-        check_table_still_even(one, manifest.batch)
+    choices = request.sink_choices
+    for table in sinks.tables:
+        if choices[table.standing.path] == "refuse":
+            check_table_still_even(table, manifest.batch)
     if sinks.reached is None:
         return
     reached = _how_far(request, manifest)
-    for refusal in unguarded_refusals(
-        [replace(one, reached=reached) for one in sinks.unguarded], request.sink
-    ):
-        raise refusal
+    for sink in sinks.unguarded:
+        for refusal in unguarded_refusals([replace(sink, reached=reached)], choices[sink.path]):
+            raise refusal
 
 
 def _sink_refusals(
@@ -337,13 +353,24 @@ def _sink_refusals(
 ) -> dict[SinkChoice, tuple[StreambankError, ...]]:
     """What speaks against each choice for the sinks, of those that the mode has."""
     choices: list[SinkChoice] = [one for one in SINK_CHOICES if request.mode != "fork" or one != "rollback"]
-    by_choice = {one: refusals(found.under(one, request.mode), one, request.mode) for one in choices}
+    by_choice = {}
+    for one in choices:
+        picked = SinkChoices(one, request.sink_of)
+        by_choice[one] = refusals(found.under(picked, request.mode), picked, request.mode)
     if request.into is not None and "rollback" in by_choice:
         try:
             records_of(replace(request, sink="rollback"), chosen)
         except RefusedError as error:
             by_choice["rollback"].insert(0, error)
     return {one: tuple(against) for one, against in by_choice.items()}
+
+
+def _mixed(request: RestoreRequest, found: Sinks) -> Mapping[str, SinkChoice]:
+    """Which sinks would stay as they are if all others were rolled back; empty where that does not work."""
+    mixed = found.mixed() if request.generation is not None and not request.sink_of else None
+    if mixed is None or refusals(found.under(mixed, request.mode), mixed, request.mode):
+        return {}
+    return mixed.of
 
 
 def _check_unmoved(request: RestoreRequest, chosen: Chosen, against: list[StreambankError]) -> None:

@@ -18,6 +18,7 @@ from streambank.control.marker import renew_marker
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.names import MAIN, QueryRef
+from streambank.recovery.choices import SinkChoices
 from streambank.recovery.sinks import check_stands_at, look_at_sinks, refusals, shown
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -149,7 +150,7 @@ def _check_not_gone_on(repository: Repository, manifest: Manifest, current: Gene
     """No batch after the savepoint's has given anything to a sink."""
     found = _check_batch(manifest, current)
     sinks = look_at_sinks(repository, manifest, {}, {})
-    for refusal in refusals(sinks, "refuse", "no-claim"):
+    for refusal in refusals(sinks, SinkChoices(), "no-claim"):
         raise refusal
     unguarded = [sink for sink in sinks.unguarded if sink.harm != "none"]
     if found.planned != manifest.batch and (unguarded or not manifest.sinks):

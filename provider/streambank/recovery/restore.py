@@ -54,7 +54,7 @@ from streambank.recovery.preconditions import (
 )
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.resolve import Chosen, choose
-from streambank.recovery.sinks import SinkRollback, begin_outputs, roll_back_sinks
+from streambank.recovery.sinks import SinkRollback, begin_outputs, roll_back_sinks, to_roll_back
 from streambank.recovery.sources import check_still_there
 from streambank.repository.holds import Holds
 from streambank.repository.marks import add_mark
@@ -278,19 +278,20 @@ def _write(
         if not request.unmoved:
             check_still_there(request.repository, manifest, request.kafka, request.source)
         check_still_at(request, manifest, prepared.sinks)
-        if request.sink == "rollback":
+        files, tables = to_roll_back(prepared.sinks, request.sink_choices)
+        if files or tables:
             if held is not None:
                 note_rollback(
                     held.control,
                     QueryRef.parse(manifest.job).query,
-                    [sink.store for sink in prepared.sinks.guarded if sink.new is None],
-                    [one.standing.name for one in prepared.sinks.tables if not one.standing.safe],
+                    [sink.store for sink in files],
+                    [one.standing.name for one in tables if not one.standing.safe],
                     savepoint=manifest.savepoint,
                     batch=manifest.batch,
                     location=prepared.target.uri,
                     by=request.by,
                 )
-            rolled_back.extend(roll_back_sinks(prepared.sinks, manifest.savepoint))
+            rolled_back.extend(roll_back_sinks(prepared.sinks, request.sink_choices, manifest.savepoint))
         begun.extend(begin_outputs(prepared.sinks))
         if held is not None and (rolled_back or begun):
             held.check()

@@ -20,6 +20,7 @@ from streambank.core.errors import (
 from streambank.core.names import QueryRef
 from streambank.kafka.settings import Brokers
 from streambank.kafka.sink import KafkaSinkStanding, look_at_kafka_sink
+from streambank.recovery.choices import SinkChoices
 from streambank.recovery.reached import Reached
 from streambank.recovery.tables import table_refusals, table_warnings
 from streambank.recovery.unguarded import (
@@ -114,14 +115,34 @@ class Sinks:
     reached: Reached | None = None
     stateful: bool = False
 
-    def under(self, choice: SinkChoice, mode: RestoreMode) -> Sinks:
-        """The sinks as a choice takes them: to accept an emptied output directory is to begin it again."""
-        if choice != "accept" or mode == "fork":
+    def under(self, choices: SinkChoices, mode: RestoreMode) -> Sinks:
+        """The sinks as choices take them: to accept an emptied output directory is to begin it again."""
+        if mode == "fork":
             return self
-        return replace(
-            self,
-            guarded=tuple(replace(one, new=one.store) if one.emptied else one for one in self.guarded),
+        guarded = (
+            replace(one, new=one.store) if one.emptied and choices[one.was] == "accept" else one
+            for one in self.guarded
         )
+        return replace(self, guarded=tuple(guarded))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """By which path each is chosen for."""
+        tables = [one.standing.path for one in self.tables]
+        topics, others = [one.path for one in self.kafka], [one.path for one in self.unguarded]
+        return (*(one.was for one in self.guarded), *tables, *topics, *others)
+
+    def mixed(self) -> SinkChoices | None:
+        """To roll back what can be, and to leave the rest; None where one choice for all is the same."""
+        stays = [one.was for one in self.guarded if not one.standing.can_roll_back]
+        stays += [one.standing.path for one in self.tables if not one.standing.can_roll_back]
+        stays += [one.path for one in self.kafka if one.safe is not True]
+        stays += [one.path for one in self.unguarded if one.safe is not True]
+        back = [one for one in self.guarded if one.standing.can_roll_back and not one.standing.safe]
+        back_tables = [one for one in self.tables if one.standing.can_roll_back and not one.standing.safe]
+        if not stays or not (back or back_tables):
+            return None
+        return SinkChoices("rollback", dict.fromkeys(stays, "accept"))
 
     def moved_on(self) -> dict[str, str]:
         """Output directories in which the query no longer writes, each with the one in which it does."""
@@ -131,12 +152,13 @@ class Sinks:
             if sink.new is not None and sink.new.uri != sink.store.uri
         }
 
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Each sink as JSON, for plans and reports."""
+    def to_dicts(self, choices: SinkChoices) -> list[dict[str, Any]]:
+        """Each sink as JSON, with what is chosen for it, for plans and reports."""
         tables = [one.standing.to_dict() for one in self.tables]
         judged = [sink.to_dict() for sink in self.kafka]
         named = [sink.to_dict() for sink in self.unguarded]
-        return [*(sink.to_dict() for sink in self.guarded), *tables, *judged, *named]
+        found = [*(sink.to_dict() for sink in self.guarded), *tables, *judged, *named]
+        return [{**one, "choice": choices[path]} for one, path in zip(found, self.paths, strict=True)]
 
 
 def look_at_sinks(
@@ -278,58 +300,66 @@ def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
         )
 
 
-def refusals(sinks: Sinks, choice: SinkChoice, mode: RestoreMode) -> list[StreambankError]:
-    """Why a restore must not go on with this choice; empty where it may."""
+def refusals(sinks: Sinks, choices: SinkChoices, mode: RestoreMode) -> list[StreambankError]:
+    """Why a restore must not go on with these choices; empty where it may.
+
+    Raises:
+        InputError: They name a sink that there is not (code `unknown-sink`).
+    """
+    for path in choices.of:
+        if path not in sinks.paths:
+            raise InputError(
+                f"The query has no sink {path}.",
+                code="unknown-sink",
+                hint=f"Its sinks: {', '.join(sinks.paths) or 'none'}.",
+            )
     ahead = [one.standing.path for one in sinks.guarded if one.new is None and not one.standing.safe]
     ahead += [one.standing.path for one in sinks.tables if one.standing.safe is False]
-    found: list[StreambankError] = [
-        *table_refusals([one.standing for one in sinks.tables], choice, mode, stateful=sinks.stateful),
-        *kafka_refusals(sinks.kafka, choice, mode, sinks.reached),
-        *unguarded_refusals(sinks.unguarded, choice, ahead),
-    ]
+    found: list[StreambankError] = []
+    for table in sinks.tables:
+        choice = choices[table.standing.path]
+        found += table_refusals([table.standing], choice, mode, stateful=sinks.stateful)
+    for topic in sinks.kafka:
+        found += kafka_refusals([topic], choices[topic.path], mode, sinks.reached)
+    for plain in sinks.unguarded:
+        choice = choices[plain.path]
+        left = [one for one in ahead if choices[one] == "accept" or not choices.of]
+        found += unguarded_refusals([plain], choice, left)
     for sink in sinks.guarded:
-        standing = sink.standing
-        if sink.new is not None:
-            found += _against_new(sink, sink.new, mode)
-        elif mode == "fork":
-            if choice != "accept":
-                found.append(
-                    RefusedError(
-                        f"The file sink {standing.path} belongs to the query that is forked, and two queries "
-                        "in one output directory lose each other's rows.",
-                        code="fork-shares-sink",
-                        hint=f"Let the fork write elsewhere, and say where: --new-sink {sink.was}=DIR.",
-                    )
-                )
-        elif standing.safe:
-            continue
-        elif choice == "refuse":
-            found.append(
-                RefusedError(
-                    standing.sentence(),
-                    code="sink-would-lose-rows",
-                    hint=_ways_out(standing),
-                )
-            )
-        elif choice == "rollback" and not standing.can_roll_back:
-            found.append(
-                RefusedError(
-                    standing.sentence(),
-                    code="sink-cannot-roll-back",
-                    hint="Bring back what is missing, use another savepoint, or use --sink accept.",
-                )
-            )
-        elif choice == "accept" and standing.unfinished:
-            found.append(
-                RefusedError(
-                    standing.sentence(),
-                    code="sink-rollback-unfinished",
-                    hint="Finish it: restore with --sink rollback.",
-                )
-            )
-        elif choice == "accept" and standing.gap:
-            found.append(_gap(sink))
+        found += _file_refusals(sink, choices[sink.was], mode)
     return found
+
+
+def _file_refusals(sink: GuardedSink, choice: SinkChoice, mode: RestoreMode) -> Iterator[StreambankError]:
+    standing = sink.standing
+    if sink.new is not None:
+        yield from _against_new(sink, sink.new, mode)
+    elif mode == "fork":
+        if choice != "accept":
+            yield RefusedError(
+                f"The file sink {standing.path} belongs to the query that is forked, and two queries in one "
+                "output directory lose each other's rows.",
+                code="fork-shares-sink",
+                hint=f"Let the fork write elsewhere, and say where: --new-sink {sink.was}=DIR.",
+            )
+    elif standing.safe:
+        return
+    elif choice == "refuse":
+        yield RefusedError(standing.sentence(), code="sink-would-lose-rows", hint=_ways_out(standing))
+    elif choice == "rollback" and not standing.can_roll_back:
+        yield RefusedError(
+            standing.sentence(),
+            code="sink-cannot-roll-back",
+            hint="Bring back what is missing, use another savepoint, or use --sink accept.",
+        )
+    elif choice == "accept" and standing.unfinished:
+        yield RefusedError(
+            standing.sentence(),
+            code="sink-rollback-unfinished",
+            hint="Finish it: restore with --sink rollback.",
+        )
+    elif choice == "accept" and standing.gap:
+        yield _gap(sink)
 
 
 def _gap(sink: GuardedSink) -> RefusedError:
@@ -363,15 +393,15 @@ def _some(names: tuple[str, ...]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
-def warnings(sinks: Sinks, choice: SinkChoice, mode: RestoreMode) -> Iterator[str]:
-    """What a choice lets through: rows that come twice, and what Spark would not go on with."""
+def warnings(sinks: Sinks, choices: SinkChoices, mode: RestoreMode) -> Iterator[str]:
+    """What choices let through: rows that come twice, and what Spark would not go on with."""
     yield from kafka_warnings(sinks.kafka, mode)
     yield from table_warnings([one.standing for one in sinks.tables], mode)
     yield from unguarded_warnings(sinks.unguarded)
-    if choice != "accept" or mode != "fork":
+    if mode != "fork":
         return
     for sink in sinks.guarded:
-        if sink.new is None:
+        if sink.new is None and choices[sink.was] == "accept":
             batch = sink.saved.batch
             yield (
                 f"Spark does not go on with batch {batch + 1} in a new output directory whose log does not "
@@ -386,17 +416,23 @@ def _ways_out(standing: FileSinkStanding) -> str:
     return (rollback if standing.can_roll_back else "") + accept
 
 
-def roll_back_sinks(sinks: Sinks, savepoint: str) -> Iterator[SinkRollback]:
-    """Take every guarded sink back in which the query goes on, one after the other.
+def to_roll_back(sinks: Sinks, choices: SinkChoices) -> tuple[list[GuardedSink], list[GuardedTable]]:
+    """The file sinks and the tables that choices take back: those in which the query goes on."""
+    files = [one for one in sinks.guarded if one.new is None and choices[one.was] == "rollback"]
+    return files, [one for one in sinks.tables if choices[one.standing.path] == "rollback"]
+
+
+def roll_back_sinks(sinks: Sinks, choices: SinkChoices, savepoint: str) -> Iterator[SinkRollback]:
+    """Take every guarded sink back that was chosen for that, one after the other.
 
     Raises:
         RefusedError, ConflictError, StorageError: See `sinks.file.rollback.roll_back` and
             `TableGuard.roll_back`; a second try goes on from there.
     """
-    for sink in sinks.guarded:
-        if sink.new is None:
-            yield roll_back(sink.saved, sink.store, sink.was, savepoint)
-    for table in sinks.tables:
+    files, tables = to_roll_back(sinks, choices)
+    for sink in files:
+        yield roll_back(sink.saved, sink.store, sink.was, savepoint)
+    for table in tables:
         yield table.guard.roll_back(table.standing)
 
 

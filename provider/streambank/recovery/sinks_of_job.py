@@ -13,6 +13,7 @@ from streambank.declaration.declaration import Job
 from streambank.driver.preflight import declared_query, savepoints_lost
 from streambank.job.savepoint import sinks_of
 from streambank.kafka.settings import Brokers
+from streambank.recovery.choices import SinkChoices
 from streambank.recovery.preconditions import RestoreRequest, sinks_at
 from streambank.recovery.sinks import refusals
 from streambank.repository.catalog import LATEST, heads
@@ -33,6 +34,7 @@ class SinksOfQuery:
         sinks: Each sink as a plan of a restore has it; without a savepoint only kind, path and whether it is
             guarded.
         possible: The choices with which no sink speaks against a restore of that savepoint.
+        mixed: Some sinks can be rolled back, and others have to be left as they are.
     """
 
     query: str
@@ -40,6 +42,7 @@ class SinksOfQuery:
     batch: int | None
     sinks: tuple[Mapping[str, Any], ...]
     possible: tuple[SinkChoice, ...] = ()
+    mixed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -49,6 +52,7 @@ class SinksOfQuery:
             "batch": self.batch,
             "sinks": [dict(one) for one in self.sinks],
             "possible_choices": list(self.possible),
+            "mixed": self.mixed,
         }
 
 
@@ -89,10 +93,14 @@ def _of_query(job: Job, query: str, savepoint: str | None) -> SinksOfQuery:
         declared_sinks=job.sinks,
     )
     found = sinks_at(request, manifest)
-    possible = [
-        one for one in SINK_CHOICES if not refusals(found.under(one, request.mode), one, request.mode)
-    ]
-    return SinksOfQuery(query, manifest.savepoint, manifest.batch, tuple(found.to_dicts()), tuple(possible))
+    possible = []
+    for one in SINK_CHOICES:
+        choices = SinkChoices(one)
+        if not refusals(found.under(choices, request.mode), choices, request.mode):
+            possible.append(one)
+    mixed = found.mixed() is not None
+    sinks = tuple(found.to_dicts(SinkChoices()))
+    return SinksOfQuery(query, manifest.savepoint, manifest.batch, sinks, tuple(possible), mixed)
 
 
 def _repository(job: Job, records: JobControl, query: str) -> Repository | None:

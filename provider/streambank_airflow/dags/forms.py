@@ -400,6 +400,15 @@ def restore_form(queries: Sequence[str], restore: RestorePolicy) -> dict[str, Pa
             pattern=f"^({_PLACE})?{_END}",
             section="More",
         ),
+        "sink_of": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "pattern": f"^([ \\t]*|{_PRINTED}+=({'|'.join(SINK_CHOICES)})){_END}"},
+            title="Single sinks",
+            description_md="One SINK=CHOICE per line, for a sink with which something else is done than with "
+            "the others: the path that the plan shows, and `rollback`, `accept` or `refuse`.",
+            section="More",
+        ),
         "new_sinks": Param(
             None,
             type=["null", "array"],

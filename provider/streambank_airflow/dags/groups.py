@@ -101,6 +101,7 @@ def restore_group(
     group_id: str = "restore",
     savepoint: str = "latest-good",
     sink: str | None = None,
+    sink_of: Mapping[str, str] | Sequence[str] | None = None,
     source: str | None = None,
     mode: str = "no-claim",
     new_sinks: Mapping[str, str] | Sequence[str] | None = None,
@@ -120,6 +121,7 @@ def restore_group(
         group_id: The group's name; tasks are `<group_id>.plan`, `<group_id>.approve`, ...
         savepoint: An id, the beginning of one, `latest` or `latest-good`; may be a template.
         sink: `refuse`, `rollback` or `accept`; None for what the job declares. So for `source`.
+        sink_of: The same for single sinks, by the paths that a plan shows.
         source: `refuse` or `accept`.
         mode: `no-claim` or `claim`.
         new_sinks: New output directories instead of those of the savepoint.
@@ -142,6 +144,7 @@ def restore_group(
         "sink": check_choice(sink or declared.restore.sink, "sink", SINK_CHOICES),
         "source": check_choice(source or declared.restore.source, "source", SOURCE_CHOICES),
         "mode": check_choice(mode, "mode", [one for one in RESTORE_MODES if one != "fork"]),
+        "sink_of": sink_of,
         "new_sinks": new_sinks,
     }
     with _group(group_id, declared, file, default_args) as group:

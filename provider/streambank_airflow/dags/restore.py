@@ -56,6 +56,7 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
                 "sink": "{{ params.sink }}",
                 "source": "{{ params.source }}",
                 "mode": "{{ params.mode }}",
+                "sink_of": "{{ params.sink_of }}",
                 "new_sinks": "{{ params.new_sinks }}",
                 "from_form": True,
             },
@@ -85,7 +86,8 @@ def restore_tasks(
         job: The declared job.
         args: What every task gets: where the job is (`job` may name a query), and why it is done.
         savepoint: Which one.
-        how: `sink`, `source`, `mode`, `new_sinks` and `from_form` of the operators that plan and restore.
+        how: `sink`, `sink_of`, `source`, `mode`, `new_sinks` and `from_form` of the operators that plan and
+            restore.
         stop: Whether a job that runs is stopped without a question: an expression in a template.
         start: Whether the job is started afterwards and handed to `<job>.run`: an expression, too.
         approve: Ask a person; without that, the plan fails for what somebody would have to decide.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
+from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, SinkChoice
 from streambank.core.errors import RefusedError, check_choice
 from streambank.core.names import MAIN
 from streambank.storage import open_store
@@ -41,6 +41,7 @@ class RecoveryVerbs:
         mode: str,
         may_stop: bool,
         new_sinks: Mapping[str, str] | None = None,
+        sink_of: Mapping[str, SinkChoice] | None = None,
         source: str = "refuse",
         kafka: str | None = None,
         executor: Executor | None = None,
@@ -56,6 +57,7 @@ class RecoveryVerbs:
             mode: `no-claim`, `claim` or `fork`.
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
             new_sinks: New output directories instead of file sinks of the savepoint.
+            sink_of: `refuse`, `rollback` or `accept` for single sinks, by their paths.
             source: `refuse` or `accept`, where Kafka has not all of the input any more.
             kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
             executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
@@ -69,7 +71,7 @@ class RecoveryVerbs:
         from streambank.recovery.restore import plan_restore
         from streambank.work.executor import Pace
 
-        request = self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka)
+        request = self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka, sink_of)
         plan = plan_restore(request, pace=Pace(executor=executor))
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD or offer:
@@ -91,6 +93,7 @@ class RecoveryVerbs:
         note: str,
         by: Mapping[str, str],
         new_sinks: Mapping[str, str] | None = None,
+        sink_of: Mapping[str, SinkChoice] | None = None,
         source: str = "refuse",
         unmoved: bool = False,
         kafka: str | None = None,
@@ -101,7 +104,7 @@ class RecoveryVerbs:
         from streambank.work.executor import Pace
 
         request = replace(
-            self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka),
+            self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka, sink_of),
             link=link,
             by={**by, "reason": note} if note else by,
             unmoved=unmoved,
@@ -183,6 +186,7 @@ class RecoveryVerbs:
         source: str,
         new_sinks: Mapping[str, str] | None,
         servers: str | None,
+        sink_of: Mapping[str, SinkChoice] | None = None,
     ) -> RestoreRequest:
         """What a plan and a restore ask for alike.
 
@@ -204,6 +208,7 @@ class RecoveryVerbs:
             source=check_choice(source, "source", SOURCE_CHOICES),
             kafka=Brokers(connection.at(servers)),
             new_sinks=new_sinks or {},
+            sink_of=sink_of or {},
             declared_sinks=job.sinks if job is not None else (),
         )
         if into is not None:

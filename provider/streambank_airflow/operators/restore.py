@@ -20,7 +20,7 @@ from streambank.recovery.approval import (
     shown_choices,
     subject_of,
 )
-from streambank_airflow.choices import IF_RUNNING, check_form_places, new_sink_choices
+from streambank_airflow.choices import IF_RUNNING, check_form_places, new_sink_choices, sink_choices
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of
 from streambank_airflow.markdown import code, filled, table
@@ -52,6 +52,8 @@ class RestoreSavepointOperator(SparkWork):
         into: An empty directory; None makes the job's next generation and switches to it.
         sink: `refuse` where rows would be lost or repeated, also in a sink that is not guarded; `rollback` to
             set later output aside, `accept` to leave it.
+        sink_of: The same for single sinks, by the paths that a plan shows: a mapping, or a list of
+            `SINK=CHOICE`.
         source: `refuse` where Kafka no longer has what the query would read next, or cannot be asked, or a
             source cannot be repeated; `accept` to go on without it.
         kafka: Kafka's servers (`host:port,...`), where they are not those that the savepoint or the job's
@@ -86,6 +88,7 @@ class RestoreSavepointOperator(SparkWork):
         "savepoint",
         "into",
         "sink",
+        "sink_of",
         "source",
         "kafka",
         "mode",
@@ -104,6 +107,7 @@ class RestoreSavepointOperator(SparkWork):
         savepoint: str = "latest-good",
         into: str | None = None,
         sink: str = "refuse",
+        sink_of: Mapping[str, str] | Sequence[str] | str | None = None,
         source: str = "refuse",
         kafka: str | None = None,
         mode: str = "no-claim",
@@ -122,6 +126,7 @@ class RestoreSavepointOperator(SparkWork):
         self.savepoint = savepoint
         self.into = into
         self.sink = known_or_template(sink, "sink", SINK_CHOICES)
+        self.sink_of = sink_of
         self.source = known_or_template(source, "source", SOURCE_CHOICES)
         self.kafka = kafka
         self.mode = known_or_template(mode, "mode", RESTORE_MODES)
@@ -165,6 +170,7 @@ class RestoreSavepointOperator(SparkWork):
         if approved is not None:
             self._check_still_so(approved)
             self.sink, self.source = approved.sink, approved.source
+            self.sink_of = {**sink_choices(self.sink_of), **approved.sink_of}
         return self.hook.recovery.restore(
             self.job,
             str(self.savepoint),
@@ -194,6 +200,7 @@ class RestoreSavepointOperator(SparkWork):
         return {
             "into": self.into or None,
             "sink": self.sink,
+            "sink_of": sink_choices(self.sink_of),
             "source": self.source,
             "kafka": self.kafka or None,
             "mode": self.mode,

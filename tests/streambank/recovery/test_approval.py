@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streambank.core.choices import SinkChoice
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.core.units import utc_now
 from streambank.recovery.approval import (
@@ -42,6 +43,7 @@ def plan(
     accept: tuple[StreambankError, ...] = (),
     source: StreambankError | None = None,
     reached: Reached | None = None,
+    mixed: dict[str, SinkChoice] | None = None,
 ) -> RestorePlan:
     """A plan with what the sinks and the source have against each choice."""
     return RestorePlan(
@@ -60,6 +62,7 @@ def plan(
         mode="no-claim",
         sink=sink,  # type: ignore[arg-type]  # one of the choices
         sinks=sinks,
+        mixed_sinks=mixed or {},
         reached=reached,
         source="refuse",
         sources=(),
@@ -243,3 +246,15 @@ def test_a_fork_leaves_its_query_to_go_on_and_says_where_it_goes() -> None:
 
 def test_no_job_is_stopped_for_a_directory() -> None:
     assert obstacles(replace(plan(ALIVE), generation=None)) == [ALIVE]
+
+
+def test_sinks_of_both_kinds_offer_a_choice_for_each() -> None:
+    found = plan(
+        refuse=(AHEAD,), rollback=(STUCK,), sinks=(FILE, KAFKA), mixed={"kafka://broker/topic": "accept"}
+    )
+    mixed, accept = choices_of(found, may_stop=False)
+    assert mixed.label == "Restore, roll back the output that can be, and leave the rest"
+    assert (mixed.sink, mixed.sink_of) == ("rollback", {"kafka://broker/topic": "accept"})
+    assert mixed.means == "Left as they are: kafka://broker/topic."
+    assert accept.sink == "accept" and not accept.sink_of
+    assert chosen_of(mixed.to_dict()) == mixed

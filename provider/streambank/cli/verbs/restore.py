@@ -78,10 +78,17 @@ def restore(
     sink: Annotated[
         SinkChoice,
         typer.Option(
-            help="If output is newer than the savepoint: refuse; rollback sets it aside (file sinks only); "
-            "accept goes on, and rows are repeated or lost in sinks that are not guarded."
+            help="If output is newer than the savepoint: refuse; rollback takes guarded sinks back; accept "
+            "goes on, and rows are repeated or lost."
         ),
     ] = "refuse",
+    sink_of: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SINK=CHOICE",
+            help="The same for one sink, by the path that --dry-run shows; may be repeated.",
+        ),
+    ] = None,
     source: Annotated[
         SourceChoice,
         typer.Option(
@@ -132,7 +139,7 @@ def restore(
     """Restore a savepoint into an empty directory, or into the next generation of its job."""
     from streambank.cli.options import executor
     from streambank.control.processes import who
-    from streambank.recovery.choices import parse_new_sinks
+    from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
     from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
@@ -160,6 +167,7 @@ def restore(
         checkpoint=owner.checkpoint if generation else None,
         mode=mode,
         sink=sink,
+        sink_of=parse_sink_choices(sink_of or []),
         source=source,
         kafka=brokers_of(kafka, owner.kafka),
         declared_sinks=owner.sinks,
