@@ -26,6 +26,7 @@ from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.declared import DeclaredSink, of_query
 from streambank.sinks.of_query import sinks_of_query
+from streambank.sinks.tags import TagScope
 from streambank.storage import open_store
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
@@ -142,7 +143,8 @@ def managed_take(
     """
     facts = records.query_facts(query) or {}
     named = {sink.path for sink in request.sinks}
-    known = sinks_of(facts, request.checkpoint, brokers, of_query(declared, query))
+    tags = TagScope(request.repository.id, request.job)
+    known = sinks_of(facts, request.checkpoint, brokers, of_query(declared, query), tags)
     return replace(
         request,
         sinks=[*request.sinks, *(sink for sink in known if sink.path not in named)],
@@ -287,7 +289,11 @@ def _epoch(control: JobControl) -> str | None:
 
 
 def sinks_of(
-    facts: Mapping[str, Any], checkpoint: Store, brokers: Brokers, declared: Sequence[DeclaredSink] = ()
+    facts: Mapping[str, Any],
+    checkpoint: Store,
+    brokers: Brokers,
+    declared: Sequence[DeclaredSink] = (),
+    tags: TagScope | None = None,
 ) -> list[SinkCapture]:
     """The sinks of a query: as Spark described them to its last driver, and as its job declares them.
 
@@ -296,9 +302,10 @@ def sinks_of(
         checkpoint: Its checkpoint.
         brokers: Who is asked how far a Kafka sink is.
         declared: What the job declares of this query.
+        tags: Of which savepoints the tags are that a savepoint leaves in Iceberg; None to leave none.
     """
     sink, query_id = facts.get("sink"), facts.get("query_id")
-    found = sinks_of_query(str(sink) if sink else None, str(query_id) if query_id else None, declared)
+    found = sinks_of_query(str(sink) if sink else None, str(query_id) if query_id else None, declared, tags)
     # A file sink is one whatever else is told: runners before took one with "kafka" in its path for Kafka's.
     if (found.named is None or not found.named.keeps_files) and (
         kafka := kafka_sink(facts, checkpoint, brokers)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 LEDGER = "streambank_batches"
 """The table of a ledger, where no other name is declared."""
 
+if TYPE_CHECKING:
+    from streambank.sinks.iceberg_catalog import IcebergTable
+    from streambank.sinks.tags import TagScope
+
 SinkKind = Literal["delta", "iceberg", "ledger", "append", "idempotent-by-key"]
 """What a sink is: a table that can be rolled back, or what it makes of a batch that comes again."""
 SINK_KINDS: tuple[SinkKind, ...] = get_args(SinkKind)
@@ -57,7 +61,9 @@ class DeclaredSink:
         """What records and messages call the sink: never with a value from the environment."""
         return f"{self.url}#{self.table}" if self.kind == "ledger" else self.table
 
-    def guard(self, query_id: str, *, connector: str | None = None) -> TableGuard | None:
+    def guard(
+        self, query_id: str, *, connector: str | None = None, tags: TagScope | None = None
+    ) -> TableGuard | None:
         """Who judges the table and rolls it back; None for a sink that is no table.
 
         A variable that is not set makes a table that cannot be asked.
@@ -65,21 +71,35 @@ class DeclaredSink:
         Args:
             query_id: Whose batches.
             connector: The Delta table that Spark's own sink writes to.
+            tags: Of which savepoints the tags are that it leaves in Iceberg; None to leave none.
         """
         try:
-            return self._guard(query_id, connector)
+            return self._guard(query_id, connector, tags)
         except InputError as error:
             from streambank.sinks.table import UnknownTable
 
             return UnknownTable(self.kind, self.path, error)
 
-    def _guard(self, query_id: str, connector: str | None) -> TableGuard | None:
-        def filled(value: str) -> str:
-            def mistake(what: str, hint: str) -> InputError:
-                return InputError(f"The sink {self.path}: {what}.", code="bad-setting", hint=hint)
+    def iceberg(self) -> IcebergTable | None:
+        """Where an Iceberg table is; None for another sink.
 
-            return fill_in(value, os.environ, mistake)
+        Raises:
+            InputError: A variable is not set (code `bad-setting`).
+        """
+        if self.kind != "iceberg":
+            return None
+        from streambank.sinks.iceberg_catalog import IcebergTable
 
+        return IcebergTable(self.table, {name: self._filled(value) for name, value in self.catalog.items()})
+
+    def _filled(self, value: str) -> str:
+        def mistake(what: str, hint: str) -> InputError:
+            return InputError(f"The sink {self.path}: {what}.", code="bad-setting", hint=hint)
+
+        return fill_in(value, os.environ, mistake)
+
+    def _guard(self, query_id: str, connector: str | None, tags: TagScope | None) -> TableGuard | None:
+        filled = self._filled
         if self.kind == "delta":
             from streambank.sinks.delta import DeltaGuard
 
@@ -87,6 +107,10 @@ class DeclaredSink:
             by_connector = self.table == connector
             writer = query_id if by_connector else self.writer or query_id
             return DeltaGuard(self.table, writer, options=options, by_connector=by_connector)
+        if (place := self.iceberg()) is not None:
+            from streambank.sinks.iceberg import IcebergGuard
+
+            return IcebergGuard(place, query_id, scope=tags if self.tag else None)
         if self.kind == "ledger":
             from streambank.sinks.ledger import LedgerGuard
 

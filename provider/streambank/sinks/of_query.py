@@ -14,6 +14,7 @@ from streambank.savepoint.sinks import SinkCapture
 from streambank.sinks.declared import DeclaredSink
 from streambank.sinks.delta import DeltaGuard
 from streambank.sinks.table import TableGuard
+from streambank.sinks.tags import TagScope
 from streambank.sinks.unguarded import UnguardedSink, harm_of, sink_from_description
 from streambank.storage import normalize_location
 
@@ -50,7 +51,10 @@ class QuerySinks:
 
 
 def sinks_of_query(
-    description: str | None, query_id: str | None, declared: Sequence[DeclaredSink]
+    description: str | None,
+    query_id: str | None,
+    declared: Sequence[DeclaredSink],
+    tags: TagScope | None = None,
 ) -> QuerySinks:
     """What a query writes to.
 
@@ -58,12 +62,13 @@ def sinks_of_query(
         description: What Spark said of the sink to the query's last driver; None where nothing is known.
         query_id: The query's id; None where nothing is known, and so nothing can be asked about.
         declared: What the job declares of this query.
+        tags: Of which savepoints the tags are that a capture leaves in Iceberg; None to leave none.
     """
     named = sink_from_description(description) if description else None
     connector = _delta_location(description)
     if query_id is None:
         return QuerySinks(named=named)
-    guards = [one.guard(query_id, connector=connector) for one in declared]
+    guards = [one.guard(query_id, connector=connector, tags=tags) for one in declared]
     tables = [one for one in guards if one is not None]
     if connector is not None and not any(one.path == connector for one in tables):
         tables.append(DeltaGuard(connector, query_id, by_connector=True))

@@ -1,0 +1,328 @@
+"""An Iceberg table as a sink: which snapshot is that of a batch, who has written since, and going back to it.
+
+Iceberg remembers the batches of a query in the summaries of its snapshots, as Spark's own sink writes them:
+`spark.sql.streaming.queryId` and `spark.sql.streaming.epochId`. An application that writes by `foreachBatch`
+can write the same two (PyIceberg's `snapshot_properties`, or the option `snapshot-property.NAME` of Spark's
+writer), and skip a batch that is not above the newest one. Only the ancestors of the current snapshot count,
+so a rollback takes the memory back with the rows.
+
+A rollback changes which snapshot is the current one, and nothing else: columns that were added since stay,
+as do a changed partitioning and properties. Only the branch `main` is guarded.
+
+A snapshot expires (`expire_snapshots`) unless a tag holds it. Each savepoint leaves one, which goes with it:
+see `sinks/tags.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
+from streambank.savepoint.sinks import Captured
+from streambank.sinks.iceberg_catalog import IcebergTable
+from streambank.sinks.table import TableRollback, TableStanding
+from streambank.sinks.tags import TagScope, add_tag
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+KIND = "iceberg"
+QUERY = "spark.sql.streaming.queryId"
+BATCH = "spark.sql.streaming.epochId"
+
+_CHANGES = ("added-", "deleted-", "removed-")
+"""How the fields of a summary begin that count what a snapshot changed."""
+_ANEW = "Restore into a new table with another query id, or use --sink accept."
+_WRITER = (
+    f"An application that writes with foreachBatch has to give each commit the properties {QUERY} and "
+    f"{BATCH}. Without them the table remembers no batches: declare it as `append`."
+)
+_GONE = "snapshots that have expired"
+_EXPIRED = "Use another savepoint. A tag holds the snapshot of a savepoint: declare `tag = true`."
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One snapshot: what its summary says."""
+
+    id: int
+    parent: int | None
+    sequence: int | None
+    batch: int | None
+    rows: int | None
+    operation: str
+    changes: bool
+
+    def __str__(self) -> str:
+        return f"snapshot {self.id} ({self.operation or 'unknown'})"
+
+
+class _History:
+    """The snapshots of a table, and which batches of a query are in them."""
+
+    def __init__(self, table: Table, query_id: str) -> None:
+        metadata = table.metadata
+        self.uuid = str(metadata.table_uuid)
+        self.current: int | None = metadata.current_snapshot_id
+        self._entries = {one.snapshot_id: _entry(one, query_id) for one in metadata.snapshots}
+
+    @property
+    def seen(self) -> str:
+        return f"{self.uuid}/{self.current}"
+
+    def get(self, snapshot: int) -> _Entry | None:
+        return self._entries.get(snapshot)
+
+    def line(self, snapshot: int | None) -> list[_Entry]:
+        """A snapshot and its ancestors, as far as they have not expired; the newest first."""
+        found: dict[int, _Entry] = {}
+        while snapshot is not None and snapshot not in found and snapshot in self._entries:
+            found[snapshot] = self._entries[snapshot]
+            snapshot = self._entries[snapshot].parent
+        return list(found.values())
+
+    def newest_with(self, batch: int) -> tuple[_Entry, int] | None:
+        """The snapshot right before the first later batch, and the batch that it holds; None for none."""
+        line = self.line(self.current)
+        last = 0
+        for number, entry in enumerate(line):
+            if entry.batch is not None and entry.batch <= batch:
+                return line[last], entry.batch
+            if entry.batch is not None:
+                last = number + 1
+        return None
+
+
+def _entry(snapshot: Snapshot, query_id: str) -> _Entry:
+    summary = snapshot.summary
+    fields = {} if summary is None else summary.additional_properties
+    operation = "" if summary is None else str(summary.operation.value)
+    own = fields.get(QUERY) == query_id
+    return _Entry(
+        snapshot.snapshot_id,
+        snapshot.parent_snapshot_id,
+        snapshot.sequence_number,
+        _number(fields.get(BATCH)) if own else None,
+        _number(fields.get("added-records", "0")),
+        operation,
+        summary is None
+        or (
+            operation != "replace"
+            and any(name.startswith(_CHANGES) and _number(value) != 0 for name, value in fields.items())
+        ),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+class IcebergGuard:
+    """An Iceberg table that a query writes to.
+
+    Args:
+        place: Where it is.
+        query_id: Whose batches.
+        scope: Of which savepoints tags are; None to leave none.
+    """
+
+    kind = KIND
+    keeps_files = False
+
+    def __init__(self, place: IcebergTable, query_id: str, *, scope: TagScope | None = None) -> None:
+        self.path = place.path
+        self._place = place
+        self._query_id = query_id
+        self._scope = scope
+
+    def capture(self, batch: int) -> Captured:
+        """The snapshot that holds the query's batches up to `batch` and none after it. Never raises.
+
+        A tag is put on it. One of a savepoint that then fails is found and removed with the next.
+        """
+        record: dict[str, Any] = {"kind": KIND, "path": self.path, "guarded": True, "batch": batch}
+        record |= {"snapshot": None, "table_uuid": None, "sink_batch": None, "tag": None, "not_asked": None}
+        try:
+            with self._place.opened() as table:
+                if table is None:
+                    return Captured(record, warning=f"There is no Iceberg table {self.path} yet.")
+                history = _History(table, self._query_id)
+                found = history.newest_with(batch)
+                if found is None:
+                    why = f"No snapshot of the Iceberg table {self.path} is of the query {self._query_id}"
+                    record["not_asked"] = f"{why}."
+                    return Captured(record, warning=f"{why}, batch {batch} or before: {_WRITER}")
+                entry, holds = found
+                record |= {"snapshot": str(entry.id), "table_uuid": history.uuid, "sink_batch": holds}
+        except StreambankError as error:
+            record["not_asked"] = error.message
+            return Captured(
+                record, warning=f"The savepoint does not say how far its sink is: {error.message}"
+            )
+        if self._scope is None:
+            return Captured(record)
+        name = self._scope.name(batch, entry.id)
+        try:
+            add_tag(self._place, name, entry.id)
+        except StreambankError as error:
+            return Captured(
+                record,
+                warning=f"Snapshot {entry.id} of the Iceberg table {self.path} got no tag, and may expire "
+                f"before the savepoint does: {error.message}",
+            )
+        return Captured({**record, "tag": name})
+
+    def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
+        """Where the table stands against the savepoint's batch. Reads only, and never raises."""
+        try:
+            with self._place.opened() as table:
+                history = None if table is None else _History(table, self._query_id)
+        except StreambankError as error:
+            transient = isinstance(error, StorageError)
+            return self._not_known(batch, error.message, error.hint, transient=transient)
+        if history is None:
+            return self._not_known(batch, "It is not there.", "Look at `table` and `catalog`.")
+        return self._stand(batch, record or {}, history)
+
+    def _stand(self, batch: int, record: Mapping[str, Any], history: _History) -> TableStanding:
+        snapshot, holds = _number(record.get("snapshot")), record.get("sink_batch")
+        if record.get("table_uuid") not in (None, history.uuid):
+            return self._not_known(
+                batch, "It is another table than that of the savepoint: it was made again.", _ANEW
+            )
+        if snapshot is None or not isinstance(holds, int):
+            found = history.newest_with(batch)
+            if found is None:
+                return self._not_known(batch, f"No snapshot is of the query {self._query_id}.", _WRITER)
+            snapshot, holds = found[0].id, found[1]
+            if holds < batch and "snapshot" not in record:
+                return self._not_known(
+                    batch,
+                    f"The savepoint was taken without it, and its snapshots have batch {holds} and not "
+                    f"{batch} of the query.",
+                    "If batches without rows are not written, this is as it should be: --sink accept.",
+                )
+        return self._judge(batch, snapshot, holds, history)
+
+    def _judge(self, batch: int, snapshot: int, holds: int, history: _History) -> TableStanding:
+        """By the snapshots between that of the savepoint and the current one."""
+        saved = history.get(snapshot)
+        current = history.line(history.current)
+        there = {entry.id for entry in current}
+        saved_line = history.line(snapshot)
+        common = next((entry.id for entry in saved_line if entry.id in there), None)
+        left = saved_line if common is None else saved_line[: [one.id for one in saved_line].index(common)]
+        after = current if common is None else current[: [one.id for one in current].index(common)]
+        own = [entry for entry in after if entry.batch is not None]
+        # What others wrote to the savepoint's snapshot is no batch: without it the table is as far.
+        as_far = common is not None and all(entry.batch is None for entry in left)
+        if as_far and not own:
+            return TableStanding(
+                KIND, self.path, batch, "even", sink_batch=holds, seen=history.seen, target=str(common)
+            )
+        # A snapshot whose parent has expired may name none: only that of sequence number 1 never had one.
+        expired = common is None and bool(current) and current[-1].sequence != 1
+        newest = next((entry.batch for entry in current if entry.batch is not None), None)
+        if expired and newest is None:
+            return self._not_known(
+                batch,
+                "Its snapshots since the savepoint's batch have expired, and what it remembered of the "
+                "query's batches with them: rows of later batches, if there were any, come twice.",
+                _EXPIRED,
+            )
+        target = snapshot
+        undone = after
+        if as_far:  # what others wrote before the first later batch stays
+            first = own[-1]
+            undone = after[: after.index(first) + 1]
+            target = first.parent if first.parent is not None else snapshot
+        others = [str(entry) for entry in undone if entry.batch is None and entry.changes]
+        rows = [entry.rows for entry in own]
+        if expired:
+            others += _unseen(saved, after, batch)
+            rows.append(None)
+        ahead = newest is not None and newest > batch
+        return TableStanding(
+            KIND,
+            self.path,
+            batch,
+            "ahead" if ahead else "diverged",
+            sink_batch=newest,
+            later_batches=(newest or 0) - batch if ahead and expired else len({one.batch for one in own}),
+            later_rows=None if None in rows else sum(row for row in rows if row is not None),
+            others=tuple(others),
+            cannot=f"snapshot {snapshot} has expired." if history.get(target) is None else "",
+            seen=history.seen,
+            target=str(target),
+        )
+
+    def roll_back(self, standing: TableStanding) -> TableRollback:
+        """Make the snapshot of the savepoint's batch the current one.
+
+        Raises:
+            ConflictError, RefusedError, StorageError: See `TableGuard.roll_back`.
+        """
+        batch, target = standing.savepoint_batch, standing.target
+        if standing.position != "even" and not standing.can_roll_back:
+            raise RefusedError(
+                standing.why_not(), code="sink-cannot-roll-back", hint="Use another savepoint, or accept."
+            )
+        with self._place.opened() as table:
+            history = None if table is None else _History(table, self._query_id)
+            if table is None or history is None or history.seen != standing.seen:
+                now = "is not there" if history is None else f"is at snapshot {history.current} now"
+                raise ConflictError(
+                    f"The Iceberg table {self.path} {now}, and was at "
+                    f"{standing.seen.rpartition('/')[2] or 'an unknown one'} when it was compared with the "
+                    "savepoint.",
+                    code="sink-moved",
+                    hint="Stop whatever writes to it, then restore again.",
+                )
+            if standing.position == "even":
+                return TableRollback(KIND, self.path, batch, target=target)
+            # The catalog commits it only if the current snapshot still is the one that was compared.
+            changes = table.manage_snapshots()
+            if int(target) in {entry.id for entry in history.line(history.current)}:
+                changes.rollback_to_snapshot(int(target)).commit()
+            else:
+                changes.set_current_snapshot(int(target)).commit()
+        kept = {"snapshot": target, "sink_batch": self._holds(int(target), batch)}
+        after = self.stand(batch, kept)
+        if after.position != "even":
+            raise ConflictError(
+                f"The Iceberg table {self.path} changed while it was rolled back: {after.sentence()}",
+                code="sink-moved",
+                hint="Stop whatever writes to it, then restore again.",
+            )
+        done = f"Snapshot {target} is the current one."
+        return TableRollback(KIND, self.path, batch, done, standing.later_rows, target)
+
+    def _holds(self, snapshot: int, batch: int) -> int:
+        with self._place.opened() as table:
+            line = [] if table is None else _History(table, self._query_id).line(snapshot)
+        return next((entry.batch for entry in line if entry.batch is not None), batch)
+
+    def _not_known(self, batch: int, why: str, hint: str, *, transient: bool = False) -> TableStanding:
+        return TableStanding(
+            KIND, self.path, batch, "not-known", not_known=why, hint=hint, transient=transient
+        )
+
+
+def _unseen(saved: _Entry | None, after: Sequence[_Entry], batch: int) -> list[str]:
+    """Commits between the savepoint's snapshot and the oldest there is that may be those of others.
+
+    Each commit has the next sequence number (Iceberg's specification, "Sequence Numbers"; version 1 of the
+    format has none), and each batch is one commit: where more are missing than batches, others have written.
+    """
+    oldest = after[-1]
+    first_own = next((entry.batch for entry in reversed(after) if entry.batch is not None), None)
+    if saved is None or not saved.sequence or not oldest.sequence or first_own is None:
+        return [_GONE]
+    missing = oldest.sequence - saved.sequence - 1
+    own = max(0, first_own - 1 - batch)
+    if missing == own:
+        return []
+    return [f"{missing - own} snapshots that have expired" if missing > own else _GONE]

@@ -1,0 +1,395 @@
+"""An Iceberg table at a savepoint and at a restore; its rows are written and read by PyIceberg."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.sinks.declared import DeclaredSink
+from streambank.sinks.iceberg import IcebergGuard
+from streambank.sinks.iceberg_catalog import IcebergTable
+from streambank.sinks.tags import TagScope
+from tests.support.sinks.iceberg import NAME, IceTable
+
+QUERY = "051c7676-82ba-42c3-8085-6b157703ac5f"
+SCOPE = TagScope("5f2c0f5e-0000-4000-8000-000000000000", "shop.orders/main")
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> IceTable:
+    """A table with batches 0 to 4, three rows each."""
+    table = IceTable(tmp_path_factory.mktemp("iceberg") / "lake", QUERY)
+    table.create()
+    for batch in range(5):
+        table.write(batch, batch_rows(batch))
+    return table
+
+
+@pytest.fixture
+def ice(template: IceTable) -> Any:
+    """The same table; its metadata holds absolute paths, so it is brought back and not copied."""
+    saved = (template.folder / "catalog.db").read_bytes()
+    yield template
+    (template.folder / "catalog.db").write_bytes(saved)
+
+
+def batch_rows(batch: int, count: int = 3) -> list[str]:
+    return [f"{batch}-{row}" for row in range(count)]
+
+
+def guard(ice: IceTable, query_id: str = QUERY) -> IcebergGuard:
+    return IcebergGuard(ice.place, query_id, scope=SCOPE)
+
+
+def captured(ice: IceTable, batch: int = 4) -> dict[str, Any]:
+    found = guard(ice).capture(batch)
+    assert not found.warning
+    return dict(found.record)
+
+
+class TestCapture:
+    def test_the_snapshot_of_the_batch(self, ice: IceTable) -> None:
+        record = captured(ice)
+        assert (record["snapshot"], record["sink_batch"]) == (str(ice.current()), 4)
+        assert record["guarded"] and record["table_uuid"]
+
+    def test_later_batches_do_not_count(self, ice: IceTable) -> None:
+        assert captured(ice, 2)["snapshot"] == str(ice.snapshots()[2])
+
+    def test_what_others_wrote_before_the_next_batch_belongs_to_it(self, ice: IceTable) -> None:
+        other = ice.write_other(["x"])
+        ice.write(5, batch_rows(5))
+        assert captured(ice)["snapshot"] == str(other)
+
+    def test_a_tag_holds_the_snapshot(self, ice: IceTable) -> None:
+        record = captured(ice, 2)
+        assert ice.tags() == {record["tag"]: int(record["snapshot"])}
+        ice.expire()
+        assert ice.snapshots() == [int(record["snapshot"]), ice.current()]
+
+    def test_a_tag_is_used_again(self, ice: IceTable) -> None:
+        assert captured(ice)["tag"] == captured(ice)["tag"]
+        assert len(ice.tags()) == 1
+
+    def test_the_same_batch_of_another_timeline_has_another_tag(self, ice: IceTable) -> None:
+        late = captured(ice)
+        guard(ice).roll_back(guard(ice).stand(3, captured(ice, 3)))
+        ice.write(4, ["another"])
+        assert captured(ice)["tag"] != late["tag"] and len(ice.tags()) == 3
+
+    def test_no_tag_where_none_is_declared(self, ice: IceTable) -> None:
+        sink = DeclaredSink("iceberg", NAME, catalog=ice.properties, tag=False)
+        found = sink.guard(QUERY, tags=SCOPE)
+        assert found is not None and found.capture(4).record["tag"] is None and not ice.tags()
+
+    def test_a_table_that_takes_no_tag_stops_no_savepoint(self, ice: IceTable) -> None:
+        ice.refuse_changes()
+        found = guard(ice).capture(4)
+        assert "got no tag, and may expire" in found.warning
+        assert found.record["tag"] is None and found.record["snapshot"] == str(ice.current())
+
+    def test_no_table_yet(self, ice: IceTable) -> None:
+        found = IcebergGuard(IcebergTable("db.none", ice.properties), QUERY).capture(3)
+        assert "There is no Iceberg table db.none" in found.warning and found.record["snapshot"] is None
+
+    def test_a_table_without_batches(self, ice: IceTable) -> None:
+        found = guard(ice, "another query").capture(3)
+        assert "is of the query another query" in found.warning and "epochId" in found.warning
+
+
+class TestStanding:
+    def test_even(self, ice: IceTable) -> None:
+        standing = guard(ice).stand(4, captured(ice))
+        assert standing.safe and not standing.sentence() and standing.sink_batch == 4
+
+    def test_ahead_says_batches_and_rows(self, ice: IceTable) -> None:
+        record = captured(ice)
+        for batch in (5, 6, 7):
+            ice.write(batch, batch_rows(batch))
+        standing = guard(ice).stand(4, record)
+        assert (standing.position, standing.later_batches, standing.later_rows) == ("ahead", 3, 9)
+        assert standing.can_roll_back and not standing.skips_computing
+        assert "is at batch 7" in standing.sentence() and "batches 5 to 7 (9 rows)" in standing.sentence()
+
+    def test_a_savepoint_that_knows_nothing_of_the_table(self, ice: IceTable) -> None:
+        ice.write(5, batch_rows(5))
+        standing = guard(ice).stand(4, None)
+        assert (standing.position, standing.target) == ("ahead", str(ice.snapshots()[4]))
+
+    def test_a_savepoint_of_a_batch_that_the_table_does_not_name(self, ice: IceTable) -> None:
+        standing = guard(ice).stand(6, None)
+        assert standing.safe is None and "have batch 4 and not 6" in standing.sentence()
+
+    def test_what_others_wrote_since_is_no_matter_before_the_first_later_batch(self, ice: IceTable) -> None:
+        record = captured(ice)
+        other = ice.write_other(["x"])
+        assert guard(ice).stand(4, record).safe
+        ice.write(5, batch_rows(5))
+        standing = guard(ice).stand(4, record)
+        assert standing.can_roll_back and standing.target == str(other)
+
+    def test_what_others_wrote_after_it_would_be_undone(self, ice: IceTable) -> None:
+        record = captured(ice)
+        ice.write(5, batch_rows(5))
+        other = ice.write_other(["x"])
+        standing = guard(ice).stand(4, record)
+        assert not standing.can_roll_back
+        assert standing.others == (f"snapshot {other} (append)",)
+        assert "others have written" in standing.why_not()
+
+    def test_two_queries_in_one_table_are_told_apart(self, ice: IceTable) -> None:
+        record = captured(ice)
+        ice.write(5, batch_rows(5))
+        other = IceTable(ice.folder, "other query")
+        other.write(7, ["x"])
+        standing = guard(ice).stand(4, record)
+        assert standing.sink_batch == 5 and not standing.can_roll_back, "it would lose the other's rows"
+
+    def test_compaction_changes_nothing(self, ice: IceTable) -> None:
+        record = captured(ice)
+        ice.compact()
+        assert guard(ice).stand(4, record).safe
+        ice.write(5, batch_rows(5))
+        ice.compact()
+        standing = guard(ice).stand(4, record)
+        assert standing.can_roll_back and standing.position == "ahead"
+
+    def test_a_snapshot_that_has_expired(self, ice: IceTable) -> None:
+        """A savepoint without a tag."""
+        record = {**captured(ice), "tag": None}
+        with ice.opened() as table:
+            table.manage_snapshots().remove_tag(next(iter(ice.tags()))).commit()
+        for batch in (5, 6):
+            ice.write(batch, batch_rows(batch))
+        ice.expire()
+        standing = guard(ice).stand(4, record)
+        assert standing.safe is False and not standing.can_roll_back
+        assert "has expired" in standing.why_not()
+
+    def test_the_memory_of_batches_may_have_expired(self, ice: IceTable) -> None:
+        record = captured(ice)
+        ice.write(5, batch_rows(5))
+        ice.write_other(["x"])
+        ice.expire()
+        standing = guard(ice).stand(4, record)
+        assert standing.safe is None and "come twice" in standing.sentence()
+
+    def test_a_table_that_was_made_again(self, ice: IceTable) -> None:
+        record = captured(ice)
+        with ice.catalog() as catalog:
+            catalog.drop_table(NAME)
+        ice.create()
+        for batch in range(9):
+            ice.write(batch, batch_rows(batch))
+        assert "made again" in guard(ice).stand(4, record).sentence()
+
+    def test_a_table_that_is_gone(self, ice: IceTable) -> None:
+        record = captured(ice)
+        with ice.catalog() as catalog:
+            catalog.drop_table(NAME)
+        standing = guard(ice).stand(4, record)
+        assert standing.safe is None and not standing.transient
+
+
+class TestRollback:
+    def test_each_row_once(self, ice: IceTable) -> None:
+        """The query goes on after the savepoint with other batches of the same numbers."""
+        record, before = captured(ice), ice.rows()
+        for batch in (5, 6, 7):
+            ice.write(batch, batch_rows(batch))
+        report = guard(ice).roll_back(guard(ice).stand(4, record))
+        assert ice.rows() == before and report.rows == 9
+        assert guard(ice).stand(4, record).safe
+        backlog = [row for batch in (5, 6, 7) for row in batch_rows(batch)]
+        assert ice.write(5, backlog) and ice.write(6, ["new"])
+        assert ice.rows() == before + Counter([*backlog, "new"])
+
+    def test_without_it_the_next_batches_are_lost(self, ice: IceTable) -> None:
+        """The negative control."""
+        for batch in (5, 6, 7):
+            ice.write(batch, batch_rows(batch))
+        before = ice.rows()
+        backlog = [row for batch in (5, 6, 7) for row in batch_rows(batch)]
+        assert not ice.write(5, backlog) and not ice.write(6, ["new"])
+        assert ice.rows() == before and ice.rows()["new"] == 0
+
+    def test_a_second_time_finds_nothing_to_do(self, ice: IceTable) -> None:
+        record = captured(ice)
+        ice.write(5, batch_rows(5))
+        guard(ice).roll_back(guard(ice).stand(4, record))
+        with ice.opened() as table:
+            before = table.metadata_location
+        assert not guard(ice).roll_back(guard(ice).stand(4, record)).changed
+        with ice.opened() as table:
+            assert table.metadata_location == before
+
+    def test_what_somebody_wrote_since_the_plan_is_not_undone(self, ice: IceTable) -> None:
+        record = captured(ice)
+        ice.write(5, batch_rows(5))
+        standing = guard(ice).stand(4, record)
+        ice.write_other(["x"])
+        with pytest.raises(ConflictError) as caught:
+            guard(ice).roll_back(standing)
+        assert caught.value.code == "sink-moved" and ice.rows()["x"] == 1
+
+    def test_what_somebody_writes_meanwhile_is_not_undone(
+        self, ice: IceTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Between the last look and the commit: the catalog itself refuses."""
+        record = captured(ice)
+        ice.write(5, batch_rows(5))
+        standing = guard(ice).stand(4, record)
+        from pyiceberg.table import Table
+
+        manage = Table.manage_snapshots
+        fired: list[int] = []
+
+        def late(table: Table) -> Any:
+            if not fired:
+                fired.append(ice.write_other(["x"]))
+            return manage(table)
+
+        monkeypatch.setattr(Table, "manage_snapshots", late)
+        with pytest.raises(ConflictError) as caught:
+            guard(ice).roll_back(standing)
+        assert fired and caught.value.code == "sink-moved" and ice.rows()["x"] == 1
+
+    def test_others_are_never_undone(self, ice: IceTable) -> None:
+        record = captured(ice)
+        ice.write(5, batch_rows(5))
+        ice.write_other(["x"])
+        with pytest.raises(RefusedError) as caught:
+            guard(ice).roll_back(guard(ice).stand(4, record))
+        assert caught.value.code == "sink-cannot-roll-back" and ice.rows()["x"] == 1
+
+    def test_further_back_and_forth(self, ice: IceTable) -> None:
+        """Back to batch 2, on from there, and then to the savepoint of batch 4 of the first timeline."""
+        early, late, before = captured(ice, 2), captured(ice), ice.rows()
+        guard(ice).roll_back(guard(ice).stand(2, early))
+        assert guard(ice).stand(4, late).position == "diverged"
+        ice.write(3, ["another"])
+        standing = guard(ice).stand(4, late)
+        assert standing.position == "diverged" and "rolled back further since" in standing.sentence()
+        guard(ice).roll_back(standing)
+        assert ice.rows() == before and guard(ice).stand(4, late).safe
+        assert not ice.write(4, ["new"]) and ice.write(5, ["new"])
+
+    def test_a_savepoint_after_a_rollback(self, ice: IceTable) -> None:
+        record = captured(ice)
+        ice.write(5, batch_rows(5))
+        guard(ice).roll_back(guard(ice).stand(4, record))
+        ice.write(5, ["new"])
+        again = captured(ice, 5)
+        before = ice.rows()
+        ice.write(6, ["newer"])
+        guard(ice).roll_back(guard(ice).stand(5, again))
+        assert ice.rows() == before
+
+    def test_snapshots_between_have_expired(self, ice: IceTable) -> None:
+        """The tag has held that of the savepoint, which is no ancestor any more as far as anybody can see."""
+        record, before = captured(ice), ice.rows()
+        for batch in (5, 6, 7):
+            ice.write(batch, batch_rows(batch))
+        ice.expire()
+        standing = guard(ice).stand(4, record)
+        assert (standing.position, standing.later_batches, standing.later_rows) == ("ahead", 3, None)
+        guard(ice).roll_back(standing)
+        assert ice.rows() == before and guard(ice).stand(4, record).safe
+
+    def test_what_others_wrote_may_have_expired_as_well(self, ice: IceTable) -> None:
+        record = captured(ice)
+        ice.write(5, batch_rows(5))
+        ice.write_other(["x"])
+        ice.write(6, batch_rows(6))
+        ice.expire()
+        standing = guard(ice).stand(4, record)
+        assert standing.others == ("1 snapshots that have expired",) and not standing.can_roll_back
+
+    def test_a_table_that_was_set_back_by_hand(self, ice: IceTable) -> None:
+        """What others wrote to the savepoint's snapshot is gone, and the query's batches are all there."""
+        ice.write_other(["x"])
+        record = captured(ice)
+        with ice.opened() as table:
+            table.manage_snapshots().rollback_to_snapshot(ice.snapshots()[4]).commit()
+        assert guard(ice).stand(4, record).safe
+
+    def test_columns_that_were_added_since_stay(self, ice: IceTable) -> None:
+        from pyiceberg.types import LongType
+
+        record, before = captured(ice), ice.rows()
+        with ice.opened() as table:
+            table.update_schema().add_column("n", LongType()).commit()
+        ice.write(5, batch_rows(5))
+        guard(ice).roll_back(guard(ice).stand(4, record))
+        with ice.opened() as table:
+            assert table.schema().column_names == ["k", "n"]
+        assert ice.rows() == before
+
+
+class TestErrors:
+    def test_a_catalog_that_is_away(self, ice: IceTable, tmp_path: Path) -> None:
+        record = captured(ice)
+        away = {**ice.properties, "uri": f"sqlite:///{tmp_path / 'gone' / 'catalog.db'}"}
+        found = IcebergGuard(IcebergTable(NAME, away), QUERY, scope=SCOPE)
+        standing = found.stand(4, record)
+        assert standing.safe is None and standing.transient and "cannot be asked" in standing.sentence()
+        assert "does not say how far its sink is" in found.capture(4).warning
+        with pytest.raises(StorageError) as caught, found._place.opened():
+            raise AssertionError("it is not there")
+        assert caught.value.code == "sink-not-reachable"
+
+    def test_metadata_that_is_away(self, ice: IceTable, tmp_path: Path) -> None:
+        record = captured(ice)
+        metadata = ice.folder / "warehouse" / "db" / "orders" / "metadata"
+        shutil.move(metadata, tmp_path / "aside")
+        standing = guard(ice).stand(4, record)
+        shutil.move(tmp_path / "aside", metadata)
+        assert standing.safe is None and standing.transient
+
+    def test_no_catalog_is_made_of_an_empty_database(self, ice: IceTable, tmp_path: Path) -> None:
+        import sqlite3
+        from contextlib import closing
+
+        place = IcebergTable(NAME, {**ice.properties, "uri": f"sqlite:///{tmp_path / 'empty.db'}"})
+        assert IcebergGuard(place, QUERY).stand(4, None).safe is None
+        with closing(sqlite3.connect(tmp_path / "empty.db")) as database:
+            assert not database.execute("SELECT name FROM sqlite_master").fetchall()
+
+    @pytest.mark.parametrize(
+        "properties",
+        [
+            {"type": "sql", "uri": "postgresql+psycopg2://me:s3cr%40t@127.0.0.1:1/db"},
+            {"type": "rest", "uri": "http://me:s3cr%40t@127.0.0.1:1/", "credential": "id:s3cr@t"},
+            {"type": "nonsense", "uri": "http://me:s3cr%40t@127.0.0.1:1/"},
+            {"kind": "s3cr@t"},
+        ],
+    )
+    def test_no_secret_is_repeated(self, properties: dict[str, str]) -> None:
+        found = IcebergGuard(IcebergTable(NAME, properties), QUERY, scope=SCOPE)
+        said = found.stand(4, None).sentence() + str(found.capture(4))
+        assert "cannot be asked" in said and "s3cr" not in said
+
+    def test_a_variable_that_is_not_set(self, ice: IceTable) -> None:
+        sink = DeclaredSink("iceberg", NAME, catalog={**ice.properties, "uri": "${NOT_SET_HERE}"})
+        found = sink.guard(QUERY)
+        assert found is not None and "NOT_SET_HERE" in found.stand(4, None).sentence()
+
+    def test_a_variable_is_filled_in(self, ice: IceTable, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ICE_URI", ice.properties["uri"])
+        sink = DeclaredSink("iceberg", NAME, catalog={**ice.properties, "uri": "${ICE_URI}"})
+        found = sink.guard(QUERY)
+        assert found is not None and found.stand(4, None).safe
+
+    def test_a_missing_package(self, ice: IceTable, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "pyiceberg"]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "pyiceberg", None)
+        standing = guard(ice).stand(4, None)
+        assert "pyiceberg is not installed" in standing.sentence() and "[iceberg]" in standing.hint
+        assert not standing.transient
