@@ -47,7 +47,8 @@ from streambank.declaration.state import CompactPolicy, StatePolicy, read_compac
 from streambank.kafka.settings import KafkaConnection
 from streambank.repository.repository import Repository
 from streambank.retention.policy import Policy
-from streambank.sinks.declared import DeclaredSink
+from streambank.sinks.declared import DeclaredSink, settle_declared_tags
+from streambank.sinks.tags import TagReport
 from streambank.storage.locations import is_inside, open_store
 
 NOT_BUILT = ("drill", "rehearse", "upgrade")
@@ -199,6 +200,18 @@ class Job:
         self._require_key()
         store = open_store(self.repository)
         return Repository.open(store, create=create, like=like, lock=self.savepoint.lock)
+
+    def settle_tags(
+        self, repository: Repository, *, ensure: Mapping[str, str] | None = None
+    ) -> list[TagReport]:
+        """Bring the tags of its savepoints in Iceberg tables up to date; see `settle_declared_tags`.
+
+        Args:
+            repository: Its repository.
+            ensure: Ids of savepoints that were just listed, by `job` or `job/query`.
+        """
+        refs = {name: self.savepoint_name(name) for name in self.queries}
+        return settle_declared_tags(self.sinks, refs, repository, self.replicate.to, ensure=ensure)
 
     def _require_key(self) -> None:
         if self.signed and not signing_keys():

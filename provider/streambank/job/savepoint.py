@@ -122,6 +122,11 @@ def savepoint_job(
         taken[name] = take(managed_take(request, records, name, Brokers(job.kafka), job.sinks), pace=pace)
         record_taken(records, name, taken[name], generation=generation, by=by, why=why)
         _mark(job, records, name, target, by)
+    settled = job.settle_tags(target, ensure={one.job: one.savepoint for one in taken.values()})
+    warnings = tuple(warning for report in settled for warning in report.warnings)
+    if warnings:
+        last = next(reversed(taken))
+        taken[last] = replace(taken[last], warnings=(*taken[last].warnings, *warnings))
     return JobSavepoints(job.name, taken)
 
 

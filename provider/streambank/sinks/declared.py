@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -12,14 +12,13 @@ from streambank.core.errors import InputError
 from streambank.core.names import MAIN
 
 if TYPE_CHECKING:
+    from streambank.repository.repository import Repository
+    from streambank.sinks.iceberg_catalog import IcebergTable
     from streambank.sinks.table import TableGuard
+    from streambank.sinks.tags import TagReport, TagScope
 
 LEDGER = "streambank_batches"
 """The table of a ledger, where no other name is declared."""
-
-if TYPE_CHECKING:
-    from streambank.sinks.iceberg_catalog import IcebergTable
-    from streambank.sinks.tags import TagScope
 
 SinkKind = Literal["delta", "iceberg", "ledger", "append", "idempotent-by-key"]
 """What a sink is: a table that can be rolled back, or what it makes of a batch that comes again."""
@@ -123,6 +122,46 @@ class DeclaredSink:
                 overwrites=self.overwrites,
             )
         return None
+
+
+def settle_declared_tags(
+    sinks: Iterable[DeclaredSink],
+    refs: Mapping[str, str],
+    repository: Repository,
+    replicas: Sequence[str],
+    *,
+    ensure: Mapping[str, str] | None = None,
+) -> list[TagReport]:
+    """Bring the tags of a job's savepoints up to date in each Iceberg table that it declares.
+
+    Never raises: what cannot be done now, the next call does.
+
+    Args:
+        sinks: What the job declares.
+        refs: Under which name the savepoints of each query are listed.
+        repository: Where they are taken.
+        replicas: Where copies of them are.
+        ensure: Ids of savepoints that were just listed, by that name: their tags must be there.
+
+    Returns:
+        Of each table in which something was done, or could not be.
+    """
+    from streambank.sinks.tags import TagReport, settle_tags
+
+    reports: list[TagReport] = []
+    for sink in sinks:
+        ref = refs.get(sink.query or next(iter(refs), ""))
+        if sink.kind != "iceberg" or ref is None:
+            continue
+        listed = [] if ensure is None or ref not in ensure else [ensure[ref]]
+        try:
+            place = sink.iceberg()
+        except InputError as error:
+            reports.append(TagReport(sink.table, warnings=(error.message,)))
+            continue
+        assert place is not None
+        reports.append(settle_tags(place, ref, repository, replicas, ensure=listed))
+    return [one for one in reports if one.removed or one.added or one.warnings]
 
 
 def of_query(sinks: Iterable[DeclaredSink], query: str | None) -> tuple[DeclaredSink, ...]:

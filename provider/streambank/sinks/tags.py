@@ -168,7 +168,7 @@ def settle_tags(
         stale, unread = _stale(tags, scope, repository.store, replicas)
         warnings += unread
         removed = _remove(place, stale) if stale else []
-        for name in sorted(_there(removed, scope, repository.store)):
+        for name in sorted(_there(removed, scope, repository.store, read=True)):
             removed.remove(name)
             add_tag(place, name, tags[name])
         for name, snapshot in _recorded(repository.store, job, place.path, ensure):
@@ -197,18 +197,24 @@ def _stale(
     for location in replicas if left else ():
         try:
             replica = Repository.open(open_store(location))  # an empty mount point is none
-            left -= _there(left, scope, replica.store)
+            left -= _there(left, scope, replica.store, read=True)
         except StreambankError as error:
             why = f"Tags in Iceberg stay, since the replica {location} cannot be read: {error.message}"
             return [], [why]
     return sorted(left), []
 
 
-def _there(tags: Iterable[str], scope: TagScope, store: Store) -> set[str]:
+def _there(tags: Iterable[str], scope: TagScope, store: Store, *, read: bool = False) -> set[str]:
     """Those whose savepoint is listed somewhere.
 
     A savepoint's id begins with its batch; only where several tags are of one batch, as after a rollback,
     what its savepoints keep is read. One that cannot be read keeps all tags of its batch.
+
+    Args:
+        tags: The tags.
+        scope: Theirs.
+        store: The root of a repository.
+        read: Read it anyway: these are not all tags.
     """
     by_batch: dict[int | None, set[str]] = {}
     for name in tags:
@@ -217,7 +223,8 @@ def _there(tags: Iterable[str], scope: TagScope, store: Store) -> set[str]:
     for of_job, savepoint in listed(store, scope.job) if by_batch else ():
         names = by_batch.get(_batch(savepoint), set())
         if of_job == scope.job and not names <= found:
-            found |= names if len(names) == 1 else names & _kept(store, of_job, savepoint, names)
+            alone = len(names) == 1 and not read
+            found |= names if alone else names & _kept(store, of_job, savepoint, names)
     return found
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streambank.retention.policy import Policy
     from streambank.retention.sweep import SweepReport
     from streambank.savepoint.sampling import SampleReport
+    from streambank.sinks.tags import TagReport
     from streambank.work.executor import Executor
 
 
@@ -130,6 +131,21 @@ class RepositoryVerbs:
                 "keep_last=10.",
             )
         return expire(self.declared.open_repository(ref), policy, job=ref, dry_run=dry_run, by=by)
+
+    @connected
+    def settle_tags(self, ref: str) -> list[TagReport]:
+        """Remove the tags in Iceberg tables whose savepoints are gone from the repository and each replica.
+
+        Args:
+            ref: `job` or `job/query`; the tags of all its declared sinks are looked at.
+
+        Returns:
+            Of each table in which something was done, or could not be; never raises for a table.
+        """
+        job = self.declared.get(ref)
+        if job is None or not job.sinks:
+            return []
+        return job.settle_tags(self.declared.open_repository(ref))
 
     @connected
     def expire_replicas(

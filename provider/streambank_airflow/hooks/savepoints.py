@@ -207,7 +207,13 @@ class SavepointVerbs:
         """
         from streambank.retention.undelete import undelete
 
-        return undelete(self.declared.open_repository(ref), savepoint, ref, by=by)
+        repository = self.declared.open_repository(ref)
+        done = undelete(repository, savepoint, ref, by=by)
+        job = self.declared.get(ref)
+        for report in () if job is None else job.settle_tags(repository, ensure={done.job: done.savepoint}):
+            for warning in report.warnings:
+                _log.warning("%s", warning)
+        return done
 
     @connected
     def latest(self, ref: str) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from streambank.replicas.replicate import ReplicaReport
     from streambank.retention.expire import ExpireReport
+    from streambank.sinks.tags import TagReport
 
 STATES = ("copied", "there", "refilled", "failed", "gone")
 """What can become of a savepoint in a replica."""
@@ -74,6 +75,14 @@ class RepositoryOperator(StreambankOperator):
             )
         for warning in report.warnings:
             self.log.warning("%s", warning)
+
+    def tell_tags(self, reports: Iterable[TagReport]) -> None:
+        """Log what became of the tags of savepoints that are gone."""
+        for report in reports:
+            if report.removed:
+                self.log.info("%s: removed the tags %s.", report.table, ", ".join(report.removed))
+            for warning in report.warnings:
+                self.log.warning("%s", warning)
 
     def raise_for(self, errors: Iterable[tuple[str, StreambankError]]) -> None:
         """Log what went wrong beside what went well, and fail the task if there was anything.
@@ -265,7 +274,9 @@ class ExpireSavepointsOperator(RepositoryOperator):
             report = self.hook.repository.expire(
                 self.job, self._policy(), dry_run=as_bool(self.plan_only, "plan_only"), by=asked_by(context)
             )
+            tags = [] if report.dry_run else self.hook.repository.settle_tags(self.job)
         self.tell(report)
+        self.tell_tags(tags)
         self.raise_for(unreadable(report))
         return {"job": self.job, **flat(report.to_dict())}
 
@@ -339,6 +350,8 @@ class ExpireReplicasOperator(RepositoryOperator):
             self.skip_unless_asked()
             dry_run = as_bool(self.plan_only, "plan_only")
             found = self.hook.repository.expire_replicas(self.job, dry_run=dry_run, by=asked_by(context))
+            tags = [] if dry_run else self.hook.repository.settle_tags(self.job)
+        self.tell_tags(tags)
         errors: list[tuple[str, StreambankError]] = []
         kept = dropped = 0
         for location, report in found:

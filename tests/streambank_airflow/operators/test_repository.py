@@ -28,6 +28,7 @@ from streambank_airflow.operators.savepoint import (
 )
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.repository.repositories import FILES, flip, save
+from tests.support.sinks.ice_job import IceJob
 from tests.support.storage.contents import keys
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -330,3 +331,21 @@ def test_a_pinned_savepoint_stays_and_an_expired_one_comes_back(
     result_of(ExpireSavepointsOperator, keep_last=1)
     assert first not in listed(repository, "flights")
     assert "[no-such-savepoint]" in failure_of(PinSavepointOperator, capfd, savepoint="nothing")
+
+
+def test_tags_in_iceberg_go_with_their_savepoints_and_come_back_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_STREAMBANK_DEFAULT", json.dumps({"conn_type": "streambank"}))
+    job = IceJob(tmp_path)
+    first, _ = job.take()
+    job.run()
+    job.take()
+    given = {"jobs_file": str(job.jobs)}
+
+    result_of(ExpireSavepointsOperator, keep_last=1, min_verified=0, plan_only=True, **given)
+    assert job.tagged() == [2, 3]
+    assert result_of(ExpireSavepointsOperator, keep_last=1, min_verified=0, **given)["dropped"] == 1
+    assert job.tagged() == [3]
+    result_of(UndeleteSavepointOperator, savepoint=first, **given)
+    assert job.tagged() == [2, 3]

@@ -68,10 +68,8 @@ class TableFormat:
         release: The release of Spark that its connector is made for.
         jars: The connector.
         start: How an application starts its query, in Python.
-        sink: Spark's word for the sink.
+        sink: How messages name the table, in part.
         create: The statements that make the table.
-        computes_skipped: Whether a batch whose id the table remembers is computed, though it is not written.
-            Where it is not, its state is not written, and a query with state cannot go on after it.
     """
 
     name: str
@@ -80,7 +78,6 @@ class TableFormat:
     start: str
     sink: str
     create: tuple[str, ...]
-    computes_skipped: bool
 
     def conf(self, folder: Path) -> dict[str, str]:
         """Settings of each Spark that uses the table.
@@ -107,6 +104,13 @@ class TableFormat:
             f"{catalog}.warehouse": f"file://{folder / 'lake'}",
         }
 
+    def declared(self, folder: Path) -> str:
+        """What the job declares of its sinks; nothing where Spark names the table itself."""
+        if self.name == "delta":
+            return ""
+        catalog = f'{{name = "lake", type = "sql", uri = "sqlite:///{folder / "catalog.db"}"}}'
+        return f'[[jobs.{NAME}.sinks]]\nkind = "iceberg"\ntable = "db.orders"\ncatalog = {catalog}\n'
+
     def table(self, folder: Path) -> str:
         """The table, as SQL names it."""
         return f"delta.`{folder / 'lake'}`" if self.name == "delta" else "lake.db.orders"
@@ -117,18 +121,16 @@ DELTA = TableFormat(
     delta.SPARK,
     delta.DELTA,
     'writer.format("delta").start(table)',
-    sink="DeltaSink",
+    sink="Delta table",
     create=("CREATE TABLE {} (k STRING, n INT) USING delta",),
-    computes_skipped=False,
 )
 ICEBERG = TableFormat(
     "iceberg",
     iceberg.SPARK,
     iceberg.ICEBERG,
     "writer.toTable(table)",
-    sink="lake.db.orders",
+    sink="Iceberg table db.orders",
     create=("CREATE NAMESPACE lake.db", "CREATE TABLE {} (k STRING, n INT) USING iceberg"),
-    computes_skipped=True,
 )
 
 
@@ -183,7 +185,7 @@ class TableStory(ReleaseStory):
         self.most = folder / "files-per-batch"
         super().__init__(
             folder,
-            f'python = "{spark.python}"',
+            f'python = "{spark.python}"\n{kind.declared(folder)}',
             application=APPLICATION.replace("START", kind.start),
             output=self.table if kind.name == "iceberg" else str(folder / "lake"),
             more_arguments=[str(self.most)],
@@ -199,12 +201,6 @@ class TableStory(ReleaseStory):
         answer = streambank("restore", savepoint, *given, *options)
         assert answer.code == RefusedError.exit_code, answer
         return answer.err
-
-    def until_failed(self, condition: str) -> None:
-        """Wait until the driver has ended, by a condition that Spark names."""
-        wait_for("the end of the driver", lambda: self.document("status")["state"] != "running")
-        events = self.folder.glob(f"savepoints.control/{NAME}/events/*")
-        assert any(condition in path.read_text(encoding="utf-8") for path in events), self.log()
 
     def files_per_batch(self, most: int) -> None:
         """How many files the next driver's query takes in a batch."""
@@ -229,6 +225,20 @@ class TableStory(ReleaseStory):
 
         # A batch under way may have written its rows between the first question and the second.
         wait_for("all rows in the table", lambda: idle() and self.rows().keys() >= arrived and idle())
+
+    def compact(self) -> None:
+        """Write the table's rows into as few files as they need."""
+        if self.kind.name == "delta":
+            self.reader.sql(f"OPTIMIZE {self.table}")
+        else:
+            options = "map('rewrite-all', 'true')"
+            self.reader.sql(
+                f"CALL lake.system.rewrite_data_files(table => 'db.orders', options => {options})"
+            )
+
+    def keys_of_last(self, files: int) -> list[str]:
+        """The keys that only the newest files have brought."""
+        return [f"k{n}" for n in range((self.files - files + 1) * KEYS, (self.files + 1) * KEYS)]
 
     def coming(self) -> Counter[str]:
         """The keys that only the next file will bring."""

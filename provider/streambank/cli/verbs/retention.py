@@ -11,13 +11,15 @@ from streambank.cli.output import console
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    from streambank.repository.repository import Repository
     from streambank.retention.expire import ExpireReport
     from streambank.retention.policy import Policy
     from streambank.retention.sweep import SweepReport, Tally
     from streambank.retention.undelete_files import UndeleteFilesReport
+    from streambank.sinks.tags import TagReport
 
 EXPIRE_EXAMPLES = """Examples:
 
@@ -95,7 +97,8 @@ def expire(
             is_eager=True,
             envvar="STREAMBANK_JOBS",
             metavar="FILE",
-            help="If no rule is given here: the file that declares the rules.",
+            help="If no rule is given here: the file that declares the rules. Tags in Iceberg of savepoints "
+            "that are gone are removed from tables that it declares.",
         ),
     ] = None,
     replica_of: Annotated[
@@ -139,6 +142,7 @@ def expire(
         if jobs is not None and time_zone is None and given.goes_by_calendar:
             policy = _by_declared_clocks(jobs, given)
     opened = open_repository(repository)
+    source = open_repository(replica_of) if replica_of is not None else None
     with console.progress() as progress:
         report = expire_savepoints(
             opened,
@@ -146,12 +150,32 @@ def expire(
             job=job,
             dry_run=dry_run,
             by=who("cli"),
-            source=open_repository(replica_of) if replica_of is not None else None,
+            source=source,
             progress=progress,
         )
-    console.answer(report.to_dict(), lambda: _show_expired(report))
+    tags = [] if dry_run or jobs is None else _settle_tags(jobs, job, source or opened)
+    fields = {**report.to_dict(), "sink_tags": [one.to_dict() for one in tags]}
+    console.answer(fields, lambda: _show_expired(report, tags))
     if report.unreadable:
         raise typer.Exit(1)
+
+
+def _settle_tags(
+    file: str, job: str | None, repository: Repository, *, ensure: Mapping[str, str] | None = None
+) -> list[TagReport]:
+    """Bring the tags in Iceberg up to date of each declared job of this repository."""
+    from streambank.core.names import QueryRef
+    from streambank.declaration.declaration import load_jobs
+    from streambank.storage import open_store
+
+    name = QueryRef.parse(job).job if job is not None else None
+    return [
+        report
+        for each in load_jobs(file).jobs.values()
+        if each.sinks and name in (None, each.name)
+        if open_store(each.repository).uri == repository.store.uri
+        for report in each.settle_tags(repository, ensure=ensure)
+    ]
 
 
 def _declared(
@@ -202,7 +226,8 @@ def _by_declared_clocks(file: str, policy: Policy) -> Callable[[str], Policy]:
     return lambda of: replace(policy, time_zone=zones.get(QueryRef.parse(of).job, UTC_NAME))
 
 
-def _show_expired(report: ExpireReport) -> None:
+def _show_expired(report: ExpireReport, tags: Sequence[TagReport]) -> None:
+    _show_tags(tags)
     if not report.decisions:
         console.line("No savepoints.")
         return
@@ -226,12 +251,34 @@ def _show_expired(report: ExpireReport) -> None:
         console.line(f"{kept} kept, {dropped} dropped: `streambank undelete` brings them back for a while.")
 
 
+def _show_tags(tags: Sequence[TagReport]) -> None:
+    for one in tags:
+        if one.removed:
+            gone = console.count(len(one.removed), "tag")
+            console.line(f"{gone} of savepoints that are gone removed from {one.table}.")
+        if one.added:
+            console.line(f"{console.count(len(one.added), 'tag')} put back on {one.table}.")
+        for warning in one.warnings:
+            console.line(f"WARNING: {warning}")
+
+
 def undelete(
     savepoint: Annotated[
         str, typer.Argument(metavar="SAVEPOINT", help="An expired savepoint's id, or its unique beginning.")
     ],
     repository: RepositoryOption,
     job: JobOption = None,
+    jobs: Annotated[
+        str | None,
+        typer.Option(
+            "--jobs",
+            callback=jobs_file,
+            is_eager=True,
+            envvar="STREAMBANK_JOBS",
+            metavar="FILE",
+            help="The file that declares the job's sinks: the savepoint's tag in Iceberg is put back.",
+        ),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -239,9 +286,17 @@ def undelete(
     from streambank.control.processes import who
     from streambank.retention.undelete import undelete as bring_back
 
-    result = bring_back(open_repository(repository), savepoint, job, by=who("cli"))
+    opened = open_repository(repository)
+    result = bring_back(opened, savepoint, job, by=who("cli"))
     state = "was listed already" if result.already_listed else "is listed again"
-    console.answer(result.to_dict(), lambda: console.line(f"{result.savepoint} of {result.job} {state}."))
+    back = {result.job: result.savepoint}
+    tags = [] if jobs is None else _settle_tags(jobs, result.job, opened, ensure=back)
+
+    def text() -> None:
+        console.line(f"{result.savepoint} of {result.job} {state}.")
+        _show_tags(tags)
+
+    console.answer({**result.to_dict(), "sink_tags": [one.to_dict() for one in tags]}, text)
 
 
 def undelete_files(
