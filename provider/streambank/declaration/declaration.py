@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streambank.control.control import JobControl
 from streambank.control.place import SUFFIX, at_declared
@@ -48,8 +48,10 @@ from streambank.kafka.settings import KafkaConnection
 from streambank.repository.repository import Repository
 from streambank.retention.policy import Policy
 from streambank.sinks.declared import DeclaredSink, settle_declared_tags
-from streambank.sinks.tags import TagReport
 from streambank.storage.locations import is_inside, open_store
+
+if TYPE_CHECKING:
+    from streambank.sinks.tags import TagReport
 
 NOT_BUILT = ("drill", "rehearse", "upgrade")
 """Tables that nothing reads yet: declaring one would promise what nobody does."""

@@ -472,13 +472,17 @@ class TakeResult:
 def first_said(manifest: Manifest, captured: Sequence[Captured], before: Manifest | None) -> Iterator[str]:
     """What a restore will not be able to do about sinks and sources, unless the savepoint before said it.
 
+    What a guarded sink says is of this very savepoint, such as a catalog that was away.
+
     Args:
         manifest: The savepoint.
         captured: What its sinks gave.
         before: The job's savepoint before it, of the same checkpoint; None for none.
     """
     known = {sink.get("kind") for sink in before.sinks} if before is not None else set()
-    yield from (sink.warning for sink in captured if sink.warning and sink.record.get("kind") not in known)
+    for sink in captured:
+        if sink.warning and (sink.record.get("guarded") is True or sink.record.get("kind") not in known):
+            yield sink.warning
     said = set(_unrepeatable(before)) if before is not None else set()
     for name, what in _unrepeatable(manifest):
         if (name, what) not in said:

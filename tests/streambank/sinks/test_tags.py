@@ -160,6 +160,14 @@ def test_a_take_that_others_overtake_has_its_tag(job: IceJob, monkeypatch: pytes
     assert removed and job.tagged() == [2]
 
 
+def test_each_savepoint_without_a_tag_says_so(job: IceJob) -> None:
+    job.ice.refuse_changes()
+    assert any("got no tag" in one for one in job.take()[1])
+    job.live.run(1)
+    _, warnings = job.take()
+    assert any("got no tag" in one for one in warnings), "though the savepoint before has said it"
+
+
 def test_a_table_that_is_gone_stops_no_savepoint(job: IceJob) -> None:
     job.take()
     shutil.rmtree(job.ice.folder)
