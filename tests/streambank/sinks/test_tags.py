@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.sinks.tags import TagScope, add_tag
+from streambank.sinks import tags
+from streambank.sinks.iceberg_catalog import IcebergTable
+from streambank.sinks.tags import TagScope, add_tag, settle_tags
 from streambank.storage import open_store
 from tests.support.cli import succeed
 from tests.support.sinks.ice_job import IceJob
@@ -158,6 +162,31 @@ def test_a_take_that_others_overtake_has_its_tag(job: IceJob, monkeypatch: pytes
     monkeypatch.setattr(Repository, "commit", late)
     job.take()
     assert removed and job.tagged() == [2]
+
+
+def test_a_tag_whose_savepoint_is_listed_meanwhile_is_put_back(
+    job: IceJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run has listed the savepoints, and removes the tag when the savepoint has its manifest."""
+    commit, remove = Repository.commit, tags._remove
+    found: list[tuple[tuple[str, ...], list[int]]] = []
+
+    def late(repository: Repository, manifest: Manifest) -> bool:
+        def when_listed(place: IcebergTable, names: Iterable[str]) -> list[str]:
+            assert commit(repository, manifest)
+            gone = remove(place, names)
+            assert gone and not job.tagged()
+            return gone
+
+        with monkeypatch.context() as fault:
+            fault.setattr(tags, "_remove", when_listed)
+            report = settle_tags(job.ice.place, "flights", repository)
+            found.append((report.removed, job.tagged()))
+        return True
+
+    monkeypatch.setattr(Repository, "commit", late)
+    job.take()
+    assert found == [((), [2])]
 
 
 def test_each_savepoint_without_a_tag_says_so(job: IceJob) -> None:
