@@ -260,6 +260,30 @@ class TestRollback:
             guard(ice).roll_back(standing)
         assert fired and caught.value.code == "sink-moved" and ice.rows()["x"] == 1
 
+    @pytest.mark.parametrize("lost", ["request", "reply"])
+    def test_a_commit_that_breaks_off_is_done_once(
+        self, ice: IceTable, monkeypatch: pytest.MonkeyPatch, lost: str
+    ) -> None:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        record, before = captured(ice), ice.rows()
+        ice.write(5, batch_rows(5))
+        commit = SqlCatalog.commit_table
+
+        def broken(*arguments: Any) -> None:
+            if lost == "reply":
+                commit(*arguments)
+            raise OSError("connection reset")
+
+        with monkeypatch.context() as fault:
+            fault.setattr(SqlCatalog, "commit_table", broken)
+            with pytest.raises(StorageError, match="connection reset"):
+                guard(ice).roll_back(guard(ice).stand(4, record))
+        standing = guard(ice).stand(4, record)
+        assert standing.position == ("even" if lost == "reply" else "ahead")
+        assert guard(ice).roll_back(standing).changed is (lost == "request")
+        assert ice.rows() == before and guard(ice).stand(4, record).safe
+
     def test_others_are_never_undone(self, ice: IceTable) -> None:
         record = captured(ice)
         ice.write(5, batch_rows(5))
