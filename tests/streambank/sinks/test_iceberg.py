@@ -15,6 +15,8 @@ from streambank.sinks.declared import DeclaredSink
 from streambank.sinks.iceberg import IcebergGuard
 from streambank.sinks.iceberg_catalog import IcebergTable
 from streambank.sinks.tags import TagScope
+from tests.support.cli import streambank, succeed
+from tests.support.sinks.ice_job import IceJob
 from tests.support.sinks.iceberg import NAME, IceTable
 
 QUERY = "051c7676-82ba-42c3-8085-6b157703ac5f"
@@ -417,3 +419,16 @@ class TestErrors:
         standing = guard(ice).stand(4, None)
         assert "pyiceberg is not installed" in standing.sentence() and "[iceberg]" in standing.hint
         assert not standing.transient
+
+
+def test_a_restore_of_a_declared_job(folder: Path) -> None:
+    job = IceJob(folder)
+    savepoint, _ = job.take()
+    before = job.ice.rows()
+    job.run(3)
+    restore = ("restore", savepoint, "-r", job.job.repository, "--jobs", job.jobs, "--job", "flights")
+    refused = streambank(*restore, "--generation")
+    assert refused.code == RefusedError.exit_code and "batches 3 to 5 (6 rows)" in refused.err
+    document = succeed(*restore, "--generation", "--sink", "rollback", "--json").document
+    assert [one["rows_removed"] for one in document["rolled_back"]] == [6]
+    assert job.ice.rows() == before and job.ice.write(3, ["new"])
