@@ -5,14 +5,15 @@ That makes a batch that Spark runs twice right, and a query that goes back wrong
 whose numbers have lines, though they carry other rows now. A rollback deletes those lines, and the rows that
 carry their numbers, in one transaction. `streambank_spark.ledger` writes such a ledger.
 
-The table has the columns `query_id` and `batch_id`, together its key; `rows`, if there is one, says how many
-rows the batch had.
+The table has the columns `query_id` and `batch_id`, together its key. `run_id`, if there is one, says which
+run of the query wrote the line: by it a savepoint recognises its own batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import ConflictError, RefusedError, StorageError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 KIND = "ledger"
 CONNECT_TIMEOUT_S = 10
 _TIMED = ("postgresql", "mysql", "mariadb")
+_GONE = "the rows of the savepoint's batches were deleted from it then. Use a newer savepoint."
 _NO_ROWS = (
     "its rows do not say of which batch they are. Declare as `rows` the tables whose rows have the columns "
     "query_id and batch_id, or `overwrites = true` if a batch that comes again overwrites its rows by key."
@@ -69,10 +71,11 @@ class LedgerGuard:
     def capture(self, batch: int) -> Captured:
         """The newest line of the query up to `batch`. Never raises."""
         record: dict[str, Any] = {"kind": KIND, "path": self.path, "guarded": True, "batch": batch}
-        record |= {"sink_batch": None, "not_asked": None}
+        record |= {"sink_batch": None, "run_id": None, "not_asked": None}
         try:
             with self._connected() as connection:
                 record["sink_batch"] = self._newest(connection, up_to=batch)
+                record["run_id"] = self._run(connection, record["sink_batch"])
         except (StorageError, RefusedError) as error:
             record["not_asked"] = error.message
             return Captured(
@@ -102,11 +105,16 @@ class LedgerGuard:
     def _stand(self, connection: Connection, batch: int, record: Mapping[str, Any]) -> TableStanding:
         newest = self._newest(connection)
         holds = self._newest(connection, up_to=batch)
+        seen = self._seen(connection)
+        # An application may write no line for a batch without rows: then the savepoint knows.
+        known = holds is not None and record.get("sink_batch") == holds
+        if known and record.get("run_id") not in (None, self._run(connection, holds)):
+            return TableStanding(
+                KIND, self.path, batch, "diverged", sink_batch=newest, cannot=_GONE, seen=seen
+            )
         if newest == holds:
-            # An application may write no line for a batch without rows: then the savepoint knows.
-            even = holds == batch or (holds is not None and record.get("sink_batch") == holds)
-            position: Position = "even" if even else "behind"
-            return TableStanding(KIND, self.path, batch, position, sink_batch=holds)
+            position: Position = "even" if known or holds == batch else "behind"
+            return TableStanding(KIND, self.path, batch, position, sink_batch=holds, seen=seen)
         cannot, rows = self._later_rows(connection, batch)
         return TableStanding(
             KIND,
@@ -117,6 +125,7 @@ class LedgerGuard:
             later_batches=self._count(connection, self._ledger(), batch),
             later_rows=rows,
             cannot=cannot,
+            seen=seen,
         )
 
     def _later_rows(self, connection: Connection, batch: int) -> tuple[str, int | None]:
@@ -141,23 +150,22 @@ class LedgerGuard:
             ConflictError, RefusedError, StorageError: See `TableGuard.roll_back`.
         """
         batch = standing.savepoint_batch
-        if standing.position == "even":
-            return TableRollback(KIND, self.path, batch)
         if not standing.can_roll_back:
             raise RefusedError(
                 standing.why_not(), code="sink-cannot-roll-back", hint="Use another savepoint, or accept."
             )
         with self._connected() as connection:
-            rows = sum(self._delete(connection, _table(name), batch) for name in self._rows)
+            if self._seen(connection) != standing.seen:
+                raise self._moved("has other lines now than when it was compared with the savepoint")
+            if standing.position == "even":
+                return TableRollback(KIND, self.path, batch)
+            # The lines first: of a batch that is committed between the two, the line stays and tells of it.
             lines = self._delete(connection, self._ledger(), batch)
+            rows = sum(self._delete(connection, _table(name), batch) for name in self._rows)
             connection.commit()
             newest = self._newest(connection)
         if newest is not None and newest > batch:
-            raise ConflictError(
-                f"The ledger {self.path} got a line of batch {newest} while it was rolled back.",
-                code="sink-moved",
-                hint="Stop the driver that writes to it, then restore again.",
-            )
+            raise self._moved(f"got a line of batch {newest} while it was rolled back")
         from_tables = f" and {rows} rows from {', '.join(self._rows)}" if self._rows else ""
         return TableRollback(
             KIND,
@@ -166,6 +174,39 @@ class LedgerGuard:
             f"{lines} lines of later batches are deleted{from_tables}.",
             rows if self._rows else None,
         )
+
+    def _moved(self, how: str) -> ConflictError:
+        return ConflictError(
+            f"The ledger {self.path} {how}.",
+            code="sink-moved",
+            hint="Stop the driver that writes to it, then restore again.",
+        )
+
+    def _seen(self, connection: Connection) -> str:
+        """The newest line, and how many there are."""
+        from sqlalchemy import func, select
+
+        ledger = self._ledger()
+        asked = select(func.max(ledger.c.batch_id), func.count()).where(ledger.c.query_id == self._query_id)
+        newest, lines = connection.execute(asked).one()
+        return f"{newest} of {lines}"
+
+    def _run(self, connection: Connection, batch: int | None) -> str | None:
+        """Which run of the query wrote a line; None where the ledger does not tell."""
+        from sqlalchemy import column, select
+        from sqlalchemy.exc import DBAPIError
+
+        if batch is None:
+            return None
+        ledger = self._ledger()
+        asked = select(column("run_id")).select_from(ledger)
+        asked = asked.where(ledger.c.query_id == self._query_id, ledger.c.batch_id == batch)
+        try:
+            with connection.begin_nested():
+                found = connection.execute(asked).scalar()
+        except DBAPIError:
+            return None  # it has no such column
+        return None if found is None else str(found)
 
     def _newest(self, connection: Connection, up_to: int | None = None) -> int | None:
         from sqlalchemy import func, select
@@ -199,6 +240,12 @@ class LedgerGuard:
         engine = self._engine()
         from sqlalchemy.exc import SQLAlchemyError
 
+        if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
+            raise StorageError(  # SQLite would make an empty one
+                f"The ledger {self.path} cannot be asked: there is no such file.",
+                code="sink-not-reachable",
+                hint="Look at `url` of the job's sinks: sqlite:////data/orders.db has four slashes.",
+            )
         try:
             with engine.connect() as connection:
                 yield connection
@@ -225,6 +272,8 @@ class LedgerGuard:
             ) from error
         try:
             url = make_url(self._url)
+            if "@" in (url.host or ""):
+                raise ValueError("a user or a password holds an @ that is not escaped")
             timed = {"connect_timeout": CONNECT_TIMEOUT_S} if url.get_backend_name() in _TIMED else {}
             return create_engine(url, connect_args=timed, poolclass=NullPool)
         except (SQLAlchemyError, ImportError, ValueError) as error:
@@ -232,8 +281,8 @@ class LedgerGuard:
             raise RefusedError(
                 f"The ledger {self.path} cannot be asked: its url leads to no database ({what}).",
                 code="sink-not-known",
-                hint="Write it as SQLAlchemy does, such as postgresql+psycopg2://host/database, and install "
-                "the driver that it names.",
+                hint="Write it as SQLAlchemy does, such as postgresql+psycopg2://host/database, install the "
+                "driver that it names, and escape special characters of a password (@ is %40).",
             ) from None
 
 

@@ -1,0 +1,280 @@
+"""A ledger of batches at a savepoint and at a restore, in SQLite and, in the storm, in Postgres."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.ports import any_free
+from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.sinks.declared import DeclaredSink
+from streambank.sinks.ledger import LedgerGuard
+from streambank.sinks.table import TableStanding
+from tests.support.sinks.books import ROWS, Books
+from tests.support.sinks.postgres import PASSWORD, running_postgres
+
+QUERY = "051c7676-82ba-42c3-8085-6b157703ac5f"
+PATH = "${ORDERS_URL}#streambank_batches"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with running_postgres() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.storm)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres"))
+    return f"sqlite:///{tmp_path / 'orders.db'}"
+
+
+@pytest.fixture
+def books(url: str) -> Books:
+    """Batches 0 to 4, three rows each, and one batch of another query."""
+    made = Books(url, QUERY).create()
+    for batch in range(5):
+        made.write(batch, batch_rows(batch))
+    made.write(9, ["theirs"], query="other query")
+    return made
+
+
+def batch_rows(batch: int, count: int = 3) -> list[str]:
+    return [f"{batch}-{row}" for row in range(count)]
+
+
+def guard(books: Books, **options: Any) -> LedgerGuard:
+    return LedgerGuard(PATH, books.url, QUERY, **{"rows": ROWS, **options})
+
+
+def captured(books: Books, batch: int = 4) -> dict[str, Any]:
+    found = guard(books).capture(batch)
+    assert not found.warning
+    return dict(found.record)
+
+
+def ahead(books: Books) -> dict[str, Any]:
+    """Three batches after the savepoint of batch 4; what that keeps."""
+    record = captured(books)
+    for batch in (5, 6, 7):
+        books.write(batch, batch_rows(batch))
+    return record
+
+
+class TestCapture:
+    def test_the_newest_line_up_to_the_batch(self, books: Books) -> None:
+        books.write(5, ["later"], run="second")
+        record = captured(books)
+        assert (record["sink_batch"], record["run_id"], record["guarded"]) == (4, "first", True)
+
+    def test_no_line_yet_is_warned_of(self, books: Books) -> None:
+        found = LedgerGuard(PATH, books.url, "new query").capture(3)
+        assert "has no line of the query new query up to batch 3" in found.warning
+        assert found.record["sink_batch"] is None and found.record["not_asked"] is None
+
+    def test_a_ledger_without_run_ids(self, books: Books) -> None:
+        books.create(run=False).write(4, ["row"], run=None)
+        record = captured(books)
+        assert (record["sink_batch"], record["run_id"]) == (4, None)
+        assert guard(books).stand(4, record).safe
+
+    def test_no_table_stops_no_savepoint(self, books: Books) -> None:
+        found = guard(books, table="nothing_here").capture(4)
+        assert "nothing_here" in str(found.record["not_asked"]) and found.warning
+
+
+class TestStanding:
+    def test_even(self, books: Books) -> None:
+        standing = guard(books).stand(4, captured(books))
+        assert standing.safe and not standing.sentence() and standing.sink_batch == 4
+
+    def test_ahead_says_batches_and_rows_of_all_tables(self, books: Books) -> None:
+        standing = guard(books).stand(4, ahead(books))
+        assert (standing.position, standing.later_batches, standing.later_rows) == ("ahead", 3, 18)
+        assert standing.can_roll_back and "batches 5 to 7 (18 rows)" in standing.sentence()
+
+    def test_a_savepoint_that_knows_nothing_of_it(self, books: Books) -> None:
+        assert guard(books).stand(4, None).safe
+        ahead(books)
+        assert guard(books).stand(4, None).position == "ahead"
+
+    def test_behind(self, books: Books) -> None:
+        standing = guard(books).stand(6, None)
+        assert (standing.position, standing.sink_batch, standing.can_roll_back) == ("behind", 4, False)
+        assert "rows of the batches between are missing" in standing.sentence()
+
+    def test_an_application_that_writes_no_line_for_an_empty_batch(self, books: Books) -> None:
+        record = captured(books, 6)
+        assert record["sink_batch"] == 4
+        assert guard(books).stand(6, record).safe
+        books.write(8, ["row"])
+        standing = guard(books).stand(6, record)
+        assert (standing.position, standing.later_batches, standing.later_rows) == ("ahead", 1, 2)
+
+    def test_rows_that_do_not_say_of_which_batch_they_are(self, books: Books) -> None:
+        standing = guard(books, rows=()).stand(4, ahead(books))
+        assert not standing.can_roll_back and standing.later_rows is None
+        assert "its rows do not say of which batch they are" in standing.why_not()
+
+    def test_rows_that_are_overwritten_need_not_go(self, books: Books) -> None:
+        standing = guard(books, rows=(), overwrites=True).stand(4, ahead(books))
+        assert standing.can_roll_back and standing.later_batches == 3
+
+    def test_a_table_without_the_columns(self, books: Books) -> None:
+        books.do("DROP TABLE items")
+        books.do("CREATE TABLE items (k VARCHAR(9))")
+        record = captured(books)
+        books.do(
+            "INSERT INTO streambank_batches (query_id, batch_id, run_id) VALUES (:q, 5, 'first')", q=QUERY
+        )
+        standing = guard(books).stand(4, record)
+        assert standing.position == "ahead" and not standing.can_roll_back
+        assert "the rows of items cannot be counted by query_id and batch_id" in standing.why_not()
+
+    def test_it_was_rolled_back_further_and_went_on(self, books: Books) -> None:
+        """Back to batch 2, and on from there: its line of batch 4 is another one than the savepoint's."""
+        record, early = captured(books), captured(books, 2)
+        guard(books).roll_back(guard(books).stand(2, early))
+        assert guard(books).stand(4, record).position == "behind"
+        for batch in (3, 4, 5):
+            books.write(batch, ["another"], run="second")
+        standing = guard(books).stand(4, record)
+        assert (standing.position, standing.safe, standing.can_roll_back) == ("diverged", False, False)
+        assert "were deleted from it then" in standing.why_not()
+        with pytest.raises(RefusedError) as caught:
+            guard(books).roll_back(standing)
+        assert caught.value.code == "sink-cannot-roll-back" and books.lines() == [0, 1, 2, 3, 4, 5]
+
+
+class TestRollback:
+    def test_rows_and_lines_of_later_batches_go_and_no_others(self, books: Books) -> None:
+        before = books.everything()
+        report = guard(books).roll_back(guard(books).stand(4, ahead(books)))
+        assert books.everything() == before and books.rows()["theirs"] == 1
+        assert books.lines("other query") == [9]
+        assert (report.rows, report.batch, report.changed) == (18, 4, True)
+        assert "3 lines of later batches are deleted and 18 rows from orders, items" in report.done
+        assert guard(books).stand(4, None).safe
+
+    def test_a_second_time_finds_nothing_to_do(self, books: Books) -> None:
+        record = ahead(books)
+        guard(books).roll_back(guard(books).stand(4, record))
+        before = books.everything()
+        assert not guard(books).roll_back(guard(books).stand(4, record)).changed
+        assert books.everything() == before
+
+    @pytest.mark.parametrize("table", ROWS)
+    def test_a_fault_between_the_deletes_leaves_everything(self, books: Books, table: str) -> None:
+        record, standing = ahead(books), guard(books).stand(4, None)
+        before = books.everything()
+        books.fail_at_delete(table)
+        with pytest.raises(StorageError, match="injected fault") as caught:
+            guard(books).roll_back(standing)
+        assert caught.value.code == "sink-not-reachable" and books.everything() == before
+        books.mend(table)
+        assert guard(books).roll_back(guard(books).stand(4, record)).rows == 18
+
+    def test_rows_that_are_overwritten_stay(self, books: Books) -> None:
+        one = guard(books, rows=(), overwrites=True)
+        report = one.roll_back(one.stand(4, ahead(books)))
+        assert books.lines() == [0, 1, 2, 3, 4] and books.rows()["7-0"] == 1
+        assert report.rows is None and report.done == "3 lines of later batches are deleted."
+
+    def test_nothing_is_deleted_where_rows_tell_nothing(self, books: Books) -> None:
+        one = guard(books, rows=())
+        record, before = ahead(books), books.everything()
+        with pytest.raises(RefusedError) as caught:
+            one.roll_back(one.stand(4, record))
+        assert caught.value.code == "sink-cannot-roll-back" and books.everything() == before
+
+    @pytest.mark.parametrize("later", [True, False])
+    def test_what_was_written_since_the_plan_is_not_deleted(self, books: Books, later: bool) -> None:
+        record = ahead(books) if later else captured(books)
+        standing = guard(books).stand(4, record)
+        books.write(8, ["new"])
+        with pytest.raises(ConflictError) as caught:
+            guard(books).roll_back(standing)
+        assert caught.value.code == "sink-moved" and books.rows()["new"] == 1
+
+    @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+    def test_a_batch_that_is_written_between_the_deletes_is_noticed(self, books: Books) -> None:
+        """The database itself writes it, at the delete of the last table: its line has to stay."""
+        standing = guard(books).stand(4, ahead(books))
+        line = f"INSERT INTO streambank_batches VALUES ('{QUERY}', 8, 'zombie')"
+        books.do(f"CREATE TRIGGER zombie AFTER DELETE ON items WHEN old.k = '7-0' BEGIN {line}; END")
+        with pytest.raises(ConflictError, match="got a line of batch 8"):
+            guard(books).roll_back(standing)
+        books.do("DROP TRIGGER zombie")
+        assert guard(books).roll_back(guard(books).stand(4, None)).changed and books.lines()[-1] == 4
+
+
+class TestNotReachable:
+    def test_a_file_that_is_not_there_is_not_made(self, tmp_path: Path) -> None:
+        file = tmp_path / "none.db"
+        standing = LedgerGuard(PATH, f"sqlite:///{file}", QUERY).stand(4, None)
+        assert standing.safe is None and standing.transient and "no such file" in standing.sentence()
+        assert not file.exists()
+
+    def test_a_file_that_is_no_database(self, tmp_path: Path) -> None:
+        books = Books(f"sqlite:///{tmp_path / 'x.db'}", QUERY).create()
+        (tmp_path / "x.db").write_bytes(b"not a database" * 100)
+        standing = guard(books).stand(4, None)
+        assert standing.safe is None and "not a database" in standing.sentence()
+
+    def test_a_server_that_is_away_is_transient_and_its_password_unsaid(self) -> None:
+        url = f"postgresql+psycopg2://me:{PASSWORD}@127.0.0.1:{any_free()}/orders"
+        standing = LedgerGuard(PATH, url, QUERY).stand(4, None)
+        assert standing.transient and "refused" in standing.sentence()
+        assert PASSWORD not in json.dumps(standing.to_dict()) + standing.hint
+        found = LedgerGuard(PATH, url, QUERY).capture(4)
+        assert PASSWORD not in json.dumps(dict(found.record)) + found.warning
+
+    def test_a_rollback_of_a_server_that_is_away(self) -> None:
+        url = f"postgresql+psycopg2://me:{PASSWORD}@127.0.0.1:{any_free()}/orders"
+        standing = TableStanding("ledger", PATH, 4, "ahead", sink_batch=7, later_batches=3)
+        with pytest.raises(StorageError) as caught:
+            LedgerGuard(PATH, url, QUERY, rows=ROWS).roll_back(standing)
+        error = caught.value
+        assert error.code == "sink-not-reachable" and error.__cause__ is None
+        assert PASSWORD not in f"{error.message}{error.hint}"
+
+    @pytest.mark.parametrize(
+        ("url", "said"),
+        [
+            (f"what {PASSWORD} is this", "(ArgumentError)"),
+            (f"nosuchsql://me:{PASSWORD}@host/orders", "(NoSuchModuleError)"),
+            (f"postgresql+pg8000://me:{PASSWORD}@host/orders", "No module named 'pg8000'"),
+            (f"postgresql+psycopg2://me:{PASSWORD}@host:what/orders", "leads to no database"),
+            (f"postgresql+psycopg2://me:wh@{PASSWORD}@host/orders", "(ValueError)"),
+            ("", "(ArgumentError)"),
+        ],
+    )
+    def test_a_wrong_url_or_a_missing_driver(self, url: str, said: str) -> None:
+        standing = LedgerGuard(PATH, url, QUERY).stand(4, None)
+        assert standing.safe is None and not standing.transient
+        assert said in standing.sentence() and "SQLAlchemy" in standing.hint
+        assert PASSWORD not in json.dumps(standing.to_dict()) + standing.hint
+
+
+class TestDeclared:
+    def test_the_url_comes_from_the_environment_and_stays_there(
+        self, books: Books, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ORDERS_URL", books.url)
+        declared = DeclaredSink("ledger", "streambank_batches", url="${ORDERS_URL}", rows=ROWS)
+        one = declared.guard(QUERY)
+        assert one is not None and one.path == PATH
+        standing = one.stand(4, ahead(books))
+        assert standing.later_rows == 18 and books.url not in json.dumps(standing.to_dict())
+        assert books.url not in json.dumps(one.roll_back(standing).to_dict())
+
+    def test_a_variable_that_is_not_set(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("ORDERS_URL", raising=False)
+        one = DeclaredSink("ledger", "streambank_batches", url="${ORDERS_URL}").guard(QUERY)
+        assert one is not None and "ORDERS_URL" in one.stand(4, None).sentence()
+        assert "ORDERS_URL" in one.capture(4).warning
