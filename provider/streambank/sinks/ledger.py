@@ -140,7 +140,10 @@ class LedgerGuard:
                 with connection.begin_nested():
                     rows += self._count(connection, _table(name), batch)
             except DBAPIError as error:
-                return f"the rows of {name} cannot be counted by query_id and batch_id: {_said(error)}", None
+                return (
+                    f"the rows of {name} cannot be counted by query_id and batch_id: {database_says(error)}",
+                    None,
+                )
         return "", rows
 
     def roll_back(self, standing: TableStanding) -> TableRollback:
@@ -193,13 +196,13 @@ class LedgerGuard:
 
     def _run(self, connection: Connection, batch: int | None) -> str | None:
         """Which run of the query wrote a line; None where the ledger does not tell."""
-        from sqlalchemy import column, select
+        from sqlalchemy import String, column, select
         from sqlalchemy.exc import DBAPIError
 
         if batch is None:
             return None
         ledger = self._ledger()
-        asked = select(column("run_id")).select_from(ledger)
+        asked = select(column("run_id", String)).select_from(ledger)
         asked = asked.where(ledger.c.query_id == self._query_id, ledger.c.batch_id == batch)
         try:
             with connection.begin_nested():
@@ -237,7 +240,7 @@ class LedgerGuard:
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
-        engine = self._engine()
+        engine = open_engine(self._url, self.path)
         from sqlalchemy.exc import SQLAlchemyError
 
         if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
@@ -251,39 +254,52 @@ class LedgerGuard:
                 yield connection
         except SQLAlchemyError as error:
             raise StorageError(
-                f"The ledger {self.path} cannot be asked: {_said(error)}",
+                f"The ledger {self.path} cannot be asked: {database_says(error)}",
                 code="sink-not-reachable",
                 hint="Look at `url` of the job's sinks, at the database, and at the rights of that user.",
             ) from None  # what SQLAlchemy keeps of it may hold the password
         finally:
             engine.dispose()
 
-    def _engine(self) -> Engine:
-        try:
-            from sqlalchemy import create_engine
-            from sqlalchemy.engine import make_url
-            from sqlalchemy.exc import SQLAlchemyError
-            from sqlalchemy.pool import NullPool
-        except ImportError as error:
-            raise RefusedError(
-                f"The ledger {self.path} cannot be asked: the package sqlalchemy is not installed here.",
-                code="sink-not-known",
-                hint="pip install 'airflow-provider-streambank[ledger]'",
-            ) from error
-        try:
-            url = make_url(self._url)
-            if "@" in (url.host or ""):
-                raise ValueError("a user or a password holds an @ that is not escaped")
-            timed = {"connect_timeout": CONNECT_TIMEOUT_S} if url.get_backend_name() in _TIMED else {}
-            return create_engine(url, connect_args=timed, poolclass=NullPool)
-        except (SQLAlchemyError, ImportError, ValueError) as error:
-            what = error if isinstance(error, ImportError) else type(error).__name__
-            raise RefusedError(
-                f"The ledger {self.path} cannot be asked: its url leads to no database ({what}).",
-                code="sink-not-known",
-                hint="Write it as SQLAlchemy does, such as postgresql+psycopg2://host/database, install the "
-                "driver that it names, and escape special characters of a password (@ is %40).",
-            ) from None
+
+def open_engine(url: str, ledger: str, *, pooled: bool = False) -> Engine:
+    """An engine for the database of a ledger; it connects when it is used.
+
+    Args:
+        url: Where the database is, as SQLAlchemy reads it.
+        ledger: How messages call the ledger; without credentials.
+        pooled: Connections are kept, and looked at before they are used again.
+
+    Raises:
+        RefusedError: SQLAlchemy or the driver is not installed, or the URL names no database (code
+            `sink-not-known`). The message does not repeat the URL.
+    """
+    try:
+        from sqlalchemy import create_engine
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.exc import SQLAlchemyError
+        from sqlalchemy.pool import NullPool
+    except ImportError as error:
+        raise RefusedError(
+            f"The ledger {ledger} cannot be asked: the package sqlalchemy is not installed here.",
+            code="sink-not-known",
+            hint="pip install 'airflow-provider-streambank[ledger]'",
+        ) from error
+    try:
+        parsed = make_url(url)
+        if "@" in (parsed.host or ""):
+            raise ValueError("a user or a password holds an @ that is not escaped")
+        timed = {"connect_timeout": CONNECT_TIMEOUT_S} if parsed.get_backend_name() in _TIMED else {}
+        pool: dict[str, Any] = {"pool_pre_ping": True} if pooled else {"poolclass": NullPool}
+        return create_engine(parsed, connect_args=timed, future=True, **pool)
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        what = error if isinstance(error, ImportError) else type(error).__name__
+        raise RefusedError(
+            f"The ledger {ledger} cannot be asked: its url leads to no database ({what}).",
+            code="sink-not-known",
+            hint="Write it as SQLAlchemy does, such as postgresql+psycopg2://host/database, install the "
+            "driver that it names, and escape special characters of a password (@ is %40).",
+        ) from None
 
 
 def _table(name: str) -> TableClause:
@@ -293,8 +309,8 @@ def _table(name: str) -> TableClause:
     return table(own, column("query_id"), column("batch_id"), schema=schema or None)
 
 
-def _said(error: Exception) -> str:
-    """What a database says, without the statement and its values."""
+def database_says(error: Exception) -> str:
+    """The first line of what a database says, without the statement and its values."""
     original = getattr(error, "orig", None) or error
     lines = str(original).strip().splitlines()
     return lines[0] if lines else type(original).__name__
