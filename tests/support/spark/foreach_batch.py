@@ -64,7 +64,10 @@ class Duplicates:
         try:
             query.awaitTermination()
         except Exception as error:
-            assert fails and fails in str(error), error
-            return str(error)
+            said, cause = str(error), getattr(error, "_cause", None)
+            while cause is not None:
+                said, cause = f"{said}\n{cause}", getattr(cause, "_cause", None)
+            assert fails and fails in said, said
+            return said
         assert not fails, f"it did not fail with {fails}"
         return ""
