@@ -11,6 +11,9 @@
 A batch that Spark runs again, as it does after a driver was killed, has a line, and is not written again. A
 restore to an older batch deletes later lines, and the rows that carry their numbers, if the job declares it:
 
+    [jobs.orders]
+    env = ["ORDERS_DATABASE_URL"]
+
     [[jobs.orders.sinks]]
     kind = "ledger"
     url = "${ORDERS_DATABASE_URL}"

@@ -9,16 +9,32 @@ with the sinks. It is over once there is a generation of the number that it name
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
-from streambank.control.records import RecordStream
+from streambank.control.records import Record, RecordStream
 from streambank.core.errors import FormatError, RefusedError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.sinks.file.rollback import rollbacks, was_rolled_back
 from streambank.storage import open_store
 from streambank.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What a restore left behind.
+
+    Attributes:
+        generation: The number that its generation would have.
+        before: Output directories, each with the rollbacks that it had before.
+        tables: Tables.
+    """
+
+    generation: int
+    before: Mapping[str, Sequence[str]]
+    tables: Sequence[str]
 
 
 def note_rollback(
@@ -34,6 +50,9 @@ def note_rollback(
 ) -> None:
     """Leave behind that sinks are taken back from now on; with the operation lock in hand.
 
+    What an earlier note says counts as long as no generation came of it: it knows which sinks a restore rolled
+    back before it ended, and this one finds those where they have to be.
+
     Args:
         control: The job's records.
         query: Whose sinks.
@@ -47,7 +66,14 @@ def note_rollback(
     current = control.generation(query)
     if current is None or not (sinks or tables):
         return  # nobody can start an older checkpoint by these records
-    _stream(control, query).append(
+    stream = _stream(control, query)
+    before: dict[str, Sequence[str]] = {sink.uri: list(rollbacks(sink)) for sink in sinks}
+    names = list(tables)
+    record = stream.latest()
+    if record is not None and (earlier := _read(stream, record)).generation > current.number:
+        before |= earlier.before
+        names = list(dict.fromkeys([*earlier.tables, *names]))
+    stream.append(
         {
             "at": to_json_time(utc_now()),
             "by": dict(by),
@@ -55,8 +81,8 @@ def note_rollback(
             "location": location,
             "savepoint": savepoint,
             "batch": batch,
-            "sinks": {sink.uri: list(rollbacks(sink)) for sink in sinks},
-            "tables": list(tables),
+            "sinks": before,
+            "tables": names,
         }
     )
 
@@ -72,22 +98,14 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
     record = stream.latest()
     if record is None:
         return
-    note = record.data
-    try:
-        if int(note["generation"]) <= generation.number:
-            return
-        before = {str(uri): set(names) for uri, names in note["sinks"].items()}
-        tables = [str(name) for name in note.get("tables", ())]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(
-            f"The record {stream.describe(record.number)} is incomplete: {error!r}.",
-            code="damaged-record",
-            hint="It records that a restore rolled outputs back. Restore the job again with --sink rollback, "
-            "and move the record away.",
-        ) from error
-    outputs = [f"output {uri}" for uri, names in before.items() if was_rolled_back(open_store(uri), names)]
+    note, said = record.data, _read(stream, record)
+    if said.generation <= generation.number:
+        return
+    outputs = [
+        f"output {uri}" for uri, names in said.before.items() if was_rolled_back(open_store(uri), names)
+    ]
     # Whether a table was rolled back is not asked here: a start must not depend on a database.
-    for name in (*outputs, *tables):
+    for name in (*outputs, *said.tables):
         was = "was" if name in outputs else "was or may have been"
         raise RefusedError(
             f"The {name} {was} rolled back to batch {note.get('batch')} by a restore into "
@@ -97,6 +115,23 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
             hint=f"Restore the job: `streambank restore {note.get('savepoint')} --job "
             f"{QueryRef.of(control.name, query)} --generation --sink rollback`.",
         )
+
+
+def _read(stream: RecordStream, record: Record) -> _Note:
+    note = record.data
+    try:
+        return _Note(
+            int(note["generation"]),
+            {str(uri): [str(name) for name in names] for uri, names in note["sinks"].items()},
+            [str(name) for name in note.get("tables", ())],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(
+            f"The record {stream.describe(record.number)} is incomplete: {error!r}.",
+            code="damaged-record",
+            hint="It records that a restore rolled outputs back. Restore the job again with --sink rollback, "
+            "and move the record away.",
+        ) from error
 
 
 def _stream(control: JobControl, query: str | None) -> RecordStream:

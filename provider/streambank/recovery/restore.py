@@ -40,7 +40,7 @@ from streambank.control.records import RecordStream
 from streambank.control.rollbacks import note_rollback
 from streambank.core.environment import user_name
 from streambank.core.errors import FormatError, IntegrityError, RefusedError, StorageError, StreambankError
-from streambank.core.names import QueryRef
+from streambank.core.names import MAIN, QueryRef
 from streambank.core.python310 import add_note
 from streambank.core.units import utc_now
 from streambank.recovery.plan import RestorePlan
@@ -291,7 +291,16 @@ def _write(
                     location=prepared.target.uri,
                     by=request.by,
                 )
-            rolled_back.extend(roll_back_sinks(prepared.sinks, request.sink_choices, manifest.savepoint))
+            for done in roll_back_sinks(prepared.sinks, request.sink_choices, manifest.savepoint):
+                rolled_back.append(done)
+                if held is not None and done.changed:
+                    held.control.record_event(
+                        "sink-rolled-back",
+                        query=QueryRef.parse(manifest.job).query or MAIN,
+                        savepoint=manifest.savepoint,
+                        by=dict(request.by),
+                        sink=done.to_dict(),
+                    )
         begun.extend(begin_outputs(prepared.sinks))
         if held is not None and (rolled_back or begun):
             held.check()

@@ -54,6 +54,18 @@ def test_an_older_checkpoint_does_not_go_on_behind_its_output(
     check_not_rolled_back(control, "other", generation)  # another query
 
 
+def test_a_second_note_does_not_hide_what_the_first_one_knows(
+    control: JobControl, generation: Generation, sink: Store
+) -> None:
+    """The restore that left the first one rolled the output back and ended; the next one ended at once."""
+    note(control, sink)
+    begin(sink)
+    note(control, sink)
+    with pytest.raises(RefusedError) as caught:
+        check_not_rolled_back(control, None, generation)
+    assert caught.value.code == "sinks-taken-back"
+
+
 def test_it_is_over_with_the_generation_that_it_names(
     control: JobControl, generation: Generation, sink: Store
 ) -> None:
