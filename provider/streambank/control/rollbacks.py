@@ -50,8 +50,8 @@ def note_rollback(
 ) -> None:
     """Leave behind that sinks are taken back from now on; with the operation lock in hand.
 
-    What an earlier note says counts as long as no generation came of it: it knows which sinks a restore rolled
-    back before it ended, and this one finds those where they have to be.
+    What an earlier note says counts as long as no generation came of it: it knows which sinks a restore
+    rolled back before it ended, and this one finds those where they have to be.
 
     Args:
         control: The job's records.

@@ -104,10 +104,13 @@ class RestorePlan:
         """Raise what speaks against the restore.
 
         Raises:
-            RefusedError, ConflictError, FormatError, StorageError: The first of `refusals`.
+            RefusedError, ConflictError, FormatError, StorageError: The first of `refusals`. Its message also
+                has what others of the same kind say, since each is of another sink or source.
         """
         if self.refusals:
-            raise self.refusals[0]
+            first = self.refusals[0]
+            said = dict.fromkeys(one.message for one in self.refusals if type(one) is type(first))
+            raise type(first)(" ".join(said), code=first.code, hint=first.hint) from first
 
     def sink_effect(self, *, done: bool = False) -> str:
         """What becomes of output that is newer than the savepoint, in a sentence for people.

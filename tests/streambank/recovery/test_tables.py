@@ -140,6 +140,9 @@ class TestChoices:
         assert "Delta table" in first.message and "batches 5 to 7 (9 rows)" in first.message
         assert "ledger sqlite" in second.message and "batches 5 to 7 (18 rows)" in second.message
         assert all("--sink rollback" in one.hint for one in (first, second))
+        with pytest.raises(RefusedError) as caught:
+            shop.go_back("refuse")
+        assert first.message in caught.value.message and second.message in caught.value.message
         assert not shop.events()
 
     def test_a_plan_changes_nothing(self, shop: Shop) -> None:
