@@ -119,7 +119,7 @@ def test_each_departure_is_in_the_table_once(flights: Flights) -> None:
     refused = streambank(*restore, "--generation")
     assert refused.code == RefusedError.exit_code
     assert f"batches 2 to 4 ({3 * ROWS} rows)" in refused.err and "--sink rollback" in refused.err
-    done = succeed(*restore, "--sink", "rollback", "--json").document
+    done = succeed(*restore, "--generation", "--sink", "rollback", "--json").document
     assert done["rolled_back"][0]["rows_removed"] == 3 * ROWS
     assert flights.rows().total() == 2 * ROWS
 

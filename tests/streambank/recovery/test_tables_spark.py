@@ -61,7 +61,7 @@ def test_two_guarded_tables_of_one_query(story: BatchStory, spark: SparkSession)
     story.files_per_batch(3)
     story.feed(2)
     accepted = story.restore(savepoint, "--sink", "accept")
-    story.go_on_here(spark, accepted["checkpoint"])
+    story.go_on_here(spark, accepted["location"])
     lost = story.keys_of(range(5, 7))
     assert story.rows() == story.expected() - lost, (
         "batch 2 has the three old files, batch 3 the two new ones"
@@ -73,7 +73,7 @@ def test_two_guarded_tables_of_one_query(story: BatchStory, spark: SparkSession)
         ("ledger", 30),
     ]
     assert story.rows() == story.keys_of(range(-1, 2)), "as it was at the savepoint"
-    story.go_on_here(spark, restored["checkpoint"])
+    story.go_on_here(spark, restored["location"])
     assert story.rows() == story.expected()
 
 
