@@ -47,19 +47,23 @@ def write_delta_once(
 
     Raises:
         InputError: No streaming query calls (code `no-streaming-query`).
-        deltalake.exceptions.DeltaError: The table cannot be written.
+        deltalake.exceptions.DeltaError: The table cannot be written, or another driver has written the batch
+            meanwhile.
     """
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
     query_id, reached = query_id_of(frame), dict(storage_options or {})
+    into: str | DeltaTable = table
     if DeltaTable.is_deltatable(table, reached):
-        done = DeltaTable(table, storage_options=reached).transaction_version(query_id)
+        # Written to the version that was asked: a driver that writes this batch meanwhile makes it fail.
+        into = DeltaTable(table, storage_options=reached)
+        done = into.transaction_version(query_id)
         if done is not None and done >= batch_id:
             compute(frame)
             return False
     properties = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
     write_deltalake(
-        table,
+        into,
         frame.toArrow(),
         mode="append",
         storage_options=reached,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
@@ -39,6 +40,33 @@ def test_a_batch_that_comes_again_is_computed_and_not_written(spark: SparkSessio
     found = DeltaTable(table)
     assert Counter(found.to_pyarrow_table()["k"].to_pylist()) == query.expected()
     assert found.transaction_version(query.query_id) == 1
+
+
+class Late:
+    """A batch during whose computing something else happens."""
+
+    def __init__(self, frame: DataFrame, meanwhile: Callable[[], object]) -> None:
+        self.sparkSession, self._frame, self._meanwhile = frame.sparkSession, frame, meanwhile
+
+    def toArrow(self) -> Any:
+        self._meanwhile()
+        return self._frame.toArrow()
+
+
+def test_another_driver_that_writes_the_same_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """It writes it after this one has looked: this one fails, and the rows are there once."""
+    query, table = Duplicates(spark, tmp_path), str(tmp_path / "lake")
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        def other() -> None:
+            assert write_delta_once(frame, batch_id, table)
+
+        late = Late(frame, other) if batch_id else frame
+        write_delta_once(late, batch_id, table)  # type: ignore[arg-type]  # what it uses of a frame, it has
+
+    query.add(2)
+    query.run(write, fails="Concurrent transaction failed")
+    assert Counter(DeltaTable(table).to_pyarrow_table()["k"].to_pylist()) == query.expected()
 
 
 def test_outside_of_a_query(spark: SparkSession, tmp_path: Path) -> None:
