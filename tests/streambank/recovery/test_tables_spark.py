@@ -97,8 +97,6 @@ def test_a_guarded_table_of_a_job(story: BatchStory, database: str) -> None:
     restored = story.restore(savepoint, "--sink", "rollback")
     assert PASSWORD not in str(restored)
     story.go_on(3)
-    story.feed(2)
-    story.go_on(4)
     assert story.rows() == story.expected()
     assert all(PASSWORD not in path.read_text(errors="replace") for path in records(story))
 
