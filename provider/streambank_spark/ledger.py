@@ -32,7 +32,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import ConflictError, StorageError
-from streambank.sinks.ledger import TABLE, database_says, open_engine
+from streambank.sinks.declared import LEDGER
+from streambank.sinks.ledger import database_says, open_engine
 from streambank_spark.private.foreach_batch import compute, query_id_of, run_id_of
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Ledger:
             (code `sink-not-known`).
     """
 
-    def __init__(self, database: str | Engine, table: str = TABLE) -> None:
+    def __init__(self, database: str | Engine, table: str = LEDGER) -> None:
         self._engine = open_engine(database, table, pooled=True) if isinstance(database, str) else database
         self._name = table
         self._table = _definition(table)

@@ -50,7 +50,7 @@ class Flights:
 
     def arrive(self) -> None:
         """Let the next file arrive."""
-        file = min((self.home / "ready").glob("*.json"))
+        file = min((self.home / "ready").glob("flights-*.json"))
         lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         self.arrived += Counter(key(line) for line in lines)
         file.rename(self.input / file.name)
