@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.savepoint.sinks import Captured
-from streambank.sinks.declared import LEDGER
 from streambank.sinks.table import Position, TableRollback, TableStanding
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class LedgerGuard:
         url: str,
         query_id: str,
         *,
-        table: str = LEDGER,
+        table: str = "streambank_batches",
         rows: Sequence[str] = (),
         overwrites: bool = False,
     ) -> None:

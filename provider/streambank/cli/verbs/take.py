@@ -36,6 +36,7 @@ from streambank.core.choices import ClosureKind
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
     from streambank.savepoint.sinks import SinkCapture
+    from streambank.sinks.declared import DeclaredSink
     from streambank.savepoint.take import TakeResult
     from streambank.storage.store import Store
 
@@ -138,7 +139,7 @@ def take(
     )
     managed = _managed(target.store.uri, job, jobs, source)
     if managed is not None:
-        request = managed_take(request, managed.control, managed.query, brokers)
+        request = managed_take(request, managed.control, managed.query, brokers, managed.sinks)
     with console.progress() as progress:
         pace = Pace(parallel=parallel, max_bytes_per_s=rate, executor=machines, progress=progress)
         result = take_savepoint(request, pace=pace)
@@ -155,6 +156,7 @@ class _Managed:
     control: JobControl
     query: str
     generation: int
+    sinks: tuple[DeclaredSink, ...]
 
 
 def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Store) -> None:
@@ -192,7 +194,8 @@ def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store) ->
     generation = control.generation(asked.query)
     if generation is None or generation.location != checkpoint.uri:
         return None
-    return _Managed(control, asked.name, generation.number)
+    sinks = declared.sinks if declared is not None else ()
+    return _Managed(control, asked.name, generation.number, sinks)
 
 
 def show_taken(result: TakeResult) -> None:
