@@ -32,7 +32,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import ConflictError, StorageError
-from streambank.sinks.declared import LEDGER
+from streambank.core.names import LEDGER
 from streambank.sinks.ledger import database_says, open_engine
 from streambank_spark.private.foreach_batch import compute, query_id_of, run_id_of
 

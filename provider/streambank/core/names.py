@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from streambank.core.errors import InputError
 
+LEDGER = "streambank_batches"
+"""The table of a ledger of batches, where no other name is declared."""
 MAIN = "main"
 """What the only query of a job is called; a job that declares queries may call none of them so."""
 

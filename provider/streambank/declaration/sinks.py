@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 
 from streambank.core.environment import check_variables, is_variable
+from streambank.core.names import LEDGER
 from streambank.declaration.credentials import is_credential
 from streambank.declaration.fields import Fields
-from streambank.sinks.declared import LEDGER, SINK_KINDS, DeclaredSink, SinkKind
+from streambank.sinks.declared import SINK_KINDS, DeclaredSink, SinkKind
 
 _FOR_KIND = {
     "delta": ("table", "writer", "options"),

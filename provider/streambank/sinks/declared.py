@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from streambank.sinks.table import TableGuard
     from streambank.sinks.tags import TagReport, TagScope
 
-LEDGER = "streambank_batches"
-"""The table of a ledger, where no other name is declared."""
-
 SinkKind = Literal["delta", "iceberg", "ledger", "append", "idempotent-by-key"]
 """What a sink is: a table that can be rolled back, or what it makes of a batch that comes again."""
 SINK_KINDS: tuple[SinkKind, ...] = get_args(SinkKind)

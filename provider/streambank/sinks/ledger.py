@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.core.names import LEDGER
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.table import Position, TableRollback, TableStanding
 
