@@ -30,7 +30,8 @@ from bench.tree import environment
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.private.state_rewriter import FORMAT_VERSION, quiet_session, rewrite_stores
-from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.rewrite.request import carry_out
+from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.diff import diff_states
 from streambank_spark.state.digest import digest_of

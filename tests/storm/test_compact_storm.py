@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streambank.core.errors import RefusedError
-from streambank_spark.rewrite.request import RewriteRequest
+from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from tests.storm.cells import cells_of
 from tests.support.spark.queries import QUERIES, TO_FILES, Query
 from tests.support.spark.rewritten_state import (

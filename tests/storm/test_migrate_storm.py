@@ -15,7 +15,8 @@ from streambank.savepoint.schema import schema_of_checkpoint
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite.migrate import ROCKSDB
-from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.rewrite.request import carry_out
+from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.staging import Staging
 from tests.support.spark.queries import QUERIES, Query, events, write_input
 from tests.support.spark.sessions import prepare, read_batches, run_to_end, run_until, session_for

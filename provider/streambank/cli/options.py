@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ from streambank.core.choices import LockMode, WorkPlace
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
     from streambank.kafka.settings import Brokers, KafkaConnection
     from streambank.repository.locks import LockPolicy
     from streambank.repository.repository import Repository
@@ -128,6 +130,17 @@ JobOption = Annotated[str | None, typer.Option("--job", metavar="NAME", help="On
 JobsFile = Annotated[
     str,
     typer.Option("--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."),
+]
+SparkJobsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--jobs",
+        callback=jobs_file,
+        is_eager=True,
+        envvar="STREAMBANK_JOBS",
+        metavar="FILE",
+        help="The file that declares the job, whose Spark is used where none is installed.",
+    ),
 ]
 MaxRate = Annotated[
     str | None,
@@ -255,6 +268,14 @@ def brokers_of(
     return Brokers(connection, timeout_s=timeout_s or ASK_TIMEOUT_S)
 
 
+def declared_job(job: str, jobs: str | None) -> Job | None:
+    """What a jobs file declares of a job; None where there is no file, or no such job."""
+    from streambank.core.names import QueryRef
+    from streambank.declaration.declaration import load_jobs
+
+    return None if jobs is None else load_jobs(jobs).jobs.get(QueryRef.parse(job).job)
+
+
 def open_repository(location: str) -> Repository:
     """The repository that is there."""
     from streambank.repository.repository import Repository
@@ -274,13 +295,25 @@ def executor(
     properties: str | None,
     parallel: int | None,
     max_bytes_per_s: int | None = None,
+    *,
+    of: Callable[[], Job | None] = lambda: None,
 ) -> Executor:
     """Who does the work; this machine alone where a rate is to be kept, since only here it can be.
+
+    Args:
+        on: As `--on` says.
+        master: As `--master` says.
+        conf: Spark's properties, each `KEY=VALUE`.
+        properties: A file of them.
+        parallel: As `--parallel` says.
+        max_bytes_per_s: As `--max-rate` says.
+        of: Finds the declared job that the work is for: its Spark submits it where none is installed.
 
     Raises:
         InputError: Spark is asked for and no master is named, or a rate is; or a property is none (code
             `usage`).
     """
+    from streambank.driver.installed import own_installation
     from streambank.work.executor import BySize, Threads
 
     if on == "spark" and max_bytes_per_s is not None:
@@ -304,6 +337,7 @@ def executor(
         properties=Path(properties) if properties is not None else None,
         parallel=parallel,
         say=console.note,
+        own=partial(own_installation, of),
     )
     return spark if on == "spark" else BySize(here, spark)
 

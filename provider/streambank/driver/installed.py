@@ -8,14 +8,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import streambank
-from streambank.core.errors import FormatError, InputError, StorageError
+from streambank.core.errors import FormatError, InputError, StorageError, StreambankError
 from streambank.core.json_text import loads
 from streambank.driver.environment import driver_environment
 from streambank.driver.spark_releases import (
@@ -187,7 +187,20 @@ def installation_that_submits(job: Declared) -> Installation:
     return installation_of(job)
 
 
-def installation_for_state(job: DeclaredForState | None) -> Installation:
+def own_installation(find: Callable[[], Declared | None]) -> Installation | None:
+    """The Spark that a job runs on, for executors where none is installed; None where it has none.
+
+    Args:
+        find: Finds the declared job; None, or an error, where no file declares it.
+    """
+    try:
+        job = find()
+        return None if job is None else installation_of(job)
+    except StreambankError:
+        return None
+
+
+def installation_for_state(job: DeclaredForState | None, *, rewrites: bool = True) -> Installation:
     """The Spark that works on a job's state, beside the one that the job runs on.
 
     The one that the job's table `state` names; else the first on which work on state runs: the installed one,
@@ -195,6 +208,8 @@ def installation_for_state(job: DeclaredForState | None) -> Installation:
 
     Args:
         job: The declared job; None for a query that no file declares.
+        rewrites: Whether the state may be rewritten: a Spark that cannot do that is the last choice for
+            reading, and refused otherwise.
 
     Raises:
         FormatError: None of these can rewrite state (code `spark-not-supported`).
@@ -202,7 +217,7 @@ def installation_for_state(job: DeclaredForState | None) -> Installation:
     """
     if job is not None and (job.state.python is not None or job.state.spark_home is not None):
         named = find_installation(job.state.python or sys.executable, job.state.spark_home)
-        return _require_rewrites_state((named,))
+        return _first_for_state((named,), rewrites=rewrites)
     found, missing = [], None
     named_here, own = _distribution_here(), () if job is None else (partial(installation_of, job),)
     here = () if named_here is None else (partial(find_installation, spark_home=str(named_here)),)
@@ -212,15 +227,24 @@ def installation_for_state(job: DeclaredForState | None) -> Installation:
         except InputError as error:
             missing = missing or error
     if missing is not None and not found:
-        raise missing
-    return _require_rewrites_state(found)
+        if missing.code != "no-pyspark":
+            raise missing
+        raise InputError(
+            "State is read by Spark, and this Python has no PySpark.",
+            code="no-pyspark",
+            hint=f"Install pyspark {listed(FOR_STATE)}, or name a distribution of Spark in SPARK_HOME, or as "
+            "`state.spark_home` of the job.",
+        ) from missing
+    return _first_for_state(found, rewrites=rewrites)
 
 
-def _require_rewrites_state(found: Sequence[Installation]) -> Installation:
+def _first_for_state(found: Sequence[Installation], *, rewrites: bool) -> Installation:
     """The first on which work on state runs; one whose version cannot be read passes, and asks again."""
     for one in found:
         if one.spark_version is None or rewrites_state(one.spark_version):
             return one
+    if not rewrites:
+        return found[0]
     there = " and ".join(f"{one.spark_home} has Spark {one.spark_version}" for one in found)
     raise FormatError(
         f"Work on state needs Spark {listed(FOR_STATE)}, and {there}.",

@@ -57,7 +57,7 @@ class LedgerGuard:
         url: str,
         query_id: str,
         *,
-        table: str = "streambank_batches",
+        table: str = LEDGER,
         rows: Sequence[str] = (),
         overwrites: bool = False,
     ) -> None:

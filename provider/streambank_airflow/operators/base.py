@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ast import literal_eval
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
 from streambank.control.processes import who
 from streambank.core.errors import InputError, StreambankError, check_choice
-from streambank.driver.installed import Installation, installation_of
+from streambank.driver.installed import own_installation
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import close_log, describe
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
@@ -136,13 +136,8 @@ class SparkWork(StreambankOperator):
     @property
     def machines(self) -> Executor | None:
         """Who does the work; None for threads of this process."""
-        return self.spark.executor(self.log.info, self._installation_of_job)
-
-    def _installation_of_job(self) -> Installation | None:
-        try:
-            return installation_of(self.hook.declared.job(self.job))
-        except StreambankError:  # no file declares the job, or it has no Spark either
-            return None
+        own = partial(own_installation, lambda: self.hook.declared.job(self.job))
+        return self.spark.executor(self.log.info, own)
 
 
 def left_stopped(hook: StreambankHook, ref: str) -> str:

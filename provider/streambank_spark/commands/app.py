@@ -14,6 +14,7 @@ from streambank_spark.commands.subject import SparkOptions, require_pyspark, spa
 
 if TYPE_CHECKING:
     from streambank.core.finding import Finding
+    from streambank.declaration.declaration import Job
     from streambank.repository.repository import Repository
     from streambank.savepoint.verify import Deeper
 
@@ -28,15 +29,26 @@ for module in (fingerprints, read, compare, validate, rewrite, erase):
 
 @contextmanager
 def deep_look(
-    repository: Repository, master: str | None, conf: Sequence[str] | None, work: str | None
+    repository: Repository,
+    job: Job | None,
+    master: str | None,
+    conf: Sequence[str] | None,
+    work: str | None,
 ) -> Iterator[Deeper]:
     """What opens the state of savepoints of a repository, for a `with`: one Spark for all of them.
+
+    Args:
+        repository: Theirs.
+        job: The declared job that they are of; it may name the Spark.
+        master: Spark's master.
+        conf: Spark's properties, each `KEY=VALUE`.
+        work: Where state is laid out.
 
     Raises:
         InputError: There is no PySpark here, or a property is none.
         StorageError: Spark fails (code `spark-failed`).
     """
-    require_pyspark()
+    require_pyspark(job)
     from streambank_spark.state.verify import look_deep
 
     options = SparkOptions(master, conf, work)

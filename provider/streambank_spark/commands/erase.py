@@ -65,12 +65,13 @@ def erase(
 ) -> None:
     """Make a savepoint without the state of one key, and list what still holds the key."""
     from streambank.declaration.declaration import load_jobs
-    from streambank_spark.rewrite.key_locations import not_searched
-    from streambank_spark.rewrite.request import RewriteRequest
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
     declared = load_jobs(jobs) if jobs is not None and not no_search else None
     order = RewriteRequest(operation="erase", key=key, operator=operator, dry_run=dry_run, note=note)
     with carried_out(order, savepoint, repository, job, spark) as done:
+        from streambank_spark.rewrite.key_locations import not_searched
+
         document = done.to_dict()
         if no_search:
             document |= not_searched("--no-search was given")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streambank.recovery.exchange_state import ExchangeResult
     from streambank.repository.repository import Repository
     from streambank_spark.rewrite.derive import Derived
-    from streambank_spark.rewrite.request import RewriteRequest
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
 COMPACT_EXAMPLE = "Example: streambank job compact orders --idle-for 30d --why 'too many old customers'"
 RESCALE_EXAMPLE = "Example: streambank job rescale orders --partitions 64"
@@ -99,7 +99,7 @@ def rescale(
 ) -> None:
     """Stop a job, change its number of state partitions, and start it. If this fails it is unchanged."""
     job = _loaded(jobs, name)
-    from streambank_spark.rewrite.request import RewriteRequest
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
     order = RewriteRequest(operation="rescale", partitions=partitions, note=note)
     _exchange(order, job, query, force_after, why, spark)

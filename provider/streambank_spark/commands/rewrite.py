@@ -14,7 +14,6 @@ from streambank.cli.output import console
 from streambank_spark.commands.subject import (
     Operator,
     SparkOptions,
-    require_pyspark,
     spark_of,
     with_spark,
     workshop_of,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from streambank.repository.repository import Repository
     from streambank_spark.rewrite.derive import Derived
-    from streambank_spark.rewrite.request import RewriteRequest
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
     from streambank_spark.state.staging import Staging
 
 COMPACT_EXAMPLES = """Examples:
@@ -80,7 +79,7 @@ def compact_order(*, idle_for: str | None, **asked: Any) -> RewriteRequest:
         InputError: `idle_for` is no time.
     """
     from streambank.core.units import parse_duration_s
-    from streambank_spark.rewrite.request import RewriteRequest
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
     idle_for_s = None if idle_for is None else parse_duration_s(idle_for)
     return RewriteRequest(operation="compact", idle_for_s=idle_for_s, **asked)
@@ -136,7 +135,7 @@ def migrate(
     spark: SparkOptions,
 ) -> None:
     """Make a savepoint that has HDFS-backed state in RocksDB instead."""
-    from streambank_spark.rewrite.request import RewriteRequest
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
     order = RewriteRequest(operation="migrate", provider=provider, partitions=partitions, note=note)
     _run(order, savepoint, repository, job, spark)
@@ -153,7 +152,7 @@ def rescale(
     spark: SparkOptions,
 ) -> None:
     """Make a savepoint with the same state in another number of partitions."""
-    from streambank_spark.rewrite.request import RewriteRequest
+    from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
     order = RewriteRequest(operation="rescale", partitions=partitions, note=note)
     _run(order, savepoint, repository, job, spark)
@@ -207,11 +206,11 @@ def carried_out(
     from streambank.control.processes import who
 
     order.check()
-    require_pyspark()
-    from streambank_spark.rewrite.request import carry_out
-
     repository = open_repository(location)
     place, savepoint = repository.find(reference, job)
+    spark.require_pyspark(place)
+    from streambank_spark.rewrite.request import carry_out
+
     with spark_of(spark) as session:
         with console.progress() as progress:
             derived = carry_out(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, SparkConf, open_repository
+from streambank.cli.options import Debug, Json, SparkConf, declared_job, jobs_file, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 from streambank_spark.private.own_pyspark import use_own_pyspark
@@ -18,6 +18,7 @@ from streambank_spark.private.own_pyspark import use_own_pyspark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from streambank.declaration.declaration import Job
     from streambank.work.pace import Progress
     from streambank_spark.state.staging import Materialized, Staging
     from streambank_spark.state.state import QueryState
@@ -67,6 +68,18 @@ Work = Annotated[
     ),
 ]
 
+Jobs = Annotated[
+    str | None,
+    typer.Option(
+        "--jobs",
+        callback=jobs_file,
+        is_eager=True,
+        envvar="STREAMBANK_JOBS",
+        metavar="FILE",
+        help="The file that declares the job, and may name the Spark that works on its state.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
@@ -76,11 +89,24 @@ class SparkOptions:
         master: Its master.
         conf: Properties, each `KEY=VALUE`.
         work: Where state is laid out.
+        jobs: The file that declares the job.
     """
 
     master: str | None
     conf: Sequence[str] | None
     work: str | None
+    jobs: str | None = None
+
+    def require_pyspark(self, job: str | None) -> None:
+        """Settle which PySpark this process imports: that of the Spark that works on the job's state.
+
+        Args:
+            job: Whose state it is: `job`, or `job/query`; None for a checkpoint.
+
+        Raises:
+            InputError: There is none (code `no-pyspark`), or the file is wrong.
+        """
+        require_pyspark(None if job is None else declared_job(job, self.jobs))
 
 
 def with_spark(command: Callable[..., None]) -> Callable[..., None]:
@@ -95,17 +121,20 @@ def with_spark(command: Callable[..., None]) -> Callable[..., None]:
         master: Master = None,
         spark_conf: SparkConf = None,
         work: Work = None,
+        jobs: Jobs = None,
         as_json: Json = False,
         debug: Debug = False,
         **own: Any,
     ) -> None:
-        command(**own, spark=SparkOptions(master, spark_conf, work))
+        if "jobs" in wanted:  # for more than this
+            own["jobs"] = jobs
+        command(**own, spark=SparkOptions(master, spark_conf, work, jobs))
 
     wanted, given = (inspect.signature(each, eval_str=True).parameters for each in (command, verb))
     parameters = [
         each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for each in [*wanted.values(), *given.values()]
-        if each.name not in ("spark", "own")
+        for name, each in {**wanted, **given, **wanted}.items()
+        if name not in ("spark", "own")
     ]
     # Typer reads both: the one for names and defaults, the other for what is annotated.
     verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # as PEP 362 has it
@@ -129,13 +158,15 @@ class StateOf:
     spark: SparkSession
 
 
-def require_pyspark() -> None:
-    """Make sure that Spark can be asked.
+def require_pyspark(job: Job | None) -> None:
+    """As `SparkOptions.require_pyspark`, of a declared job; None for state of no declared job.
 
     Raises:
-        InputError: It cannot (code `no-pyspark`).
+        InputError: As there.
     """
-    use_own_pyspark()
+    from streambank.driver.installed import installation_for_state
+
+    use_own_pyspark(installation_for_state(job, rewrites=False).spark_home)  # what rewrites asks again
 
 
 def check_place(repository: str | None, job: str | None, batch: int | None) -> None:
@@ -178,7 +209,9 @@ def several(
         InputError, StreambankError: As `state_of`.
     """
     check_place(repository, job, batch)
-    require_pyspark()
+    opened = open_repository(repository) if repository is not None else None
+    named = [] if opened is None else [opened.find(place, job) for place in places]
+    spark.require_pyspark(named[0][0] if named else None)
     from streambank_spark.state.staging import (
         materialized_checkpoint,
         materialized_savepoint,
@@ -188,16 +221,15 @@ def several(
     from streambank_spark.state.state import QueryState
 
     with ExitStack() as stack:
-        opened = open_repository(repository) if repository is not None else None
         found: list[Materialized] = []
-        for place in places:
+        for number, place in enumerate(places):
             console.note(f"laying out {place}")
             with console.progress() as progress:
                 staging = workshop_of(spark, progress)
                 if opened is None:
                     one = materialized_checkpoint(place, batch, staging)
                 else:
-                    one = materialized_savepoint(opened, *opened.find(place, job), staging)
+                    one = materialized_savepoint(opened, *named[number], staging)
                 found.append(stack.enter_context(one))
             require_schemas(found[-1].manifest)
         session = stack.enter_context(spark_of(spark))

@@ -20,7 +20,6 @@ from streambank_spark.commands.subject import (
     Place,
     Repository,
     SparkOptions,
-    require_pyspark,
     spark_of,
     state_of,
     with_spark,
@@ -124,12 +123,12 @@ def _repair(
 ) -> None:
     from streambank.control.processes import who
 
-    require_pyspark()
+    repository = open_repository(location)
+    place, savepoint = repository.find(reference, job)
+    spark.require_pyspark(place)
     from streambank_spark.rewrite.request import ValidateRequest, validate
 
     order = ValidateRequest.from_dict(asked)
-    repository = open_repository(location)
-    place, savepoint = repository.find(reference, job)
     with spark_of(spark) as session, console.progress() as progress:
         staging = workshop_of(spark, progress)
         document = validate(session, repository, place, savepoint, order, staging, by=who("cli"), say=say)

@@ -16,27 +16,20 @@ import os
 import sys
 from pathlib import Path
 
-from streambank.core.errors import InputError
-from streambank.driver.spark_releases import FOR_STATE, HOME, listed, rewrites_state, spark_version_of
+from streambank.driver.spark_releases import HOME, spark_version_of
 
 
-def use_own_pyspark(home: Path | None = None) -> None:
+def use_own_pyspark(home: Path) -> None:
     """Let this process import PySpark from its Spark, before another module imports it from elsewhere.
 
-    That is the installed PySpark, or the distribution that SPARK_HOME names: the first on which work on state
-    runs. One that is as it was installed is imported as ever.
+    An installed PySpark that is as it was installed is imported as ever.
 
     Args:
-        home: The Spark that it has to be; looked for when left out.
-
-    Raises:
-        InputError: There is no Spark (code `no-pyspark`).
+        home: That Spark (`streambank.driver.installed.installation_for_state`).
     """
-    installed = _installed()
-    home = home or _home(installed)
     if "pyspark" in sys.modules:
         return
-    if home == installed and _is_whole(home):
+    if home == _installed() and _is_whole(home):
         if HOME in os.environ:  # PySpark would start the JVM of that one
             os.environ[HOME] = str(home)
         return
@@ -51,25 +44,6 @@ def _installed() -> Path | None:
     """The installed package, whether it is a Spark or a client alone."""
     spec = importlib.util.find_spec("pyspark")
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
-
-
-def _home(installed: Path | None) -> Path:
-    """Where the Spark of this process is."""
-    named = os.environ.get(HOME)
-    candidates = (installed, Path(named) if named else None)
-    there = [home for home in candidates if home is not None and (home / "bin" / "spark-submit").is_file()]
-    for home in there:
-        version = spark_version_of(home)
-        if version is None or rewrites_state(version):
-            return home
-    if there:
-        return there[0]
-    raise InputError(
-        "State is read by Spark, and this Python has no PySpark.",
-        code="no-pyspark",
-        hint=f"Install pyspark {listed(FOR_STATE)}, name a distribution of Spark in SPARK_HOME, or run this "
-        "where one of them is.",
-    )
 
 
 def _is_whole(home: Path) -> bool:

@@ -30,12 +30,12 @@ from streambank_spark.rewrite.expiry import Key
 from streambank_spark.rewrite.key_locations import Live, not_searched, search
 from streambank_spark.rewrite.request import (
     VALIDATE,
-    RewriteRequest,
     ValidateRequest,
     carry_out,
     request_of,
     validate,
 )
+from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.verify import look_deep
 from streambank_spark.submit.session import silence_contexts

@@ -77,6 +77,24 @@ class SparkExecutor:
         with submit_folder() as folder:
             _Run(self, work, far, done, folder).run()
 
+    def submits(self) -> Installation:
+        """The Spark of this machine that submits the work.
+
+        Raises:
+            InputError: There is none (code `no-pyspark`).
+        """
+        named = self.installation()
+        if named is not None:
+            return named
+        try:
+            return find_installation()
+        except InputError as error:
+            own = self.own() if error.code == "no-pyspark" else None
+            if own is None:
+                raise
+            self.say(f"No Spark is installed: the job's own in {own.spark_home} submits it.")
+            return own
+
 
 class _Run:
     """One application, from its plan to its report."""
@@ -101,7 +119,7 @@ class _Run:
         self.moved: StreambankError | None = None
 
     def run(self) -> None:
-        installation = self._installation()
+        installation = self.executor.submits()
         plan, report = self.folder / "plan.jsonl", self.folder / "report.jsonl"
         write_plan(plan, self.work, self.tasks, self.executor.parallel)
         report.touch()
@@ -127,19 +145,6 @@ class _Run:
             exit_code = self._submit(submission, report)
             self._rescue(len(kept), here)
         self._judge(exit_code)
-
-    def _installation(self) -> Installation:
-        named = self.executor.installation()
-        if named is not None:
-            return named
-        try:
-            return find_installation()
-        except InputError as error:
-            own = self.executor.own() if error.code == "no-pyspark" else None
-            if own is None:
-                raise
-            self.executor.say(f"No Spark is installed: the job's own in {own.spark_home} submits it.")
-            return own
 
     def _submit(self, submission: Submission, report: Path) -> int:
         """From the first line of the report to the end of the application."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from streambank.core.errors import StorageError
 from streambank.core.json_text import loads
-from streambank.driver.installed import entry_path, find_installation
+from streambank.driver.installed import entry_path
 from streambank.storage import scheme_of
 from streambank.work.plan_lines import read_error
 from streambank_spark.submit.bundle import PACKAGES, write_bundle, write_packages
@@ -43,7 +43,7 @@ def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, A
         StorageError: Spark did not do it (code `spark-failed`); the message names its log.
         StreambankError: Whatever the order raises.
     """
-    installation = spark.installation() or find_installation()
+    installation = spark.submits()
     conf = with_deep_stack(spark.conf) if JAVA_OPTIONS in spark.conf else spark.conf
     with submit_folder() as folder:
         source, report, log = folder / "plan.json", folder / "report.json", folder / LOG

@@ -13,6 +13,7 @@ from streambank.cli import options
 from streambank.cli.options import executor
 from streambank.core.choices import WorkPlace
 from streambank.core.errors import InputError
+from streambank.driver.installed import Installation
 from streambank.storage import open_store
 from streambank.work.executor import FAR_BYTES, FAR_FILES, BySize, Threads, Work
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
@@ -31,6 +32,7 @@ class Spark:
     properties: Path | None
     parallel: int
     say: Callable[[str], None]
+    own: Callable[[], Installation | None]
     asked: ClassVar[list[Spark]] = []
     kinds: list[str] = field(default_factory=list)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,10 +68,9 @@ def test_the_entry_points_are_the_verbs() -> None:
 
 
 def test_without_pyspark_there_is_one_clear_line(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "pyspark" else there(name, *rest)
-    )
+    monkeypatch.setattr("streambank.driver.installed._origins_here", dict)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("SPARK_HOME", raising=False)
     for answer in (
         streambank("state", "read", *of(saved, "hdfs-join"), "--json"),
         streambank("verify", *of(saved, "hdfs-join"), "--level", "deep", "--json"),

@@ -14,7 +14,7 @@ from tests.support.paths import ROOT
 
 PROBE = """
 from streambank_spark.commands.subject import require_pyspark
-require_pyspark()
+require_pyspark(None)
 import pyspark
 print(pyspark.__version__, pyspark.__file__)
 """
@@ -90,6 +90,46 @@ def test_an_installed_spark_that_cannot_read_state_leaves_it_to_the_one_of_the_e
     done = imported(tmp_path / "packages", SPARK_HOME=str(home))
     assert done.stdout.startswith("4.3.0 "), done.stderr
     assert imported(tmp_path / "packages").stdout.startswith("3.5.9 "), "which says no by itself"
+
+
+OF_JOB = """
+import sys
+from streambank_spark.commands.subject import SparkOptions
+SparkOptions(None, None, None, sys.argv[1]).require_pyspark("orders/main")
+import pyspark
+print(pyspark.__version__, pyspark.__file__)
+"""
+
+
+@pytest.mark.parametrize("field", ["spark_home", "state.spark_home"])
+def test_the_spark_of_the_declared_job_reads_its_state_where_none_is_installed(
+    tmp_path: Path, field: str
+) -> None:
+    home = spark(tmp_path / "opt" / "spark", version="4.3.0", python=None)
+    client = tmp_path / "packages" / "pyspark"
+    client.mkdir(parents=True)
+    (client / "__init__.py").write_text("__version__ = '4.2.0'\n")
+    jobs = tmp_path / "jobs.toml"
+    text = f'repository = "r"\n[jobs.orders]\napplication = "a.py"\ncheckpoint = "c"\n{field} = "{home}"\n'
+    jobs.write_text(text)
+    done = imported(tmp_path / "packages", OF_JOB, str(jobs))
+    assert done.stdout.split() == ["4.3.0", f"{home}/python/lib/pyspark.zip/pyspark/__init__.py"], done.stderr
+    jobs.write_text(text.replace("orders", "others"))
+    other = imported(tmp_path / "packages", OF_JOB, str(jobs))
+    assert other.returncode != 0 and "no PySpark" in other.stderr
+
+
+def test_what_is_asked_of_state_is_read_before_pyspark_is(tmp_path: Path) -> None:
+    """Else the process has the PySpark that is installed, and not the one of its Spark."""
+    code = """
+import sys
+from streambank_spark.commands.app import app
+import streambank_spark.commands.exchanging
+import streambank_spark.rewrite.rewrite_request
+sys.exit("pyspark" in sys.modules)
+"""
+    done = imported(tmp_path, code)
+    assert done.returncode == 0, done.stderr
 
 
 LOADED = """

@@ -17,7 +17,8 @@ from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank_spark.rewrite import migrate as migrating
 from streambank_spark.rewrite.derive import Derived
-from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.rewrite.request import carry_out
+from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.digest import digest_of
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState

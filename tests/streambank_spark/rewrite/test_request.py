@@ -6,7 +6,7 @@ import pytest
 
 from streambank.core.errors import InputError
 from streambank_spark.rewrite.derive import meaning
-from streambank_spark.rewrite.request import RewriteRequest
+from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
 
 def test_an_order_is_the_same_after_a_way_through_json() -> None:

@@ -22,7 +22,8 @@ from streambank.storage import open_store
 from streambank_spark.rewrite import rewrite
 from streambank_spark.rewrite.derive import Derived
 from streambank_spark.rewrite.expiry import Where, expired
-from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.rewrite.request import carry_out
+from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.support.checkpoint.recorded import unpack

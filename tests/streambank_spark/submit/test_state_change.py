@@ -65,7 +65,7 @@ class Fake:
         script.write_text(FAKE.format(python=sys.executable, seen=str(self.seen)))
         script.chmod(0o755)
         home = Installation(sys.executable, folder / "home", ROOT / "spark_jobs" / "run_query.py", ())
-        patch.setattr("streambank_spark.submit.state_change.find_installation", lambda: home)
+        patch.setattr("streambank_spark.submit.executor.find_installation", lambda: home)
         patch.setattr("tempfile.tempdir", str(folder / "tmp"))
         (folder / "tmp").mkdir()
 

@@ -21,7 +21,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
-from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.rewrite.request import carry_out
+from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.staging import Staging
 from tests.support.spark.queries import BATCH_STEP, FIRST_EVENT, Query, write_input
 from tests.support.spark.sessions import read_batches, run_to_end, session_for

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json
+from streambank.cli.options import Debug, Json, declared_job
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -133,7 +133,6 @@ def _diagnoses(
             option = "--file-sink" if sinks else "-r" if repository is not None else "--spark"
             raise _usage(f"{option} needs a CHECKPOINT or --job.")
         return ()
-    from streambank.cli.verbs.savepoints import declared_job
     from streambank.control.marker import records_root
     from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs

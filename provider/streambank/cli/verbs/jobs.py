@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -421,10 +422,11 @@ def savepoint(
     from streambank.job.savepoint import savepoint_job
     from streambank.work.executor import Pace
 
-    machines = executor(on, master, spark_conf, spark_properties, PARALLEL)
+    declared = partial(_job, jobs, name)
+    machines = executor(on, master, spark_conf, spark_properties, PARALLEL, of=declared)
     with console.progress() as progress:
         result = savepoint_job(
-            _job(jobs, name),
+            declared(),
             by=_by(),
             why=why,
             query=query,

@@ -19,8 +19,10 @@ from streambank.cli.options import (
     Parallel,
     RepositoryOption,
     SparkConf,
+    SparkJobsFile,
     SparkProperties,
     bytes_per_s,
+    declared_job,
     lock_policy,
     open_repository,
 )
@@ -79,6 +81,7 @@ def replicate(
     job: JobOption = None,
     lock: Lock = None,
     lock_mode: LockModeOption = "governance",
+    jobs: SparkJobsFile = None,
     parallel: Parallel = None,
     max_rate: MaxRate = None,
     on: On = "auto",
@@ -100,7 +103,14 @@ def replicate(
     from streambank.work.executor import Pace
 
     rate = bytes_per_s(max_rate)
-    machines = executor(on, master, spark_conf, spark_properties, parallel)
+    machines = executor(
+        on,
+        master,
+        spark_conf,
+        spark_properties,
+        parallel,
+        of=lambda: None if savepoint is None and job is None else declared_job(which[0][0], jobs),
+    )
     locked = lock_policy(lock, lock_mode)
     source = open_repository(repository)
     if job is not None:
@@ -169,6 +179,7 @@ def repair(
     ] = False,
     lock: Lock = None,
     lock_mode: LockModeOption = "governance",
+    jobs: SparkJobsFile = None,
     parallel: Parallel = None,
     max_rate: MaxRate = None,
     on: On = "auto",
@@ -191,7 +202,14 @@ def repair(
     from streambank.work.executor import Pace
 
     rate = bytes_per_s(max_rate)
-    machines = executor(on, master, spark_conf, spark_properties, parallel)
+    machines = executor(
+        on,
+        master,
+        spark_conf,
+        spark_properties,
+        parallel,
+        of=lambda: None if savepoint is None and job is None else declared_job(which[0][0], jobs),
+    )
     replicas = [open_repository(location) for location in sources]
     store = open_store(repository)
     opened, header_error = open_for_repair(store, dry_run=dry_run, lock=lock_policy(lock, lock_mode))

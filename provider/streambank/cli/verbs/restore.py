@@ -29,9 +29,9 @@ from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
+    from streambank.declaration.declaration import Job
     from streambank.kafka.settings import KafkaConnection
     from streambank.repository.repository import Repository
-    from streambank.sinks.declared import DeclaredSink
 
 EXAMPLES = """Examples:
 
@@ -153,7 +153,7 @@ def restore(
             hint="See `streambank restore --help`.",
         )
     rate = bytes_per_s(max_rate)
-    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
+    machines = executor(on, master, spark_conf, spark_properties, parallel, rate, of=lambda: owner.declared)
     opened = open_repository(repository)
     owner = _owner(opened, savepoint, job, jobs, guess=not generation)
     request = RestoreRequest(
@@ -163,14 +163,14 @@ def restore(
         into=open_store(into) if into is not None else None,
         generation=owner.records if generation else None,
         control=None if generation else owner.records,
-        guessed=not owner.declared,
+        guessed=owner.declared is None,
         checkpoint=owner.checkpoint if generation else None,
         mode=mode,
         sink=sink,
         sink_of=parse_sink_choices(sink_of or []),
         source=source,
         kafka=brokers_of(kafka, owner.kafka),
-        declared_sinks=owner.sinks,
+        declared_sinks=owner.declared.sinks if owner.declared is not None else (),
         new_sinks=parse_new_sinks(new_sink or []),
         link=link,
         by=who("cli"),
@@ -197,16 +197,14 @@ class _Owner:
     Attributes:
         records: Its records.
         checkpoint: The checkpoint that its declaration names for the query, where there is a declaration.
-        declared: Whether there is one.
+        declared: That declaration.
         kafka: How it says that Kafka is reached.
-        sinks: What it says of its sinks.
     """
 
     records: JobControl
     checkpoint: str | None = None
-    declared: bool = False
+    declared: Job | None = None
     kafka: KafkaConnection | None = None
-    sinks: tuple[DeclaredSink, ...] = ()
 
 
 def _owner(
@@ -224,8 +222,7 @@ def _owner(
     declared = load_jobs(jobs).jobs.get(asked.job) if jobs is not None else None
     if declared is None:
         return _Owner(JobControl.of_repository(repository.store, asked.job, guess=guess))
-    place = declared.queries.get(asked.name)
-    return _Owner(declared.records(), place, True, declared.kafka, declared.sinks)
+    return _Owner(declared.records(), declared.queries.get(asked.name), declared, declared.kafka)
 
 
 def _show_plan(plan: dict[str, Any]) -> None:

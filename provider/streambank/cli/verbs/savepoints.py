@@ -16,6 +16,7 @@ from streambank.cli.options import (
     RepositoryOption,
     SavepointName,
     brokers_of,
+    declared_job,
     open_repository,
 )
 from streambank.cli.output import console
@@ -23,7 +24,6 @@ from streambank.cli.verbs import verify
 from streambank.core.errors import InputError, IntegrityError
 
 if TYPE_CHECKING:
-    from streambank.declaration.declaration import Job
     from streambank.kafka.retention import Replay
     from streambank.kafka.settings import KafkaConnection
     from streambank.repository.catalog import SavepointSummary
@@ -342,11 +342,3 @@ def declared_kafka(job: str, jobs: str | None) -> KafkaConnection | None:
     """How a jobs file says that a job's Kafka is reached; None where there is no file, or no such job."""
     found = declared_job(job, jobs)
     return None if found is None else found.kafka
-
-
-def declared_job(job: str, jobs: str | None) -> Job | None:
-    """What a jobs file declares of a job; None where there is no file, or no such job."""
-    from streambank.core.names import QueryRef
-    from streambank.declaration.declaration import load_jobs
-
-    return None if jobs is None else load_jobs(jobs).jobs.get(QueryRef.parse(job).job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,6 +29,7 @@ from streambank.cli.options import (
     SparkProperties,
     brokers_of,
     bytes_per_s,
+    declared_job,
     lock_policy,
 )
 from streambank.cli.output import console
@@ -109,7 +111,8 @@ def take(
     from streambank.work.pace import give_way
 
     rate = bytes_per_s(max_rate)
-    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
+    declared = partial(declared_job, job, jobs)
+    machines = executor(on, master, spark_conf, spark_properties, parallel, rate, of=declared)
     if gentle:
         give_way()
     source = open_store(checkpoint)
@@ -161,7 +164,6 @@ class _Managed:
 
 def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Store) -> None:
     """Make no repository in the place of a declared job's own, where that or the job's records are lost."""
-    from streambank.cli.verbs.savepoints import declared_job
     from streambank.core.names import QueryRef
     from streambank.driver.preflight import check_records, declared_query, savepoints_lost
     from streambank.storage import open_store
@@ -183,7 +185,6 @@ def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Sto
 
 def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store) -> _Managed | None:
     """Look whether a job of this name has records, declared or beside the savepoints, and this checkpoint."""
-    from streambank.cli.verbs.savepoints import declared_job
     from streambank.control.control import JobControl
     from streambank.core.names import QueryRef
     from streambank.storage import open_store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,8 +19,10 @@ from streambank.cli.options import (
     Parallel,
     RepositoryOption,
     SparkConf,
+    SparkJobsFile,
     SparkProperties,
     bytes_per_s,
+    declared_job,
     open_repository,
 )
 from streambank.cli.output import console
@@ -28,6 +30,7 @@ from streambank.core.choices import DeepLevel
 from streambank.core.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
     from streambank.repository.repository import Repository
     from streambank.savepoint.verify import Deeper, VerifyReport
     from streambank.work.executor import Executor
@@ -74,6 +77,7 @@ def verify(
             "ended, so that 10 runs cover everything.",
         ),
     ] = None,
+    jobs: SparkJobsFile = None,
     parallel: Parallel = None,
     max_rate: MaxRate = None,
     on: On = "auto",
@@ -109,14 +113,19 @@ def verify(
     from streambank.repository.catalog import require_any
 
     rate = bytes_per_s(max_rate)
-    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
+
+    def declared() -> Job | None:
+        of = job if savepoint is None else opened.find(savepoint, job)[0]
+        return None if of is None else declared_job(of, jobs)
+
+    machines = executor(on, master, spark_conf, spark_properties, parallel, rate, of=declared)
     opened = open_repository(repository)
     if everything and job is not None:
         require_any(opened.store, job)
     if sample is not None:
         _verify_sample(opened, sample, job, parallel, rate)
         return
-    with _deeper(level, opened, master, spark_conf, work) as deeper:
+    with _deeper(level, opened, declared, master, spark_conf, work) as deeper:
         if savepoint is not None:
             reports = [_verify(opened, *opened.find(savepoint, job), level, machines, rate, deeper)]
             document: Any = reports[0].to_dict()
@@ -134,6 +143,7 @@ def verify(
 def _deeper(
     level: DeepLevel,
     opened: Repository,
+    declared: Callable[[], Job | None],
     master: str | None,
     spark_conf: Sequence[str] | None,
     work: str | None,
@@ -155,7 +165,7 @@ def _deeper(
             code="no-pyspark",
             hint="Install all of airflow-provider-streambank, or verify with --level full.",
         ) from error
-    with spark_face.deep_look(opened, master, spark_conf, work) as look:
+    with spark_face.deep_look(opened, declared(), master, spark_conf, work) as look:
         yield look
 
 
