@@ -110,7 +110,7 @@ test-fuzz: setup  ## Parsers fed with what is nearly right; SECONDS=600 each (de
 	@$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60) $(if $(TARGET),--target $(TARGET)) $(ARGS)
 
 .PHONY: test-matrix
-test-matrix: classes  ## The main story on each Spark that jobs run on, and the connectors of Delta and Iceberg; ARGS="-k 4.0" for one of them. Needs a Python 3.10 (PYTHON310=...)
+test-matrix: classes  ## The main story on each Spark that jobs run on, and the connectors of Delta and Iceberg; ARGS="-k 4.0" for one of them. Needs Python 3.10, 3.12 and 3.13 (PYTHON310=...)
 	@$(PYTEST) --dist worksteal -m matrix $(ARGS)
 
 # On the older Airflow's own interpreter; a skipped test is of what that release lacks.
@@ -126,6 +126,9 @@ test-matrix-airflow: classes  ## What faces Airflow, and a live restore with an 
 lock-matrix: setup  ## Resolve what test-matrix and test-matrix-airflow install again, by the versions in tests/matrix/locks
 	@for lock in tests/matrix/locks/spark-*.lock; do grep -E '^(pyspark|pyarrow)==' "$$lock" | cut -d' ' -f1 \
 		| $(UV) pip compile --generate-hashes --no-header --no-annotate --quiet --python-version 3.10 --output-file "$$lock" - >/dev/null; done
+	@cd tests/matrix/locks && for pins in mixed*.in; do $(CURDIR)/$(UV) pip compile --no-config --universal --generate-hashes --python-version 3.11 \
+		--no-header --no-annotate --quiet --constraint $(CURDIR)/requirements.lock $$(case $$pins in *-client.in) echo --no-deps;; esac) \
+		--output-file "$${pins%.in}.lock" "$$pins" >/dev/null; done
 	@for pins in tests/matrix/locks/airflow-*.in; do $(UV) pip compile --universal --generate-hashes --all-extras \
 		--group demo --group test --group build --python-version 3.11 --no-header --no-annotate --quiet \
 		--constraint "$$pins" --output-file "$${pins%.in}.lock" pyproject.toml >/dev/null; done

@@ -59,11 +59,23 @@ def python310() -> str:
     Raises:
         AssertionError: This machine has none.
     """
-    for name in (os.environ.get("PYTHON310"), "python3.10"):
+    return python_of("3.10")
+
+
+def python_of(version: str) -> str:
+    """An interpreter of a version such as `3.12`: this one, the one of PYTHON312, or one on the PATH.
+
+    Raises:
+        AssertionError: This machine has none.
+    """
+    variable = f"PYTHON{version.replace('.', '')}"
+    for name in (sys.executable, os.environ.get(variable), f"python{version}"):
         path = shutil.which(name) if name else None
-        if path is not None and version_of(path, check=False) == "3.10":
+        if path is not None and version_of(path, check=False) == version:
             return path
-    raise AssertionError("`make test-matrix` needs a Python 3.10: name one in PYTHON310=/path/to/python3.10.")
+    raise AssertionError(
+        f"`make test-matrix` needs a Python {version}: name one in {variable}=/path/to/python{version}."
+    )
 
 
 def _make_distribution(venv: Path, version: str) -> None:
