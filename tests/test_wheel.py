@@ -1,106 +1,34 @@
-"""The wheel, installed in clean environments: the command line, the operators, and the Spark jobs it carries.
-
-No network: one environment sees the dependencies installed here, the other only what the command line needs.
-"""
+"""The wheel in clean environments: the command line, the operators, and the Spark jobs that it carries."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import zipfile
 from email import message_from_bytes
-from importlib import metadata
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 import streambank
 from streambank_airflow.get_provider_info import get_provider_info
-
-ROOT = Path(__file__).resolve().parent.parent
-UV = ROOT / ".boot" / "bin" / "uv"
-ENGINE_NEEDS = ("blake3", "rich", "typer")
+from tests.support.paths import ROOT
+from tests.support.wheels import bare_environment, built_wheel, run, site_packages, whole_environment
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built as a release is."""
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    run(command, folder)
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-def environment_with(wheel: Path, folder: Path) -> Path:
-    """An empty virtual environment with nothing but the wheel."""
-    run([str(UV), "venv", "--quiet", "--offline", "--python", sys.executable, str(folder)], folder.parent)
-    install = [str(UV), "pip", "install", "--quiet", "--offline", "--no-deps"]
-    run([*install, "--python", str(folder / "bin" / "python"), str(wheel)], folder.parent)
-    return folder
+    return built_wheel(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
 def whole(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel and all its dependencies: those of this one, seen from there.
-
-    A path in a `.pth` file adds that folder alone and not what `.pth` files in it add: no checkout is seen.
-    """
-    folder = environment_with(wheel, tmp_path_factory.mktemp("whole") / "venv")
-    site_packages(folder).joinpath("dependencies.pth").write_text(f"{site_packages(Path(sys.prefix))}\n")
-    return folder
+    return whole_environment(wheel, tmp_path_factory.mktemp("whole") / "venv")
 
 
 @pytest.fixture(scope="module")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel and what the command line needs: neither Airflow nor Spark, nor boto3."""
-    folder = environment_with(wheel, tmp_path_factory.mktemp("bare") / "venv")
-    for name in needed_by(ENGINE_NEEDS):
-        for file in metadata.distribution(name).files or ():
-            top = file.parts[0]
-            target = site_packages(folder) / top
-            if top not in {"..", "__pycache__"} and not target.exists():
-                target.symlink_to(site_packages(Path(sys.prefix)) / top)
-    return folder
-
-
-def needed_by(names: tuple[str, ...]) -> set[str]:
-    """Distributions and all that they ask for."""
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = canonicalize_name(waiting.pop())
-        if name in found:
-            continue
-        found.add(name)
-        asked = [Requirement(text) for text in metadata.requires(name) or ()]
-        waiting += [one.name for one in asked if one.marker is None or one.marker.evaluate({"extra": ""})]
-    return found
-
-
-def site_packages(folder: Path) -> Path:
-    return folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-
-
-def run(command: list[str], cwd: Path, expect: int = 0) -> str:
-    kept = ("PATH", "HOME", "LANG", "TMPDIR", "JAVA_HOME", "AIRFLOW_HOME")
-    answer = subprocess.run(
-        command,
-        cwd=cwd,
-        env={name: os.environ[name] for name in kept if name in os.environ}
-        | {"NO_COLOR": "1", "UV_CACHE_DIR": str(UV.parent.parent / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert answer.returncode == expect, f"{command}\n{answer.stdout}\n{answer.stderr}"
-    return answer.stdout
+    return bare_environment(wheel, tmp_path_factory.mktemp("bare") / "venv")
 
 
 def test_it_holds_its_packages_and_the_spark_jobs_and_nothing_else(wheel: Path) -> None:

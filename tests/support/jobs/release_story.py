@@ -11,11 +11,11 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.cli import Answer, streambank, succeed
+from tests.support.cli import Answer, streambank
 from tests.support.waiting import poll
 
 NAME = "orders"
@@ -52,6 +52,7 @@ class ReleaseStory:
         output: Where it writes, in its own words; a folder of files when left out.
         more_arguments: Of the application, after input, output and the file that says how slow it is.
         settings: Of Spark, besides those that it has anyway.
+        call: The command line; that of this process when left out.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class ReleaseStory:
         output: str = "",
         more_arguments: Sequence[str] = (),
         settings: Mapping[str, str] | None = None,
+        call: Callable[..., Answer] = streambank,
     ) -> None:
+        self.call = call
         self.folder = folder
         self.source, self.out, self.slow = folder / "in", folder / "out", folder / "slow"
         self.source.mkdir(parents=True)
@@ -97,7 +100,7 @@ class ReleaseStory:
 
     def do(self, verb: str, *options: str | int | Path, code: int = 0) -> Answer:
         """A verb of the job."""
-        answer = streambank("job", verb, NAME, "--jobs", self.jobs, *options)
+        answer = self.call("job", verb, NAME, "--jobs", self.jobs, *options)
         assert answer.code == code, f"{answer.out}{answer.err}{self.log()}"
         return answer
 
@@ -108,7 +111,9 @@ class ReleaseStory:
     def restore(self, savepoint: str, *options: str | int | Path) -> Any:
         """Restore a savepoint as the job's next checkpoint."""
         given = ("-r", self.folder / "savepoints", "--jobs", self.jobs, "--job", NAME, "--generation")
-        return succeed("restore", savepoint, *given, *options, "--json").document
+        answer = self.call("restore", savepoint, *given, *options, "--json")
+        assert answer.code == 0, answer
+        return answer.document
 
     def kill(self) -> None:
         """End the driver as a machine that fails does."""
