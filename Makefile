@@ -116,7 +116,7 @@ test-matrix: classes  ## The main story on each Spark that jobs run on, and the 
 # On the older Airflow's own interpreter; a skipped test is of what that release lacks.
 .PHONY: test-matrix-airflow
 test-matrix-airflow: export CI :=
-test-matrix-airflow: classes  ## What faces Airflow, and a live restore with an approval, on each older Airflow; AIRFLOWS=3.2 for one
+test-matrix-airflow: classes  ## What faces Airflow, and live a judged job and a restore with an approval, on each older Airflow; AIRFLOWS=3.2 for one
 	@set -e; for release in $(AIRFLOWS); do \
 		python=$$($(BIN)/python -m tests.support.airflow_face.releases $$release); \
 		$$python -m pytest -n $(WORKERS) --dist loadfile -m "not storm and not spark" tests/streambank_airflow tests/dags $(ARGS); \

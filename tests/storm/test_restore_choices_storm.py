@@ -1,4 +1,4 @@
-"""A restore of a job that lives and has written on, as one run by Airflow's REST: asked, chosen, done."""
+"""A job that lives is judged, and restored as one run by Airflow's REST: asked, chosen, done."""
 
 from __future__ import annotations
 
@@ -44,6 +44,18 @@ def nothing() -> None:
     """Nothing is to be done meanwhile."""
 
 
+def judge(airflow: LiveAirflow) -> None:
+    """`<job>.sla` finds a job well that runs."""
+    client, dag_id = airflow.client, f"{JOB}.sla"
+    client.unpause(dag_id)
+    run = client.trigger(dag_id, {})
+    assert airflow.wait_for_end(dag_id, run, nothing) == "success", client.why(dag_id, run)
+    assert airflow.states(dag_id, run) == {"check": "success", "doctor": "success"}
+    verdicts = client.result(dag_id, run, "check")["verdicts"]
+    levels = {one["objective"]: one["level"] for one in verdicts}
+    assert {levels[one] for one in ("alive", "progress_age", "state_bytes")} == {"ok"}, levels
+
+
 def test_one_run_asks_stops_restores_and_starts(airflow: LiveAirflow) -> None:
     job = FlightsJob(JOB, f"{airflow.places.repository}.control")
     client, dag_id = airflow.client, f"{JOB}.restore"
@@ -55,6 +67,7 @@ def test_one_run_asks_stops_restores_and_starts(airflow: LiveAirflow) -> None:
     assert last is not None
     job.wait_for_batch(last.number + 2, timeout_s=300, meanwhile=nothing)
     drivers = {one.pid for one in job.driver()}
+    judge(airflow)
 
     run = client.trigger(dag_id, {})
     assert airflow.wait_for(dag_id, run, "approve", WAITS_FOR_A_PERSON, nothing)
