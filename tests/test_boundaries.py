@@ -106,6 +106,13 @@ def test_verbs_of_the_spark_face_load_without_spark() -> None:
     assert not loaded & HEAVY, loaded & HEAVY
 
 
+def test_what_submits_work_loads_without_spark() -> None:
+    """The Spark that does it need not be installed here."""
+    submits = ("streambank_spark.submit.executor", "streambank_spark.submit.state_change")
+    loaded = top_level(loaded_by(*submits, "streambank_spark.rewrite.rewrite_request"))
+    assert not loaded & HEAVY, loaded & HEAVY
+
+
 @pytest.mark.storm
 def test_every_engine_module_can_be_the_first_one_imported() -> None:
     code = """

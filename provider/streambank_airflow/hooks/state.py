@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_REQUEST = "streambank_spark.rewrite.request"
+_VALIDATE = "streambank_spark.rewrite.request"
+_REWRITE = "streambank_spark.rewrite.rewrite_request"
 _LOCATIONS = "streambank_spark.rewrite.key_locations"
 
 
@@ -42,7 +43,10 @@ class StateVerbs:
             InputError: It is not valid (code `usage`; `bad-expression` for a rule or a repair).
             RefusedError: A repair would change a key (code `repair-key`).
         """
-        importlib.import_module(_REQUEST).request_of(request)
+        if request.get("operation") == "validate":  # rules are parsed where pyspark is
+            importlib.import_module(_VALIDATE).request_of(request)
+        else:
+            importlib.import_module(_REWRITE).RewriteRequest.from_dict(request)
 
     @connected
     def foresee(self, ref: str, request: Mapping[str, Any], *, elsewhere: bool) -> None:

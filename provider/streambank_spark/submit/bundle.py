@@ -22,11 +22,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-
-from pyspark import SparkContext, SparkFiles
+from typing import TYPE_CHECKING
 
 from streambank.core.errors import StorageError
 from streambank.driver.bundle import package_files, zipped
+
+if TYPE_CHECKING:  # who submits work may have no pyspark
+    from pyspark import SparkContext
 
 PACKAGES = "streambank_packages"
 """The folder that the packages are unpacked into, below an executor's working directory."""
@@ -125,6 +127,8 @@ def ship(context: SparkContext, packages: Iterable[str]) -> None:
     Raises:
         StorageError: One that they ask for is not installed here (code `missing-package`).
     """
+    from pyspark import SparkFiles
+
     # Spark's own folder for files that are handed out, which goes with the application.
     folder = Path(SparkFiles.getRootDirectory()) / _FOLDER
     code = folder / "streambank_shipped.zip"  # comes last: where it is, all of it has been done
@@ -139,6 +143,8 @@ def ship(context: SparkContext, packages: Iterable[str]) -> None:
 
 def use_packages() -> None:
     """On an executor: let Python find the packages that came along, behind its own."""
+    from pyspark import SparkFiles
+
     folder = SparkFiles.get(PACKAGES)
     if Path(folder).is_dir() and folder not in sys.path:
         sys.path.append(folder)
