@@ -38,8 +38,8 @@ from streambank.core.choices import ClosureKind
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
     from streambank.savepoint.sinks import SinkCapture
-    from streambank.sinks.declared import DeclaredSink
     from streambank.savepoint.take import TakeResult
+    from streambank.sinks.declared import DeclaredSink
     from streambank.storage.store import Store
 
 EXAMPLES = """Examples:
