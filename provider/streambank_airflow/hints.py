@@ -165,6 +165,10 @@ HINTS = {
         "Trigger <job>.restore with *Output written after the savepoint* set to rollback, or give the query "
         "another output directory."
     ),
+    "no-versions": (
+        "Bring it back from a replica, or from a backup. A bucket keeps what is deleted only from the moment "
+        "on at which it has versioning, or Object Lock."
+    ),
     "sink-cannot-roll-back": (
         "Bring back what is missing, use another savepoint, or set *Output written after the savepoint*"
         " to accept."

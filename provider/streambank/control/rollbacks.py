@@ -113,7 +113,8 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
             "rows would be lost if it went on there.",
             code="sinks-taken-back",
             hint=f"Restore the job: `streambank restore {note.get('savepoint')} --job "
-            f"{QueryRef.of(control.name, query)} --generation --sink rollback`.",
+            f"{QueryRef.of(control.name, query)} --generation --sink rollback`. If that is not possible "
+            "any more, restore with --sink accept.",
         )
 
 

@@ -36,6 +36,13 @@ def read_sinks(fields: Fields, queries: Mapping[str, str]) -> tuple[DeclaredSink
         sink = _read(entry, queries)
         if any((one.query, one.kind, one.path) == (sink.query, sink.kind, sink.path) for one in found):
             raise fields.mistake("sinks", f"{sink.kind} {sink.path} is listed twice")
+        shared = (sink.path, sink.writer)
+        for one in (one for one in found if sink.writer and (one.path, one.writer) == shared):
+            raise fields.mistake(
+                "sinks",
+                f"queries {one.query} and {sink.query} write to {sink.path} as one writer, {sink.writer!r}",
+                "Each would skip the other's batches: give each query a writer of its own.",
+            )
         found.append(sink)
     return tuple(found)
 

@@ -36,6 +36,8 @@ _SINK_MEANS = {
     "again.",
     "accept": "The output stays as it is; *Output written later* says what that means.",
 }
+_TABLES = "roll later output back"
+"""Instead of `set later output aside`, where not all of it is files."""
 _MIXED = "roll back the output that can be, and leave the rest"
 
 
@@ -72,7 +74,8 @@ class Choice:
         parts = ["The job is stopped at a batch boundary first."] if self.stop else []
         if self.sink_of:
             return " ".join([*parts, f"Left as they are: {', '.join(sorted(self.sink_of))}."])
-        parts += [_SINK_MEANS[self.sink]] if _SINK.get(self.sink, "-") in self.label else []
+        words = (_SINK.get(self.sink, "-"), _TABLES if self.sink == "rollback" else "-")
+        parts += [_SINK_MEANS[self.sink]] if any(one in self.label for one in words) else []
         return " ".join(parts)
 
 
@@ -157,7 +160,7 @@ def _sinks(plan: RestorePlan, *, alive: bool) -> Sequence[str]:
 
 
 def _label(plan: RestorePlan, sink: str, source: str, *, stop: bool, approved: bool) -> str:
-    parts = [_SINK[sink]] if sink != plan.sink else []
+    parts = [_word(plan, sink)] if sink != plan.sink else []
     if source != plan.source:
         codes = {one.code for one in plan.source_refusals[plan.source]}
         input_without = next((words for code, words in _INPUT.items() if code in codes), "the lost input")
@@ -166,6 +169,15 @@ def _label(plan: RestorePlan, sink: str, source: str, *, stop: bool, approved: b
         return APPROVE if approved else "Stop the job and restore"
     words = [*(["Stop the job", "restore"] if stop else ["Restore"]), *parts]
     return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _word(plan: RestorePlan, sink: str) -> str:
+    return _TABLES if sink == "rollback" and not _only_files(plan) else _SINK[sink]
+
+
+def _only_files(plan: RestorePlan) -> bool:
+    """Whether what a rollback takes back are files, which it sets aside; rows of tables it takes out."""
+    return not any("later_batches" in one for one in plan.sinks)
 
 
 def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str:
@@ -185,7 +197,8 @@ def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str
     later = _later(plan) if plan.mode != "fork" else ""
     if later:
         sinks = {one.sink for one in offered}
-        fate = {"rollback": "set aside", "accept": "left"}.get(min(sinks)) if len(sinks) == 1 else None
+        back = "set aside" if _only_files(plan) else "rolled back"
+        fate = {"rollback": back, "accept": "left"}.get(min(sinks)) if len(sinks) == 1 else None
         one = later.startswith("1 ")
         verb = ("is" if one else "are") if fate else ("was" if one else "were")
         said.append(f"{later} {verb} {fate or 'written since'}.")
@@ -213,7 +226,7 @@ def _unguarded(plan: RestorePlan) -> list[str]:
 def _later(plan: RestorePlan) -> str:
     """How much was written after the savepoint, as far as a sink tells."""
     rows: list[int | None] = []
-    files = 0
+    files = batches = 0
     for sink in plan.sinks:
         if sink.get("safe") is not False or sink.get("new_path"):
             continue
@@ -222,12 +235,17 @@ def _later(plan: RestorePlan) -> str:
             rows.append(sink["later_rows"])
         elif "later_batches" in sink:
             rows.append(sink["later_rows"])
+            batches = max(batches, sink["later_batches"])
         elif "repeated_records" in sink:
             rows.append(sink["repeated_records"])
     known = [one for one in rows if one is not None]
     if known and len(known) == len(rows) and sum(known):
         return say_count(sum(known), "row")
-    return say_count(files, "file") if files else ""
+    if files:
+        return say_count(files, "file")
+    if not batches:
+        return ""
+    return "1 batch" if batches == 1 else f"{batches:,} batches"
 
 
 def shown_choices(choices: Iterable[Choice]) -> str:

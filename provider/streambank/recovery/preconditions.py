@@ -293,11 +293,12 @@ def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
     Raises:
         StreambankError: See `look_at_sinks`; or the job's records cannot be read.
     """
-    reached, unnamed, now = None, None, None
+    reached, unnamed, now, same_line = None, None, None, True
     if not request.unmoved:
         guarded = [record.get("guarded") is True for record in manifest.sinks]
         records = _records_to_ask(request, manifest)
         now = query_sinks_now(records, manifest, request.declared_sinks)
+        same_line = not _restored_since(records, manifest)
         unnamed = unnamed_sink(records, manifest)
         if unnamed is not None or now.plain or not guarded or not all(guarded):
             reached = _how_far(request, manifest)
@@ -311,7 +312,14 @@ def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
         reached=reached,
         unnamed=unnamed,
         now=now,
+        same_line=same_line,
     )
+
+
+def _restored_since(records: JobControl, manifest: Manifest) -> bool:
+    """Whether the query went back at any time since a savepoint was taken."""
+    generations = records.generations(QueryRef.parse(manifest.job).query).all()
+    return any(one.from_savepoint is not None and one.made_at > manifest.taken_at for one in generations)
 
 
 def _how_far(request: RestoreRequest, manifest: Manifest) -> Reached:

@@ -22,6 +22,8 @@ from streambank.recovery.choices import SinkChoices
 from streambank.recovery.sinks import check_stands_at, look_at_sinks, refusals, shown
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
+from streambank.sinks.file.capture import KIND as FILE
+from streambank.sinks.unguarded import harm_of, sink_name
 
 OPERATION = "reinstate"
 """What operation lock and lease say meanwhile."""
@@ -152,12 +154,17 @@ def _check_not_gone_on(repository: Repository, manifest: Manifest, current: Gene
     sinks = look_at_sinks(repository, manifest, {}, {})
     for refusal in refusals(sinks, SinkChoices(), "no-claim"):
         raise refusal
-    unguarded = [sink for sink in sinks.unguarded if sink.harm != "none"]
-    if found.planned != manifest.batch and (unguarded or not manifest.sinks):
-        named = ", ".join(sink.name for sink in unguarded) or "its sink, which the savepoint does not name"
+    named = [
+        sink_name(str(one.get("kind")), str(one.get("path")))
+        for one in manifest.sinks
+        if (one.get("kind"), one.get("guarded")) != (FILE, True)
+        and harm_of(str(one.get("kind"))) not in ("none", "overwritten")
+    ]
+    if found.planned != manifest.batch and (named or not manifest.sinks):
+        which = ", ".join(named) or "its sink, which the savepoint does not name"
         raise RefusedError(
             f"{manifest.job} has begun {shown(found.planned)} in {current.location}, and it is not known how "
-            f"much of it reached {named}.",
+            f"much of it reached {which}.",
             code="batch-begun",
             hint=f"Start the job to go on there, which repeats that batch as any restart does; or restore "
             f"{manifest.savepoint} with `--sink accept`: rows may be repeated then, or skipped for good by a "

@@ -32,16 +32,20 @@ from streambank.recovery.unguarded import (
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.sinks.declared import SINK_KINDS, DeclaredSink, of_query
+from streambank.sinks.delta import KIND as DELTA
 from streambank.sinks.file.capture import KIND
 from streambank.sinks.file.fresh_log import NewOutput, begin_output, in_the_way
 from streambank.sinks.file.position import FileSinkStanding, SavedLog, read_saved_log
 from streambank.sinks.file.rollback import RollbackReport, roll_back, stand
+from streambank.sinks.ledger import KIND as LEDGER
 from streambank.sinks.of_query import QuerySinks, sinks_of_query
 from streambank.sinks.table import TITLES, TableGuard, TableRollback, TableStanding, UnknownTable
-from streambank.storage import normalize_location, open_store
+from streambank.storage import normalize_location, open_store, same_place
 from streambank.storage.store import Store
 
 SinkRollback = RollbackReport | TableRollback
+FOREACH_BATCH = "ForeachBatchSink"
+"""Spark's word for a sink of which nothing else is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,7 @@ def look_at_sinks(
     reached: Reached | None = None,
     unnamed: tuple[str, str] | None = None,
     now: QuerySinks | None = None,
+    same_line: bool = True,
 ) -> Sinks:
     """Compare each sink with the savepoint. Reads only.
 
@@ -186,6 +191,7 @@ def look_at_sinks(
         reached: How far the query ever got; None where it is known to stand at the savepoint's batch.
         unnamed: Kind and description of a sink that the savepoint does not name, and the job's records do.
         now: What the query writes to by the word of its job; None where its tables need not be asked.
+        same_line: The query was not restored since the savepoint, so that a batch of its number is that one.
 
     Raises:
         InputError: `unknown-sink`, `two-sinks-one-directory`: what `new` says makes no sense.
@@ -199,10 +205,15 @@ def look_at_sinks(
     unguarded: list[UnguardedStanding] = []
     judged: list[KafkaSinkStanding] = []
     writes = now or QuerySinks()
-    tables = [] if now is None else _look_at_tables(manifest, now)
+    tables = [] if now is None else _look_at_tables(manifest, now, same_line=same_line)
     for record in manifest.sinks:
         kind, path = str(record.get("kind")), str(record.get("path"))
-        if kind in TITLES or kind in SINK_KINDS or writes.covers(kind):
+        if kind in TITLES or writes.covers(kind):
+            continue
+        if kind in SINK_KINDS:
+            if not any(one.path == path for one in writes.plain):  # else what is declared now counts
+                known = kind if kind == "append" else FOREACH_BATCH
+                unguarded.append(standing_of(known, path, manifest, mode, reached))
             continue
         if kafka is not None and (found := look_at_kafka_sink(record, kafka)) is not None:
             judged.append(found)
@@ -235,25 +246,45 @@ def look_at_sinks(
     )
 
 
-def _look_at_tables(manifest: Manifest, now: QuerySinks) -> list[GuardedTable]:
+def _look_at_tables(manifest: Manifest, now: QuerySinks, *, same_line: bool) -> list[GuardedTable]:
     """Each table that the query writes to now, and each that the savepoint names and the job does not."""
-    kept = {
-        (str(record.get("kind")), str(record.get("path"))): record
-        for record in manifest.sinks
-        if record.get("kind") in TITLES
-    }
+    kept = [record for record in manifest.sinks if record.get("kind") in TITLES]
     found: list[GuardedTable] = []
     for guard in now.tables:
-        record = kept.pop((guard.kind, guard.path), None)
-        found.append(GuardedTable(guard, record, guard.stand(manifest.batch, record)))
-    for (kind, path), record in kept.items():
+        record = next((one for one in kept if _is_of(one, guard)), None)
+        kept = [one for one in kept if one is not record]
+        standing = guard.stand(manifest.batch, record)
+        if not same_line and not _tells(record) and standing.safe is not None:
+            standing = replace(
+                standing,
+                position="not-known",
+                not_known="The savepoint does not say how far it was, and the query was restored since: a "
+                "batch of its number may be another one.",
+                hint="Use a savepoint that was taken since, or one that says so.",
+            )
+        found.append(GuardedTable(guard, record, standing))
+    for record in kept:
         why = RefusedError(
             "The savepoint names it, and what the query writes to by its job does not.",
             hint="Declare it in the job's `sinks`, and restore with that declaration.",
         )
-        guard = UnknownTable(kind, path, why)
+        guard = UnknownTable(str(record.get("kind")), str(record.get("path")), why)
         found.append(GuardedTable(guard, record, guard.stand(manifest.batch, record)))
     return found
+
+
+def _is_of(record: Mapping[str, Any], guard: TableGuard) -> bool:
+    """Whether a savepoint's record is of a table, which may be named in another way now."""
+    kind, path = record.get("kind"), str(record.get("path"))
+    same = path == guard.path or (kind == DELTA and same_place(path, guard.path))
+    return kind == guard.kind and same
+
+
+def _tells(record: Mapping[str, Any] | None) -> bool:
+    """Whether a record tells one line of the query's life from another; a bare batch number does not."""
+    if record is None or record.get("sink_batch") is None or record.get("not_asked"):
+        return False
+    return record.get("kind") != LEDGER or record.get("run_id") is not None
 
 
 def query_sinks_now(control: JobControl, manifest: Manifest, declared: Iterable[DeclaredSink]) -> QuerySinks:

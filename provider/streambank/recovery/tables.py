@@ -28,7 +28,7 @@ def table_refusals(
         if mode == "fork":
             if choice != "accept":
                 yield RefusedError(
-                    f"The {table.name} belongs to the query that is forked.",
+                    f"The {table.name} belongs to the query that is forked. {_shared(table)}",
                     code="fork-shares-sink",
                     hint="Let the fork write to another table, and say so: --sink accept.",
                 )
@@ -69,11 +69,18 @@ def _not_known(table: TableStanding) -> StreambankError:
     return RefusedError(table.sentence(), code="sink-not-known", hint=hint)
 
 
+def _shared(table: TableStanding) -> str:
+    """What becomes of a table into which a query and its fork write."""
+    if table.own_name:
+        return "Both write there under one name: each skips the batches that the other has written."
+    return "If both write there, rows are there twice."
+
+
 def table_warnings(tables: Iterable[TableStanding], mode: RestoreMode) -> Iterator[str]:
     """What a person should know of tables that stop nothing."""
     for table in tables:
         if mode == "fork":
             yield (
                 f"The fork writes into the {table.name} of the query that it is forked from, unless its "
-                "application is configured otherwise: rows would be there twice."
+                f"application is configured otherwise. {_shared(table)}"
             )

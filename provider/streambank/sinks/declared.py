@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from streambank.core.environment import fill_in
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN
+from streambank.storage import same_place
 
 if TYPE_CHECKING:
     from streambank.repository.repository import Repository
@@ -100,9 +101,12 @@ class DeclaredSink:
             from streambank.sinks.delta import DeltaGuard
 
             options = {name: filled(value) for name, value in self.options.items()}
-            by_connector = self.table == connector
+            by_connector = connector is not None and same_place(self.table, connector)
             writer = query_id if by_connector else self.writer or query_id
-            return DeltaGuard(self.table, writer, options=options, by_connector=by_connector)
+            own_name = writer != query_id
+            return DeltaGuard(
+                self.table, writer, options=options, by_connector=by_connector, own_name=own_name
+            )
         if (place := self.iceberg()) is not None:
             from streambank.sinks.iceberg import IcebergGuard
 

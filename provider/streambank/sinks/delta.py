@@ -42,6 +42,9 @@ _LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
 _MOST_COMMIT_BYTES = 256 << 20
 _MOST_LINE_BYTES = 16 << 20
 _READERS = 16
+_BLOCK = 32
+MOST_VERSIONS = 10_000
+"""Of a log that are read to find a batch."""
 _DIGITS = 20
 
 
@@ -147,13 +150,45 @@ class DeltaLog:
         """Entries of a range of versions, both included.
 
         Raises:
-            NotFoundError, FormatError: See `commit`.
+            NotFoundError: One is gone, or they are more than 10,000.
+            FormatError: See `commit`.
+        """
+        if last - first >= MOST_VERSIONS:
+            raise NotFoundError(
+                f"Versions {first} to {last} of the Delta table {self._store.uri} are more than are read.",
+                hint="Use a newer savepoint.",
+            )
+        found: list[Commit] = []
+        for begin in range(first, last + 1, _BLOCK):
+            end = min(last, begin + _BLOCK - 1)
+            block = self.commits_there(begin, end)
+            if len(block) <= end - begin:
+                raise NotFoundError(
+                    f"Some of the versions {begin} to {end} of the Delta table {self._store.uri} are gone.",
+                    hint="Delta removes old entries of its log.",
+                )
+            found += block
+        return found
+
+    def commits_there(self, first: int, last: int) -> list[Commit]:
+        """Those entries of a range of versions that are still there, oldest first.
+
+        Raises:
+            FormatError: See `commit`.
         """
         versions = range(first, last + 1)
-        if len(versions) < _READERS:
-            return [self.commit(version) for version in versions]
-        with ThreadPoolExecutor(_READERS) as readers:
-            return list(readers.map(self.commit, versions))
+        if len(versions) == 1:
+            found = [self._commit_there(first)]
+        else:
+            with ThreadPoolExecutor(_READERS) as readers:
+                found = list(readers.map(self._commit_there, versions))
+        return [one for one in found if one is not None]
+
+    def _commit_there(self, version: int) -> Commit | None:
+        try:
+            return self.commit(version)
+        except NotFoundError:
+            return None
 
 
 def _key(version: int) -> str:
@@ -214,6 +249,7 @@ class DeltaGuard:
         writer: Under which id the query's batches are in the log: the query id, or the application's own.
         options: Options of delta-rs for the storage, besides what the environment says.
         by_connector: Spark's own sink writes it, which does not compute a batch that it takes for done.
+        own_name: The id is the application's own: another query id does not change it.
     """
 
     kind = KIND
@@ -226,7 +262,9 @@ class DeltaGuard:
         *,
         options: Mapping[str, str] | None = None,
         by_connector: bool = False,
+        own_name: bool = False,
     ) -> None:
+        self._own_name = own_name
         self.path = normalize_location(location)
         self._writer = writer
         self._options = dict(options or {})
@@ -247,7 +285,7 @@ class DeltaGuard:
                 record["not_asked"] = f"{why}."
                 return Captured(record, warning=f"{why}: {_WRITER}")
             version, holds = found
-            record |= {"version": version, "sink_batch": holds, "table_id": _table_id(log, newest)}
+            record |= {"version": version, "sink_batch": holds, "table_id": _table_id(log)}
         except StreambankError as error:
             record["not_asked"] = error.message
             return Captured(
@@ -270,6 +308,7 @@ class DeltaGuard:
         if newest is None:
             return self._not_known(batch, "It is not there.", "Name its directory in the declaration.")
         version, holds = record.get("version"), record.get("sink_batch")
+        known = isinstance(version, int) and isinstance(holds, int)
         if not isinstance(version, int) or not isinstance(holds, int):
             found = _newest_with(log, newest, self._writer, batch)
             if found is None:
@@ -277,16 +316,20 @@ class DeltaGuard:
                     batch, f"Its log names no batch of the writer {self._writer}.", _WRITER
                 )
             version, holds = found
-            if holds < batch and "version" not in record:
+            if holds < batch:
                 return self._not_known(
                     batch,
                     f"The savepoint was taken without it, and its log has batch {holds} and not {batch} of "
                     f"the writer {self._writer}.",
                     "If batches without rows are not written, this is as it should be: --sink accept.",
                 )
-        if newest < version or record.get("table_id") not in (None, _table_id(log, newest)):
+        ids = {record.get("table_id"), _table_id(log)} - {None}
+        if newest < version or len(ids) > 1 or (known and self._held(log, version) != holds):
             return self._not_known(
-                batch, "It is another table than that of the savepoint: it was made anew.", _ANEW
+                batch,
+                f"Its version {version} is not that of the savepoint, which held batch {holds}: it was made "
+                "anew, or the log no longer has that version.",
+                _ANEW,
             )
         try:
             later = log.commits(version + 1, newest)
@@ -300,16 +343,30 @@ class DeltaGuard:
 
     def _judge(self, batch: int, version: int, holds: int, later: Sequence[Commit]) -> TableStanding:
         """By the commits since the version of the savepoint."""
-        since = version
-        for commit in later:  # the last rollback to this very batch counts, and what came after it
-            if commit.mark.get("batch") == batch and commit.transactions.get(self._writer) == holds:
-                since = commit.version
+        since = self._rolled_back_at(batch, version, holds, later)
+        by_hand = [
+            one for one in later if one.version > since and one.operation == "RESTORE" and not one.mark
+        ]
+        if by_hand:
+            return self._not_known(
+                batch,
+                f"Version {by_hand[-1].version} restored it by hand since the savepoint: the batches that it "
+                "holds and those that it takes for done are no longer the same.",
+                "Bring it to what it held at the savepoint, with the transaction identifier of that batch.",
+            )
         after = [commit for commit in later if commit.version > since]
         own = [commit for commit in after if self._writer in commit.transactions]
         seen = str(later[-1].version if later else version)
         if not own:
             return TableStanding(
-                KIND, self.path, batch, "even", sink_batch=holds, seen=seen, target=str(since)
+                KIND,
+                self.path,
+                batch,
+                "even",
+                sink_batch=holds,
+                seen=seen,
+                target=str(since),
+                own_name=self._own_name,
             )
         # What others wrote before the first later batch stays.
         target = own[0].version - 1
@@ -330,7 +387,30 @@ class DeltaGuard:
             seen=seen,
             target=str(target),
             skips_computing=self._by_connector,
+            own_name=self._own_name,
         )
+
+    def _rolled_back_at(self, batch: int, version: int, holds: int, later: Sequence[Commit]) -> int:
+        """The version as which the savepoint's was last restored by us; that itself where it never was.
+
+        A rollback to a batch of the same number in another line of the query's life has led elsewhere: only
+        what was restored from before the first later batch counts.
+        """
+        since, first = version, None
+        for commit in later:
+            if self._writer not in commit.transactions:
+                continue
+            target = commit.mark.get("version") if commit.mark.get("batch") == batch else None
+            is_same = isinstance(target, int) and since <= target and (first is None or target < first)
+            if is_same and commit.transactions[self._writer] == holds:
+                since, first = commit.version, None
+            elif first is None:
+                first = commit.version
+        return since
+
+    def _held(self, log: DeltaLog, version: int) -> int | None:
+        found = _newest_with(log, version, self._writer, None)
+        return None if found is None else found[1]
 
     def _cannot(self, undone: Sequence[Commit]) -> str:
         if find_spec("deltalake") is None:
@@ -444,8 +524,8 @@ _WRITER = (
 _ANEW = "Restore into a new table with another query id, or use --sink accept."
 
 
-def _table_id(log: DeltaLog, newest: int) -> str | None:
-    """The table's id, by the oldest entry that there is; None where no entry near tells."""
+def _table_id(log: DeltaLog) -> str | None:
+    """The table's id, by the first entry; None where Delta has removed that."""
     try:
         return log.commit(0).table
     except NotFoundError:
@@ -465,17 +545,15 @@ def _newest_with(log: DeltaLog, newest: int, writer: str, batch: int | None) -> 
         None where no entry of the log names a batch of the writer up to that one.
     """
     last = newest
-    for version in range(newest, -1, -1):
-        try:
-            commit = log.commit(version)
-        except NotFoundError:
-            return None
-        holds = commit.transactions.get(writer)
-        if holds is None:
-            continue
-        if batch is None or holds <= batch:
-            return last, holds
-        last = version - 1
+    oldest = max(0, newest - MOST_VERSIONS + 1)
+    for end in range(newest, oldest - 1, -_BLOCK):
+        for commit in reversed(log.commits_there(max(oldest, end - _BLOCK + 1), end)):
+            holds = commit.transactions.get(writer)
+            if holds is None:
+                continue
+            if batch is None or holds <= batch:
+                return last, holds
+            last = commit.version - 1
     return None
 
 

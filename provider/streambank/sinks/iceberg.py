@@ -198,7 +198,7 @@ class IcebergGuard:
             if found is None:
                 return self._not_known(batch, f"No snapshot is of the query {self._query_id}.", _WRITER)
             snapshot, holds = found[0].id, found[1]
-            if holds < batch and "snapshot" not in record:
+            if holds < batch:
                 return self._not_known(
                     batch,
                     f"The savepoint was taken without it, and its snapshots have batch {holds} and not "

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.core.names import LEDGER
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.table import Position, TableRollback, TableStanding
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 KIND = "ledger"
 CONNECT_TIMEOUT_S = 10
-_TIMED = ("postgresql", "mysql", "mariadb")
+_TIMED = ("psycopg2", "psycopg", "pymysql", "mysqldb")
+"""Drivers that take `connect_timeout`."""
 _GONE = "the rows of the savepoint's batches were deleted from it then. Use a newer savepoint."
 _NO_ROWS = (
     "its rows do not say of which batch they are. Declare as `rows` the tables whose rows have the columns "
@@ -116,6 +117,8 @@ class LedgerGuard:
             position: Position = "even" if known or holds == batch else "behind"
             return TableStanding(KIND, self.path, batch, position, sink_batch=holds, seen=seen)
         cannot, rows = self._later_rows(connection, batch)
+        if not known and holds != batch:
+            cannot = f"its line of batch {batch} is missing, and the savepoint does not say that it had none."
         return TableStanding(
             KIND,
             self.path,
@@ -241,18 +244,18 @@ class LedgerGuard:
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
         engine = open_engine(self._url, self.path)
-        from sqlalchemy.exc import SQLAlchemyError
-
-        if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
-            raise StorageError(  # SQLite would make an empty one
-                f"The ledger {self.path} cannot be asked: there is no such file.",
-                code="sink-not-reachable",
-                hint="Look at `url` of the job's sinks: sqlite:////data/orders.db has four slashes.",
-            )
         try:
+            if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
+                raise StorageError(  # SQLite would make an empty one
+                    f"The ledger {self.path} cannot be asked: there is no such file.",
+                    code="sink-not-reachable",
+                    hint="Look at `url` of the job's sinks: sqlite:////data/orders.db has four slashes.",
+                )
             with engine.connect() as connection:
                 yield connection
-        except SQLAlchemyError as error:
+        except StreambankError:
+            raise
+        except Exception as error:  # drivers have errors of their own, and a column may hold no number
             raise StorageError(
                 f"The ledger {self.path} cannot be asked: {database_says(error)}",
                 code="sink-not-reachable",
@@ -289,7 +292,7 @@ def open_engine(url: str, ledger: str, *, pooled: bool = False) -> Engine:
         parsed = make_url(url)
         if "@" in (parsed.host or ""):
             raise ValueError("a user or a password holds an @ that is not escaped")
-        timed = {"connect_timeout": CONNECT_TIMEOUT_S} if parsed.get_backend_name() in _TIMED else {}
+        timed = {"connect_timeout": CONNECT_TIMEOUT_S} if parsed.get_driver_name() in _TIMED else {}
         pool: dict[str, Any] = {"pool_pre_ping": True} if pooled else {"poolclass": NullPool}
         return create_engine(parsed, connect_args=timed, future=True, **pool)
     except (SQLAlchemyError, ImportError, ValueError) as error:

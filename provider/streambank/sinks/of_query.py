@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streambank.savepoint.sinks import SinkCapture
+from streambank.sinks.bounded import BoundedGuard
 from streambank.sinks.declared import DeclaredSink
+from streambank.sinks.delta import KIND as DELTA
 from streambank.sinks.delta import DeltaGuard
 from streambank.sinks.table import TableGuard
 from streambank.sinks.tags import TagScope
 from streambank.sinks.unguarded import UnguardedSink, harm_of, sink_from_description
-from streambank.storage import normalize_location
+from streambank.storage import normalize_location, same_place
 
 _DELTA = re.compile(r"DeltaSink\[(?P<location>.+)\]\Z", re.DOTALL)
 
@@ -42,7 +44,7 @@ class QuerySinks:
             kind: Spark's word, as savepoints of a job keep it that declared nothing.
         """
         if kind == "DeltaSink":
-            return any(isinstance(one, DeltaGuard) for one in self.tables)
+            return any(one.kind == DELTA for one in self.tables)
         return bool(self.tables or self.plain) and harm_of(kind) == "unknown"
 
     def captures(self) -> list[SinkCapture]:
@@ -69,9 +71,9 @@ def sinks_of_query(
     if query_id is None:
         return QuerySinks(named=named)
     guards = [one.guard(query_id, connector=connector, tags=tags) for one in declared]
-    tables = [one for one in guards if one is not None]
-    if connector is not None and not any(one.path == connector for one in tables):
-        tables.append(DeltaGuard(connector, query_id, by_connector=True))
+    tables: list[TableGuard] = [BoundedGuard(one) for one in guards if one is not None]
+    if connector is not None and not any(same_place(one.path, connector) for one in tables):
+        tables.append(BoundedGuard(DeltaGuard(connector, query_id, by_connector=True)))
     plain = [
         UnguardedSink(one.kind, one.path) for one, guard in zip(declared, guards, strict=True) if not guard
     ]

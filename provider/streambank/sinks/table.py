@@ -45,6 +45,7 @@ class TableStanding:
         target: Where a rollback leads: a version, a snapshot; empty where that needs no name.
         skips_computing: A batch that the table takes for done is not computed at all, so that a query with
             state cannot go on after it.
+        own_name: It remembers batches under a name of the application's own, which a fork shares.
     """
 
     kind: str
@@ -62,6 +63,7 @@ class TableStanding:
     seen: str = ""
     target: str = ""
     skips_computing: bool = False
+    own_name: bool = False
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ from streambank.storage.locations import (
     local_path,
     normalize_location,
     open_store,
+    same_place,
     scheme_of,
 )
 from streambank.storage.s3.credentials import S3Access, using_s3
@@ -31,6 +32,7 @@ __all__ = [
     "local_path",
     "normalize_location",
     "open_store",
+    "same_place",
     "scheme_of",
     "using_s3",
 ]

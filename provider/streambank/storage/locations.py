@@ -120,6 +120,11 @@ def is_inside(location: str | os.PathLike[str], other: str | os.PathLike[str]) -
     return place == root or place.startswith(root.rstrip("/") + "/")
 
 
+def same_place(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether two locations are one, by whichever of its names; on this machine links are followed."""
+    return _followed(location) == _followed(other)
+
+
 def is_below(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
     """Whether a location lies below another one, and is not that one; links are followed."""
     return is_inside(location, other) and not is_inside(other, location)

@@ -130,3 +130,9 @@ def test_one_sink_is_not_listed_twice(tmp_path: Path) -> None:
 def test_they_belong_to_a_job(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="belongs to a job"):
         job(tmp_path, '[[defaults.sinks]]\nkind = "append"')
+
+
+def test_two_queries_are_not_one_writer(tmp_path: Path) -> None:
+    entry = '[[jobs.orders.sinks]]\nkind = "delta"\ntable = "lake"\nwriter = "orders"\nquery = "{}"\n'
+    with pytest.raises(InputError, match="as one writer"):
+        job(tmp_path, entry.format("daily") + entry.format("hourly"), queries='queries = ["daily", "hourly"]')

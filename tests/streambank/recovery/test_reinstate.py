@@ -14,6 +14,11 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.reinstate import Reinstated, reinstate
 from streambank.recovery.restore import plan_restore, restore
 from streambank.recovery.sinks import look_at_sinks
+from streambank.savepoint.sinks import SinkCapture
+from streambank.savepoint.take import TakeRequest, take
+from streambank.sinks.delta import DeltaGuard
+from streambank.sinks.ledger import LedgerGuard
+from streambank.sinks.unguarded import UnguardedSink
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
 from tests.support.repository.derived_savepoint import derive
@@ -25,9 +30,10 @@ def shop(tmp_path: Path) -> SimulatedJob:
     return SimulatedJob(tmp_path).run(5)
 
 
-def exchanged(shop: SimulatedJob) -> str:
-    """Let generation 2 have other state; the savepoint of generation 1."""
-    before = shop.take().savepoint
+def exchanged(shop: SimulatedJob, *sinks: SinkCapture) -> str:
+    """Let generation 2 have other state; the savepoint of generation 1, with the job's sink or these."""
+    request = TakeRequest(shop.checkpoint, shop.repository, JOB, sinks=sinks)
+    before = (take(request) if sinks else shop.take()).savepoint
     shop.control().generations().ensure_first(shop.checkpoint.uri, by=BY)
     made = derive(shop.repository, JOB, before)
     restore(
@@ -137,6 +143,33 @@ def test_refused_where_a_batch_was_begun_and_the_sink_cannot_be_asked(tmp_path: 
     before = exchanged(shop)
     go_on(shop).plan()
     assert refused(shop, before) == "batch-begun"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("delta", "batch-begun"),
+        ("ledger", "batch-begun"),
+        ("append", "batch-begun"),
+        ("ForeachBatchSink", "batch-begun"),
+        ("idempotent-by-key", None),
+        ("ConsoleTable", None),
+    ],
+)
+def test_a_batch_that_was_begun_counts_by_what_its_sink_is(
+    tmp_path: Path, kind: str, code: str | None
+) -> None:
+    shop = SimulatedJob(tmp_path, sink=False).run(5)
+    tables: dict[str, SinkCapture] = {
+        "delta": DeltaGuard(str(tmp_path / "lake"), shop.live.query_id),
+        "ledger": LedgerGuard("books", "sqlite:////none", shop.live.query_id),
+    }
+    before = exchanged(shop, tables.get(kind) or UnguardedSink(kind, "a sink"))
+    go_on(shop).plan()
+    if code is None:
+        assert back(shop, before).generation == 3
+    else:
+        assert refused(shop, before) == code
 
 
 def test_refused_where_the_earlier_generation_has_gone_on(shop: SimulatedJob) -> None:

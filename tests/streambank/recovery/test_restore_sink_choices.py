@@ -181,7 +181,7 @@ def test_a_fork_shares_the_table(shop: Shop, ahead: str) -> None:
     )
     plan = plan_restore(forked)
     assert "fork-shares-sink" in {one.code for one in plan.refusals}
-    assert any("rows would be there twice" in one for one in plan.warnings)
+    assert any("under one name: each skips" in one for one in plan.warnings), "the writer is its own"
 
 
 def test_choices_are_read_from_the_last_equals_sign() -> None:
@@ -190,3 +190,40 @@ def test_choices_are_read_from_the_last_equals_sign() -> None:
     for wrong in (["a"], ["=accept"], ["a=never"], ["a=accept", "a=accept"]):
         with pytest.raises(InputError, match="does not name one sink"):
             parse_sink_choices(wrong)
+
+
+class TestAnotherLineOfTheQuery:
+    """The query was restored since the savepoint: batches of the same numbers are others."""
+
+    def test_a_savepoint_that_does_not_tell_is_not_judged_by_numbers(self, shop: Shop) -> None:
+        early = shop.take()  # batch 4
+        declared, shop.declared = shop.declared, ()
+        shop.run(1)
+        mute = shop.take()  # batch 5, which says nothing of the table
+        shop.declared = declared
+        restore(shop.request(early, sink="rollback", sink_of={LOG: "accept"}))
+        shop.lake.write(5, ["another"])
+        plan = plan_restore(shop.request(mute, sink="rollback", sink_of={LOG: "accept"}))
+        table = next(one for one in plan.sinks if one["kind"] == "delta")
+        assert table["position"] == "not-known" and "was restored since" in table["says"]
+        assert not plan.possible
+
+    def test_one_that_tells_is_judged_by_what_it_tells(self, shop: Shop) -> None:
+        early = shop.take()
+        shop.run(1)
+        late, before = shop.take(), shop.lake.rows()
+        restore(shop.request(early, sink="rollback", sink_of={LOG: "accept"}))
+        shop.lake.write(5, ["another"])
+        plan = plan_restore(shop.request(late, sink="rollback", sink_of={LOG: "accept"}))
+        assert plan.sinks[0]["position"] == "diverged" and plan.possible
+        restore(shop.request(late, sink="rollback", sink_of={LOG: "accept"}))
+        assert shop.lake.rows() == before
+
+
+def test_a_sink_that_is_declared_no_more_is_not_forgotten(shop: Shop) -> None:
+    shop.declared = (DeclaredSink("append", LOG),)
+    savepoint = shop.take()
+    shop.run(2)
+    plan = plan_restore(shop.request(savepoint, declared_sinks=()))
+    assert {one.code for one in plan.refusals} == {"sink-not-guarded"}
+    assert LOG in plan.sink_effect()

@@ -206,6 +206,60 @@ class TestRollback:
         assert lake.rows() == before
 
 
+class TestLines:
+    """Batches of one number may be of two lines of the query's life."""
+
+    def test_a_rollback_to_the_same_number_in_another_line_is_not_ours(self, lake: Lake) -> None:
+        """Savepoint A of batch 4; back to 2; other batches 3 and 4 and savepoint B of 4; back to B."""
+        first, before, early = captured(lake), lake.rows(), captured(lake, 2)
+        guard(lake).roll_back(guard(lake).stand(2, early))
+        lake.write(3, ["3 again"])
+        lake.write(4, ["4 again"])
+        second = captured(lake)
+        lake.write(5, ["5 again"])
+        guard(lake).roll_back(guard(lake).stand(4, second))
+        assert guard(lake).stand(4, second).safe
+        standing = guard(lake).stand(4, first)
+        assert standing.position == "diverged" and standing.can_roll_back
+        guard(lake).roll_back(standing)
+        assert lake.rows() == before and guard(lake).stand(4, first).safe
+
+    def test_a_savepoint_that_could_not_ask_knows_nothing(self, lake: Lake) -> None:
+        record = {"kind": "delta", "version": None, "sink_batch": None, "not_asked": "It was away."}
+        assert guard(lake).stand(9, record).position == "not-known"
+
+    def test_another_table_of_that_version_is_not_rolled_back(self, lake: Lake) -> None:
+        """The first entry was gone at the savepoint, so that the table's id is not known."""
+        record = {**captured(lake), "table_id": None}
+        shutil.rmtree(lake.folder)
+        for batch in range(4, 10):
+            lake.write(batch, batch_rows(batch))
+        assert guard(lake).stand(4, record).position == "not-known"
+
+    def test_a_first_entry_that_is_gone_is_not_another_table(self, lake: Lake) -> None:
+        record = captured(lake)
+        lake.write(5, batch_rows(5))
+        lake.open().create_checkpoint()
+        (lake.folder / "_delta_log" / f"{0:020}.json").unlink()
+        standing = guard(lake).stand(4, record)
+        assert standing.position == "ahead" and standing.can_roll_back
+
+    def test_a_restore_by_hand_is_not_even(self, lake: Lake) -> None:
+        record = captured(lake)
+        lake.open().restore(2)
+        standing = guard(lake).stand(4, record)
+        assert standing.position == "not-known" and "by hand" in standing.sentence()
+
+    def test_a_writer_that_nobody_is_ends_after_so_many_versions(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("streambank.sinks.delta.MOST_VERSIONS", 3)
+        lake.write_other(["x"])
+        for _ in range(3):
+            lake.write_other(["x"])
+        assert "names no batch" in guard(lake).capture(4).warning
+
+
 def test_the_newest_version_is_found_wherever_checkpoints_are(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", QUERY)
     log = DeltaLog(open_store(str(lake.folder)))

@@ -116,6 +116,15 @@ class TestStanding:
         standing = guard(books).stand(6, record)
         assert (standing.position, standing.later_batches, standing.later_rows) == ("ahead", 1, 2)
 
+    def test_later_lines_do_not_hide_that_one_is_missing(self, books: Books) -> None:
+        """Back to batch 3 by hand, and on from there: batch 4 is not the savepoint's, or not there."""
+        record = captured(books)
+        books.do("DELETE FROM streambank_batches WHERE batch_id = 4")
+        books.write(6, ["later"])
+        standing = guard(books).stand(4, record)
+        assert standing.position == "ahead" and not standing.can_roll_back
+        assert "its line of batch 4 is missing" in standing.why_not()
+
     def test_rows_that_do_not_say_of_which_batch_they_are(self, books: Books) -> None:
         standing = guard(books, rows=()).stand(4, ahead(books))
         assert not standing.can_roll_back and standing.later_rows is None
@@ -219,6 +228,10 @@ class TestNotReachable:
         standing = LedgerGuard(PATH, f"sqlite:///{file}", QUERY).stand(4, None)
         assert standing.safe is None and standing.transient and "no such file" in standing.sentence()
         assert not file.exists()
+
+    def test_a_path_that_no_system_takes(self) -> None:
+        standing = LedgerGuard(PATH, f"sqlite:////{'long' * 2000}", QUERY).stand(4, None)
+        assert standing.position == "not-known" and standing.transient
 
     def test_a_file_that_is_no_database(self, tmp_path: Path) -> None:
         books = Books(f"sqlite:///{tmp_path / 'x.db'}", QUERY).create()

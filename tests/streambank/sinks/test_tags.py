@@ -61,7 +61,7 @@ def test_a_catalog_that_was_away_loses_its_tags_with_the_next_savepoint(job: Ice
 def test_the_tag_of_a_take_that_failed_goes_with_the_next(
     job: IceJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(repository: Repository, manifest: object) -> bool:
+    def fail(repository: Repository, *_: object) -> bool:
         raise OSError("the disk is full")
 
     with monkeypatch.context() as fault:
@@ -154,10 +154,10 @@ def test_a_take_that_others_overtake_has_its_tag(job: IceJob, monkeypatch: pytes
     commit = Repository.commit
     removed: list[str] = []
 
-    def late(repository: Repository, manifest: object) -> bool:
+    def late(repository: Repository, manifest: Manifest, *_: object) -> bool:
         for report in job.job.settle_tags(repository):
             removed.extend(report.removed)
-        return commit(repository, manifest)  # type: ignore[arg-type]
+        return commit(repository, manifest)
 
     monkeypatch.setattr(Repository, "commit", late)
     job.take()
@@ -171,7 +171,7 @@ def test_a_tag_whose_savepoint_is_listed_meanwhile_is_put_back(
     commit, remove = Repository.commit, tags._remove
     found: list[tuple[tuple[str, ...], list[int]]] = []
 
-    def late(repository: Repository, manifest: Manifest) -> bool:
+    def late(repository: Repository, manifest: Manifest, *_: object) -> bool:
         def when_listed(place: IcebergTable, names: Iterable[str]) -> list[str]:
             assert commit(repository, manifest)
             gone = remove(place, names)

@@ -1,0 +1,99 @@
+"""A table that is asked for a while and no longer: whatever its library does, a savepoint goes on.
+
+The libraries that reach catalogs and databases wait as they like, some without an end, and raise errors of
+their own. A savepoint, a plan and a start must not hang or fail by that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from streambank.core.errors import StorageError, StreambankError
+from streambank.savepoint.sinks import Captured
+from streambank.sinks.table import TITLES, TableGuard, TableRollback, TableStanding, UnknownTable
+
+ANSWER_S = 30.0
+"""How long a table is waited for."""
+
+T = TypeVar("T")
+
+
+class BoundedGuard:
+    """The same table, asked for 30 s at most.
+
+    Args:
+        guard: Who judges it and rolls it back.
+        answer_s: How long it is waited for.
+    """
+
+    keeps_files = False
+
+    def __init__(self, guard: TableGuard, answer_s: float = ANSWER_S) -> None:
+        self._guard = guard
+        self._answer_s = answer_s
+        self.kind, self.path = guard.kind, guard.path
+
+    def capture(self, batch: int) -> Captured:
+        """See `TableGuard.capture`."""
+        try:
+            return within(self._answer_s, lambda: self._guard.capture(batch), self._name)
+        except StreambankError as error:
+            return UnknownTable(self.kind, self.path, error).capture(batch)
+
+    def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
+        """See `TableGuard.stand`."""
+        try:
+            return within(self._answer_s, lambda: self._guard.stand(batch, record), self._name)
+        except StreambankError as error:
+            return UnknownTable(self.kind, self.path, error).stand(batch, record)
+
+    def roll_back(self, standing: TableStanding) -> TableRollback:
+        """See `TableGuard.roll_back`; what is changed is waited for as long as it takes."""
+        return self._guard.roll_back(standing)
+
+    @property
+    def _name(self) -> str:
+        return f"{TITLES[self.kind]} {self.path}"
+
+
+def within(seconds: float, ask: Callable[[], T], name: str) -> T:
+    """What a question comes to, if it comes to an end in time.
+
+    One that does not is left alone in a thread that does not keep the process.
+
+    Args:
+        seconds: How long it is waited for.
+        ask: The question.
+        name: Who is asked, for messages.
+
+    Raises:
+        StorageError: There was no answer, or an error of a library (code `sink-not-reachable`). Its text is
+            not repeated: it may hold what no message may.
+        StreambankError: What `ask` itself raises.
+    """
+    answers: list[T] = []
+    failures: list[BaseException] = []
+    context = copy_context()
+
+    def work() -> None:
+        try:
+            answers.append(context.run(ask))
+        except BaseException as error:
+            failures.append(error)
+
+    worker = threading.Thread(target=work, name=f"asks {name}", daemon=True)
+    worker.start()
+    worker.join(seconds)
+    if answers:
+        return answers[0]
+    if failures and isinstance(failures[0], StreambankError):
+        raise failures[0]
+    why = f"it failed by {type(failures[0]).__name__}" if failures else f"no answer within {seconds:.0f} s"
+    raise StorageError(
+        f"The {name} cannot be asked: {why}.",
+        code="sink-not-reachable",
+        hint="Look at what the job declares of it, and whether its catalog or database answers.",
+    ) from (failures[0] if failures and isinstance(failures[0], OSError) else None)
