@@ -10,6 +10,7 @@ from streambank.core.names import LEDGER
 from streambank.declaration.credentials import is_credential
 from streambank.declaration.fields import Fields
 from streambank.sinks.declared import SINK_KINDS, DeclaredSink, SinkKind
+from streambank.storage import same_place
 
 _FOR_KIND = {
     "delta": ("table", "writer", "options"),
@@ -36,8 +37,9 @@ def read_sinks(fields: Fields, queries: Mapping[str, str]) -> tuple[DeclaredSink
         sink = _read(entry, queries)
         if any((one.query, one.kind, one.path) == (sink.query, sink.kind, sink.path) for one in found):
             raise fields.mistake("sinks", f"{sink.kind} {sink.path} is listed twice")
-        shared = (sink.path, sink.writer)
-        for one in (one for one in found if sink.writer and (one.path, one.writer) == shared):
+        for one in found:
+            if sink.writer is None or one.writer != sink.writer or not same_place(one.path, sink.path):
+                continue
             raise fields.mistake(
                 "sinks",
                 f"queries {one.query} and {sink.query} write to {sink.path} as one writer, {sink.writer!r}",

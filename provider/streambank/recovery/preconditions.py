@@ -317,9 +317,19 @@ def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
 
 
 def _restored_since(records: JobControl, manifest: Manifest) -> bool:
-    """Whether the query went back at any time since a savepoint was taken."""
+    """Whether the query went back below a savepoint's batch since that was taken.
+
+    A restore of the savepoint itself, or of a later one, leads to no other batch of its number.
+    """
     generations = records.generations(QueryRef.parse(manifest.job).query).all()
-    return any(one.from_savepoint is not None and one.made_at > manifest.taken_at for one in generations)
+    since = [one.from_savepoint for one in generations if one.made_at > manifest.taken_at]
+    return any(_below(one, manifest.batch) for one in since if one is not None)
+
+
+def _below(savepoint: str, batch: int) -> bool:
+    """Whether a savepoint is of an earlier batch, by its id, which begins with that; if in doubt, yes."""
+    digits = savepoint.partition("-")[0].removeprefix("b")
+    return not digits.isdecimal() or int(digits) < batch
 
 
 def _how_far(request: RestoreRequest, manifest: Manifest) -> Reached:

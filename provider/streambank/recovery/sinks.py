@@ -142,9 +142,10 @@ class Sinks:
         stays += [one.standing.path for one in self.tables if not one.standing.can_roll_back]
         stays += [one.path for one in self.kafka if one.safe is not True]
         stays += [one.path for one in self.unguarded if one.safe is not True]
-        back = [one for one in self.guarded if one.standing.can_roll_back and not one.standing.safe]
-        back_tables = [one for one in self.tables if one.standing.can_roll_back and not one.standing.safe]
-        if not stays or not (back or back_tables):
+        files = [one.was for one in self.guarded if one.standing.can_roll_back and not one.standing.safe]
+        tables = [one.standing for one in self.tables if one.standing.can_roll_back and not one.standing.safe]
+        back = {*files, *(one.path for one in tables)}
+        if not stays or not back or back & set(stays):
             return None
         return SinkChoices("rollback", dict.fromkeys(stays, "accept"))
 
@@ -211,7 +212,7 @@ def look_at_sinks(
         if kind in TITLES or writes.covers(kind):
             continue
         if kind in SINK_KINDS:
-            if not any(one.path == path for one in writes.plain):  # else what is declared now counts
+            if not _is_declared(path, writes):  # else what is declared now counts
                 known = kind if kind == "append" else FOREACH_BATCH
                 unguarded.append(standing_of(known, path, manifest, mode, reached))
             continue
@@ -244,6 +245,11 @@ def look_at_sinks(
     return Sinks(
         tuple(guarded), tuple(unguarded), tuple(judged), tuple(tables), reached, bool(manifest.operators)
     )
+
+
+def _is_declared(path: str, writes: QuerySinks) -> bool:
+    plain = any(one.path == path for one in writes.plain)
+    return plain or any(path == one.path or same_place(path, one.path) for one in writes.tables)
 
 
 def _look_at_tables(manifest: Manifest, now: QuerySinks, *, same_line: bool) -> list[GuardedTable]:

@@ -15,38 +15,43 @@ from streambank.core.errors import StorageError, StreambankError
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.table import TITLES, TableGuard, TableRollback, TableStanding, UnknownTable
 
-ANSWER_S = 30.0
-"""How long a table is waited for."""
+CAPTURE_S = 30.0
+"""How long a savepoint waits for a table."""
+SETTLE_S = 120.0
+"""How long tags of savepoints are brought up to date."""
+STAND_S = 600.0
+"""How long a plan or a restore does: a log of a day of short batches takes a while to read."""
 
 T = TypeVar("T")
 
 
 class BoundedGuard:
-    """The same table, asked for 30 s at most.
+    """The same table, waited for by a savepoint for 30 s, and by a restore for 10 minutes.
 
     Args:
         guard: Who judges it and rolls it back.
-        answer_s: How long it is waited for.
+        capture_s: How long a savepoint waits.
+        stand_s: How long a plan or a restore waits.
     """
 
     keeps_files = False
 
-    def __init__(self, guard: TableGuard, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, guard: TableGuard, *, capture_s: float = CAPTURE_S, stand_s: float = STAND_S) -> None:
         self._guard = guard
-        self._answer_s = answer_s
+        self._capture_s, self._stand_s = capture_s, stand_s
         self.kind, self.path = guard.kind, guard.path
 
     def capture(self, batch: int) -> Captured:
         """See `TableGuard.capture`."""
         try:
-            return within(self._answer_s, lambda: self._guard.capture(batch), self._name)
+            return within(self._capture_s, lambda: self._guard.capture(batch), self._name)
         except StreambankError as error:
             return UnknownTable(self.kind, self.path, error).capture(batch)
 
     def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
         """See `TableGuard.stand`."""
         try:
-            return within(self._answer_s, lambda: self._guard.stand(batch, record), self._name)
+            return within(self._stand_s, lambda: self._guard.stand(batch, record), self._name)
         except StreambankError as error:
             return UnknownTable(self.kind, self.path, error).stand(batch, record)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 from streambank.core.environment import fill_in
-from streambank.core.errors import InputError
+from streambank.core.errors import InputError, StreambankError
 from streambank.core.names import MAIN
 from streambank.storage import same_place
 
@@ -147,6 +148,7 @@ def settle_declared_tags(
     Returns:
         Of each table in which something was done, or could not be.
     """
+    from streambank.sinks.bounded import SETTLE_S, within
     from streambank.sinks.tags import TagReport, settle_tags
 
     reports: list[TagReport] = []
@@ -161,7 +163,11 @@ def settle_declared_tags(
             reports.append(TagReport(sink.table, warnings=(error.message,)))
             continue
         assert place is not None
-        reports.append(settle_tags(place, ref, repository, replicas, ensure=listed))
+        settle = partial(settle_tags, place, ref, repository, replicas, ensure=listed)
+        try:
+            reports.append(within(SETTLE_S, settle, f"Iceberg table {place.path}"))
+        except StreambankError as error:
+            reports.append(TagReport(place.path, warnings=(error.message,)))
     return [one for one in reports if one.removed or one.added or one.warnings]
 
 

@@ -12,11 +12,11 @@ JSON lines for each version. Only restoring needs `deltalake`; there is no JVM.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote
 
 from streambank.core.errors import (
@@ -33,8 +33,12 @@ from streambank.sinks.table import TableRollback, TableStanding
 from streambank.storage import normalize_location, open_store, scheme_of
 from streambank.storage.store import Store
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 KIND = "delta"
 LOG = "_delta_log"
+RESTORE = "RESTORE"
 MARK = "streambank"
 """What a commit of a rollback has in its `commitInfo`, beside what Delta writes there."""
 
@@ -42,7 +46,7 @@ _LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
 _MOST_COMMIT_BYTES = 256 << 20
 _MOST_LINE_BYTES = 16 << 20
 _READERS = 16
-_BLOCK = 32
+_BLOCK = 128
 MOST_VERSIONS = 10_000
 """Of a log that are read to find a batch."""
 _DIGITS = 20
@@ -59,6 +63,7 @@ class Commit:
         rows: Rows that it added; None where a file does not tell.
         added: Paths of data files that it added.
         removed: Paths of data files that it removed.
+        restored: Which version it restores; None for another operation, or where it does not tell.
         changes: Whether rows, schema or properties are others after it; compaction changes none of them.
         table: The table's id, where the commit tells.
         mark: What a rollback of Streambank left.
@@ -71,6 +76,7 @@ class Commit:
     added: frozenset[str] = frozenset()
     removed: frozenset[str] = frozenset()
     changes: bool = False
+    restored: int | None = None
     table: str | None = None
     mark: Mapping[str, Any] = field(default_factory=dict)
 
@@ -128,16 +134,18 @@ class DeltaLog:
             FormatError: It cannot be understood, or is larger than 256 MiB.
         """
         key = _key(version)
-        if self._store.stat(key).size_bytes > _MOST_COMMIT_BYTES:
-            raise _damaged(self._store, key, ValueError(f"it is larger than {_MOST_COMMIT_BYTES >> 20} MiB"))
         try:
             return _read(version, self._actions(key))
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise _damaged(self._store, key, error) from error
 
     def _actions(self, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        room = _MOST_COMMIT_BYTES
         with self._store.open(key) as file:
             while line := file.readline(_MOST_LINE_BYTES + 1):
+                room -= len(line)
+                if room < 0:
+                    raise ValueError(f"it is larger than {_MOST_COMMIT_BYTES >> 20} MiB")
                 if len(line) > _MOST_LINE_BYTES:
                     raise ValueError("a line is too long")
                 if not line.strip():
@@ -176,12 +184,7 @@ class DeltaLog:
         Raises:
             FormatError: See `commit`.
         """
-        versions = range(first, last + 1)
-        if len(versions) == 1:
-            found = [self._commit_there(first)]
-        else:
-            with ThreadPoolExecutor(_READERS) as readers:
-                found = list(readers.map(self._commit_there, versions))
+        found = _each(self._commit_there, range(first, last + 1))
         return [one for one in found if one is not None]
 
     def _commit_there(self, version: int) -> Commit | None:
@@ -189,6 +192,41 @@ class DeltaLog:
             return self.commit(version)
         except NotFoundError:
             return None
+
+
+def _each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """What the work gives for each item, in their order, by threads that keep no process alive.
+
+    A caller that has given up (`bounded.within`) must not wait for a store that hangs when it ends.
+
+    Raises:
+        StreambankError: The first error of the work.
+    """
+    found: dict[int, Result] = {}
+    errors: list[Exception] = []
+    waiting = iter(enumerate(items))
+    lock = threading.Lock()
+
+    def take() -> None:
+        while not errors:
+            with lock:
+                number, item = next(waiting, (-1, None))
+            if number < 0:
+                return
+            try:
+                found[number] = work(cast("Item", item))
+            except Exception as error:
+                errors.append(error)
+
+    workers = [threading.Thread(target=take, daemon=True) for _ in range(min(_READERS, len(items)) - 1)]
+    for worker in workers:
+        worker.start()
+    take()
+    for worker in workers:
+        worker.join()
+    if errors:
+        raise errors[0]
+    return [found[number] for number in range(len(items))]
 
 
 def _key(version: int) -> str:
@@ -211,11 +249,13 @@ def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Com
     operation, changes = "", False
     table: str | None = None
     mark: Mapping[str, Any] = {}
+    restored: int | None = None
     for name, action in actions:
         if name == "txn":
             transactions[str(action["appId"])] = int(action["version"])
         elif name == "commitInfo":
             operation = str(action.get("operation", ""))
+            restored = _restored(action) if operation == RESTORE else None
             mark = action[MARK] if isinstance(action.get(MARK), Mapping) else {}
         elif name == "metaData":
             table, changes = str(action["id"]), True
@@ -229,8 +269,23 @@ def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Com
                 if name == "add":
                     rows = _sum(rows, action.get("stats"))
     return Commit(
-        version, transactions, operation, rows, frozenset(added), frozenset(removed), changes, table, mark
+        version,
+        transactions,
+        operation,
+        rows,
+        frozenset(added),
+        frozenset(removed),
+        changes,
+        restored,
+        table,
+        mark,
     )
+
+
+def _restored(info: Mapping[str, Any]) -> int | None:
+    parameters = info.get("operationParameters")
+    version = str(parameters.get("version")) if isinstance(parameters, Mapping) else ""
+    return int(version) if version.isdecimal() and len(version) <= _DIGITS else None
 
 
 def _sum(rows: int | None, stats: Any) -> int | None:
@@ -324,7 +379,8 @@ class DeltaGuard:
                     "If batches without rows are not written, this is as it should be: --sink accept.",
                 )
         ids = {record.get("table_id"), _table_id(log)} - {None}
-        if newest < version or len(ids) > 1 or (known and self._held(log, version) != holds):
+        held = self._held(log, version) if known and newest >= version else holds
+        if newest < version or len(ids) > 1 or held not in (None, holds):
             return self._not_known(
                 batch,
                 f"Its version {version} is not that of the savepoint, which held batch {holds}: it was made "
@@ -344,18 +400,18 @@ class DeltaGuard:
     def _judge(self, batch: int, version: int, holds: int, later: Sequence[Commit]) -> TableStanding:
         """By the commits since the version of the savepoint."""
         since = self._rolled_back_at(batch, version, holds, later)
-        by_hand = [
-            one for one in later if one.version > since and one.operation == "RESTORE" and not one.mark
-        ]
-        if by_hand:
+        after = [commit for commit in later if commit.version > since]
+        own = [commit for commit in after if self._writer in commit.transactions]
+        # What somebody restored before the first later batch; later ones a rollback undoes in any case.
+        until = own[0].version if own else after[-1].version + 1 if after else 0
+        by_hand = [one for one in after if one.version < until and one.operation == RESTORE]
+        if by_hand and not _is_as_before(by_hand, since):
             return self._not_known(
                 batch,
                 f"Version {by_hand[-1].version} restored it by hand since the savepoint: the batches that it "
                 "holds and those that it takes for done are no longer the same.",
-                "Bring it to what it held at the savepoint, with the transaction identifier of that batch.",
+                f"Restore version {since} of it by hand.",
             )
-        after = [commit for commit in later if commit.version > since]
-        own = [commit for commit in after if self._writer in commit.transactions]
         seen = str(later[-1].version if later else version)
         if not own:
             return TableStanding(
@@ -371,7 +427,11 @@ class DeltaGuard:
         # What others wrote before the first later batch stays.
         target = own[0].version - 1
         undone = [commit for commit in after if commit.version > target]
-        others = [commit for commit in undone if self._writer not in commit.transactions and commit.changes]
+        others = [
+            one
+            for one in undone
+            if self._writer not in one.transactions and one.changes and one.operation != RESTORE
+        ]
         rows = [commit.rows for commit in own]
         holds = own[-1].transactions[self._writer]
         return TableStanding(
@@ -419,8 +479,7 @@ class DeltaGuard:
         needed = sorted(frozenset[str]().union(*(commit.removed for commit in undone)) - added)
         inside = [path for path in needed if "://" not in path and not path.startswith("/")]
         store = open_store(self.path)
-        with ThreadPoolExecutor(_READERS) as readers:
-            there = list(readers.map(store.exists, inside))
+        there = _each(store.exists, inside)
         gone = [path for path, is_there in zip(inside, there, strict=True) if not is_there]
         if gone:
             return f"{len(gone)} files of that version are gone ({gone[0]}), as after VACUUM."
@@ -517,6 +576,12 @@ class DeltaGuard:
         )
 
 
+def _is_as_before(by_hand: Sequence[Commit], since: int) -> bool:
+    """Whether the last restore by hand led to what the table was, with what others had added by then."""
+    restored = by_hand[-1].restored
+    return restored is not None and since <= restored < by_hand[0].version
+
+
 _WRITER = (
     "Declare its `writer`: what foreachBatch gives as txnAppId, or as the id of delta-rs' Transaction. "
     "Without one the table remembers no batches: declare it as `append`."
@@ -547,13 +612,19 @@ def _newest_with(log: DeltaLog, newest: int, writer: str, batch: int | None) -> 
     last = newest
     oldest = max(0, newest - MOST_VERSIONS + 1)
     for end in range(newest, oldest - 1, -_BLOCK):
+        expected = end
         for commit in reversed(log.commits_there(max(oldest, end - _BLOCK + 1), end)):
+            if commit.version != expected:
+                return None  # below a gap nothing says what holds which batch
+            expected -= 1
             holds = commit.transactions.get(writer)
             if holds is None:
                 continue
             if batch is None or holds <= batch:
                 return last, holds
             last = commit.version - 1
+        if expected >= max(oldest, end - _BLOCK + 1):
+            return None
     return None
 
 

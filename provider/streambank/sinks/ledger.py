@@ -108,7 +108,8 @@ class LedgerGuard:
         holds = self._newest(connection, up_to=batch)
         seen = self._seen(connection)
         # An application may write no line for a batch without rows: then the savepoint knows.
-        known = holds is not None and record.get("sink_batch") == holds
+        asked = "sink_batch" in record and not record.get("not_asked")
+        known = asked and record["sink_batch"] == holds
         if known and record.get("run_id") not in (None, self._run(connection, holds)):
             return TableStanding(
                 KIND, self.path, batch, "diverged", sink_batch=newest, cannot=_GONE, seen=seen

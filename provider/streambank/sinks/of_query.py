@@ -72,7 +72,9 @@ def sinks_of_query(
         return QuerySinks(named=named)
     guards = [one.guard(query_id, connector=connector, tags=tags) for one in declared]
     tables: list[TableGuard] = [BoundedGuard(one) for one in guards if one is not None]
-    if connector is not None and not any(same_place(one.path, connector) for one in tables):
+    if connector is not None and not any(
+        one.kind == DELTA and same_place(one.path, connector) for one in tables
+    ):
         tables.append(BoundedGuard(DeltaGuard(connector, query_id, by_connector=True)))
     plain = [
         UnguardedSink(one.kind, one.path) for one, guard in zip(declared, guards, strict=True) if not guard

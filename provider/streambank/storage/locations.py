@@ -121,8 +121,14 @@ def is_inside(location: str | os.PathLike[str], other: str | os.PathLike[str]) -
 
 
 def same_place(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Whether two locations are one, by whichever of its names; on this machine links are followed."""
-    return _followed(location) == _followed(other)
+    """Whether two locations are one, by whichever of its names; on this machine links are followed.
+
+    What is no location is only itself.
+    """
+    try:
+        return _followed(location) == _followed(other)
+    except InputError:
+        return location == other
 
 
 def is_below(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:

@@ -227,3 +227,23 @@ def test_a_sink_that_is_declared_no_more_is_not_forgotten(shop: Shop) -> None:
     plan = plan_restore(shop.request(savepoint, declared_sinks=()))
     assert {one.code for one in plan.refusals} == {"sink-not-guarded"}
     assert LOG in plan.sink_effect()
+
+
+def test_what_was_declared_append_and_is_a_table_now_is_the_table(shop: Shop) -> None:
+    declared = shop.declared
+    shop.declared = (DeclaredSink("append", declared[0].path),)
+    savepoint = shop.take()
+    shop.run(2)
+    plan = plan_restore(shop.request(savepoint, declared_sinks=declared[:1], sink="rollback"))
+    assert [one["kind"] for one in plan.sinks] == ["delta"] and plan.possible
+
+
+def test_the_same_savepoint_can_be_restored_again(shop: Shop) -> None:
+    """It says nothing of the table, and the query was restored since: to no other batch of its number."""
+    declared, shop.declared = shop.declared, ()
+    savepoint = shop.take()
+    shop.declared = declared
+    for batch in (5, 6):
+        shop.lake.write(batch, [f"{batch}"])
+        restore(shop.request(savepoint, sink="rollback", sink_of={LOG: "accept"}))
+        assert len(shop.lake.rows()) == 10

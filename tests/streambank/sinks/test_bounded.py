@@ -47,7 +47,7 @@ def test_what_hangs_is_not_waited_for() -> None:
         asked.set()
         end.wait()
 
-    guard = BoundedGuard(Hanging(hang), answer_s=0.05)
+    guard = BoundedGuard(Hanging(hang), capture_s=0.05, stand_s=0.05)
     try:
         captured = guard.capture(4)
         assert asked.is_set()

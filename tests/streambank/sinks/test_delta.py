@@ -250,6 +250,37 @@ class TestLines:
         standing = guard(lake).stand(4, record)
         assert standing.position == "not-known" and "by hand" in standing.sentence()
 
+    def test_a_restore_by_hand_that_leads_back_is_even(self, lake: Lake) -> None:
+        record = captured(lake)
+        lake.open().restore(2)
+        lake.open().restore(4)
+        assert guard(lake).stand(4, record).safe
+
+    def test_a_restore_by_hand_after_later_batches_goes_with_them(self, lake: Lake) -> None:
+        record, before = captured(lake), lake.rows()
+        lake.write(5, batch_rows(5))
+        lake.open().restore(4)
+        standing = guard(lake).stand(4, record)
+        assert standing.position == "ahead" and standing.can_roll_back, "the identifier is still that of 5"
+        guard(lake).roll_back(standing)
+        assert lake.rows() == before and lake.write(5, ["new"])
+
+    def test_a_restore_by_hand_with_the_identifier(self, lake: Lake) -> None:
+        record, before = captured(lake), lake.rows()
+        lake.write(5, batch_rows(5))
+        properties = CommitProperties(app_transactions=[Transaction(QUERY, 4)])
+        lake.open().restore(4, commit_properties=properties)
+        standing = guard(lake).stand(4, record)
+        assert standing.can_roll_back
+        guard(lake).roll_back(standing)
+        assert lake.rows() == before and guard(lake).stand(4, record).safe
+
+    def test_below_a_gap_nothing_is_known(self, lake: Lake) -> None:
+        lake.write_other(["x"])
+        lake.open().create_checkpoint()
+        (lake.folder / "_delta_log" / f"{4:020}.json").unlink()
+        assert "names no batch" in guard(lake).capture(4).warning
+
     def test_a_writer_that_nobody_is_ends_after_so_many_versions(
         self, lake: Lake, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -116,6 +116,15 @@ class TestStanding:
         standing = guard(books).stand(6, record)
         assert (standing.position, standing.later_batches, standing.later_rows) == ("ahead", 1, 2)
 
+    def test_a_savepoint_that_knows_of_no_line(self, books: Books) -> None:
+        """The first batches had no rows, and the application wrote no line for them."""
+        new = LedgerGuard(PATH, books.url, "new query", rows=ROWS)
+        record = new.capture(2).record
+        assert new.stand(2, record).safe
+        books.write(3, ["later"], query="new query")
+        standing = new.stand(2, record)
+        assert standing.position == "ahead" and standing.can_roll_back
+
     def test_later_lines_do_not_hide_that_one_is_missing(self, books: Books) -> None:
         """Back to batch 3 by hand, and on from there: batch 4 is not the savepoint's, or not there."""
         record = captured(books)
