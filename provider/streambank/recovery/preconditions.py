@@ -17,7 +17,14 @@ from streambank.core.choices import (
     SinkChoice,
     SourceChoice,
 )
-from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError, check_choice
+from streambank.core.errors import (
+    FormatError,
+    InputError,
+    RefusedError,
+    StorageError,
+    StreambankError,
+    check_choice,
+)
 from streambank.core.names import QueryRef
 from streambank.driver.preflight import DeclaredQuery, held_elsewhere
 from streambank.kafka.settings import Brokers
@@ -321,7 +328,10 @@ def _restored_since(records: JobControl, manifest: Manifest) -> bool:
 
     A restore of the savepoint itself, or of a later one, leads to no other batch of its number.
     """
-    generations = records.generations(QueryRef.parse(manifest.job).query).all()
+    try:
+        generations = records.generations(QueryRef.parse(manifest.job).query).all()
+    except FormatError:
+        return True  # damaged: it may have
     since = [one.from_savepoint for one in generations if one.made_at > manifest.taken_at]
     return any(_below(one, manifest.batch) for one in since if one is not None)
 
