@@ -6,294 +6,28 @@ what delta-rs is given as `Transaction`. A batch that is not above the newest on
 not take that back, so a restore of the table alone loses more rows than none: the commit that restores has to
 write the older identifier, too, which delta-rs can do.
 
-The log is read as the protocol describes it (delta-io/delta, PROTOCOL.md, "Delta Log Entries"): one file of
-JSON lines for each version. Only restoring needs `deltalake`; there is no JVM.
+Only restoring needs `deltalake`; there is no JVM.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, TypeVar, cast
-from urllib.parse import unquote
+from typing import Any
 
 from streambank.core.errors import (
     ConflictError,
-    FormatError,
     NotFoundError,
     RefusedError,
     StorageError,
     StreambankError,
 )
-from streambank.core.json_text import loads
 from streambank.savepoint.sinks import Captured
+from streambank.sinks.delta_log import MARK, RESTORE, Commit, DeltaLog, each
 from streambank.sinks.table import TableRollback, TableStanding
 from streambank.storage import normalize_location, open_store, scheme_of
-from streambank.storage.store import Store
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 KIND = "delta"
-LOG = "_delta_log"
-RESTORE = "RESTORE"
-MARK = "streambank"
-"""What a commit of a rollback has in its `commitInfo`, beside what Delta writes there."""
-
-_LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
-_MOST_COMMIT_BYTES = 256 << 20
-_MOST_LINE_BYTES = 16 << 20
-_READERS = 16
-_BLOCK = 128
-MOST_VERSIONS = 10_000
-"""Of a log that are read to find a batch."""
-_DIGITS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One version of a table, as its entry of the log tells.
-
-    Attributes:
-        version: Its number.
-        transactions: The newest batch of each writer that the commit names, by the writer's id.
-        operation: What Delta calls it, such as `STREAMING UPDATE` or `OPTIMIZE`.
-        rows: Rows that it added; None where a file does not tell.
-        added: Paths of data files that it added.
-        removed: Paths of data files that it removed.
-        restored: Which version it restores; None for another operation, or where it does not tell.
-        changes: Whether rows, schema or properties are others after it; compaction changes none of them.
-        table: The table's id, where the commit tells.
-        mark: What a rollback of Streambank left.
-    """
-
-    version: int
-    transactions: Mapping[str, int] = field(default_factory=dict)
-    operation: str = ""
-    rows: int | None = 0
-    added: frozenset[str] = frozenset()
-    removed: frozenset[str] = frozenset()
-    changes: bool = False
-    restored: int | None = None
-    table: str | None = None
-    mark: Mapping[str, Any] = field(default_factory=dict)
-
-
-class DeltaLog:
-    """The log of a table.
-
-    Args:
-        store: The table's directory.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def newest(self) -> int | None:
-        """The newest version; None where there is no table.
-
-        Entries older than the last checkpoint may be gone, later ones are not; they have no gap.
-        """
-        low = self._last_checkpoint()
-        if low is None:
-            if not self._has(0):
-                return None
-            low = 0
-        step = 1
-        while self._has(low + step):
-            low += step
-            step *= 2
-        high = low + step
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._has(middle) else (low, middle)
-        return low
-
-    def _has(self, version: int) -> bool:
-        return self._store.exists(_key(version))
-
-    def _last_checkpoint(self) -> int | None:
-        try:
-            found = loads(self._store.read(_LAST_CHECKPOINT, length=_MOST_LINE_BYTES))
-        except NotFoundError:
-            return None
-        except ValueError as error:
-            raise _damaged(self._store, _LAST_CHECKPOINT, error) from error
-        version = found.get("version") if isinstance(found, Mapping) else None
-        if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-            raise _damaged(self._store, _LAST_CHECKPOINT, ValueError("it names no version"))
-        return version
-
-    def commit(self, version: int) -> Commit:
-        """One entry.
-
-        Raises:
-            NotFoundError: It is gone: Delta removes old entries that a checkpoint has summed up.
-            FormatError: It cannot be understood, or is larger than 256 MiB.
-        """
-        key = _key(version)
-        try:
-            return _read(version, self._actions(key))
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise _damaged(self._store, key, error) from error
-
-    def _actions(self, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        room = _MOST_COMMIT_BYTES
-        with self._store.open(key) as file:
-            while line := file.readline(_MOST_LINE_BYTES + 1):
-                room -= len(line)
-                if room < 0:
-                    raise ValueError(f"it is larger than {_MOST_COMMIT_BYTES >> 20} MiB")
-                if len(line) > _MOST_LINE_BYTES:
-                    raise ValueError("a line is too long")
-                if not line.strip():
-                    continue
-                for name, action in loads(line).items():
-                    if isinstance(action, Mapping):
-                        yield name, action
-
-    def commits(self, first: int, last: int) -> list[Commit]:
-        """Entries of a range of versions, both included.
-
-        Raises:
-            NotFoundError: One is gone, or they are more than 10,000.
-            FormatError: See `commit`.
-        """
-        if last - first >= MOST_VERSIONS:
-            raise NotFoundError(
-                f"Versions {first} to {last} of the Delta table {self._store.uri} are more than are read.",
-                hint="Use a newer savepoint.",
-            )
-        found: list[Commit] = []
-        for begin in range(first, last + 1, _BLOCK):
-            end = min(last, begin + _BLOCK - 1)
-            block = self.commits_there(begin, end)
-            if len(block) <= end - begin:
-                raise NotFoundError(
-                    f"Some of the versions {begin} to {end} of the Delta table {self._store.uri} are gone.",
-                    hint="Delta removes old entries of its log.",
-                )
-            found += block
-        return found
-
-    def commits_there(self, first: int, last: int) -> list[Commit]:
-        """Those entries of a range of versions that are still there, oldest first.
-
-        Raises:
-            FormatError: See `commit`.
-        """
-        found = _each(self._commit_there, range(first, last + 1))
-        return [one for one in found if one is not None]
-
-    def _commit_there(self, version: int) -> Commit | None:
-        try:
-            return self.commit(version)
-        except NotFoundError:
-            return None
-
-
-def _each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """What the work gives for each item, in their order, by threads that keep no process alive.
-
-    A caller that has given up (`bounded.within`) must not wait for a store that hangs when it ends.
-
-    Raises:
-        StreambankError: The first error of the work.
-    """
-    found: dict[int, Result] = {}
-    errors: list[Exception] = []
-    waiting = iter(enumerate(items))
-    lock = threading.Lock()
-
-    def take() -> None:
-        while not errors:
-            with lock:
-                number, item = next(waiting, (-1, None))
-            if number < 0:
-                return
-            try:
-                found[number] = work(cast("Item", item))
-            except Exception as error:
-                errors.append(error)
-
-    workers = [threading.Thread(target=take, daemon=True) for _ in range(min(_READERS, len(items)) - 1)]
-    for worker in workers:
-        worker.start()
-    take()
-    for worker in workers:
-        worker.join()
-    if errors:
-        raise errors[0]
-    return [found[number] for number in range(len(items))]
-
-
-def _key(version: int) -> str:
-    return f"{LOG}/{version:0{_DIGITS}}.json"
-
-
-def _damaged(store: Store, key: str, error: Exception) -> FormatError:
-    return FormatError(
-        f"The entry {key} of the log of the Delta table {store.uri} cannot be understood: {error}.",
-        code="damaged-delta-log",
-        hint="Look at the table with Delta itself: `DESCRIBE HISTORY`.",
-    )
-
-
-def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Commit:
-    transactions: dict[str, int] = {}
-    added: set[str] = set()
-    removed: set[str] = set()
-    rows: int | None = 0
-    operation, changes = "", False
-    table: str | None = None
-    mark: Mapping[str, Any] = {}
-    restored: int | None = None
-    for name, action in actions:
-        if name == "txn":
-            transactions[str(action["appId"])] = int(action["version"])
-        elif name == "commitInfo":
-            operation = str(action.get("operation", ""))
-            restored = _restored(action) if operation == RESTORE else None
-            mark = action[MARK] if isinstance(action.get(MARK), Mapping) else {}
-        elif name == "metaData":
-            table, changes = str(action["id"]), True
-        elif name == "protocol":
-            changes = True
-        elif name in ("add", "remove"):
-            path = unquote(str(action["path"]))
-            (added if name == "add" else removed).add(path)
-            if action.get("dataChange", True):
-                changes = True
-                if name == "add":
-                    rows = _sum(rows, action.get("stats"))
-    return Commit(
-        version,
-        transactions,
-        operation,
-        rows,
-        frozenset(added),
-        frozenset(removed),
-        changes,
-        restored,
-        table,
-        mark,
-    )
-
-
-def _restored(info: Mapping[str, Any]) -> int | None:
-    parameters = info.get("operationParameters")
-    version = str(parameters.get("version")) if isinstance(parameters, Mapping) else ""
-    return int(version) if version.isdecimal() and len(version) <= _DIGITS else None
-
-
-def _sum(rows: int | None, stats: Any) -> int | None:
-    if rows is None or not isinstance(stats, str):
-        return None
-    told = loads(stats)
-    number = told.get("numRecords") if isinstance(told, Mapping) else None
-    return rows + number if isinstance(number, int) else None
 
 
 class DeltaGuard:
@@ -334,13 +68,13 @@ class DeltaGuard:
             newest = log.newest()
             if newest is None:
                 return Captured(record, warning=f"There is no Delta table at {self.path} yet.")
-            found = _newest_with(log, newest, self._writer, batch)
+            found = log.newest_with(newest, self._writer, batch)
             if found is None:
                 why = f"The log of the Delta table {self.path} names no batch of the writer {self._writer}"
                 record["not_asked"] = f"{why}."
                 return Captured(record, warning=f"{why}: {_WRITER}")
             version, holds = found
-            record |= {"version": version, "sink_batch": holds, "table_id": _table_id(log)}
+            record |= {"version": version, "sink_batch": holds, "table_id": log.table_id()}
         except StreambankError as error:
             record["not_asked"] = error.message
             return Captured(
@@ -365,7 +99,7 @@ class DeltaGuard:
         version, holds = record.get("version"), record.get("sink_batch")
         known = isinstance(version, int) and isinstance(holds, int)
         if not isinstance(version, int) or not isinstance(holds, int):
-            found = _newest_with(log, newest, self._writer, batch)
+            found = log.newest_with(newest, self._writer, batch)
             if found is None:
                 return self._not_known(
                     batch, f"Its log names no batch of the writer {self._writer}.", _WRITER
@@ -378,13 +112,13 @@ class DeltaGuard:
                     f"the writer {self._writer}.",
                     "If batches without rows are not written, this is as it should be: --sink accept.",
                 )
-        ids = {record.get("table_id"), _table_id(log)} - {None}
+        ids = {record.get("table_id"), log.table_id()} - {None}
         held = self._held(log, version) if known and newest >= version else holds
         if newest < version or len(ids) > 1 or held not in (None, holds):
             return self._not_known(
                 batch,
-                f"Its version {version} is not that of the savepoint, which held batch {holds}: it was made "
-                "anew, or the log no longer has that version.",
+                f"Its version {version} is not that of the savepoint, which held batch {holds}: it was "
+                "created again, or the log no longer has that version.",
                 _ANEW,
             )
         try:
@@ -402,7 +136,7 @@ class DeltaGuard:
         since = self._rolled_back_at(batch, version, holds, later)
         after = [commit for commit in later if commit.version > since]
         own = [commit for commit in after if self._writer in commit.transactions]
-        # What somebody restored before the first later batch; later ones a rollback undoes in any case.
+        # What was restored by hand before the first later batch; later ones a rollback undoes in any case.
         until = own[0].version if own else after[-1].version + 1 if after else 0
         by_hand = [one for one in after if one.version < until and one.operation == RESTORE]
         if by_hand and not _is_as_before(by_hand, since):
@@ -469,7 +203,7 @@ class DeltaGuard:
         return since
 
     def _held(self, log: DeltaLog, version: int) -> int | None:
-        found = _newest_with(log, version, self._writer, None)
+        found = log.newest_with(version, self._writer, None)
         return None if found is None else found[1]
 
     def _cannot(self, undone: Sequence[Commit]) -> str:
@@ -479,7 +213,7 @@ class DeltaGuard:
         needed = sorted(frozenset[str]().union(*(commit.removed for commit in undone)) - added)
         inside = [path for path in needed if "://" not in path and not path.startswith("/")]
         store = open_store(self.path)
-        there = _each(store.exists, inside)
+        there = each(store.exists, inside)
         gone = [path for path, is_there in zip(inside, there, strict=True) if not is_there]
         if gone:
             return f"{len(gone)} files of that version are gone ({gone[0]}), as after VACUUM."
@@ -524,7 +258,7 @@ class DeltaGuard:
         )
 
     def _holds(self, version: int) -> int:
-        found = _newest_with(self._log(), version, self._writer, None)
+        found = self._log().newest_with(version, self._writer, None)
         if found is None:
             raise RefusedError(
                 f"The log of the Delta table {self.path} names no batch of the writer {self._writer} up to "
@@ -541,7 +275,7 @@ class DeltaGuard:
         location, options = delta_place(self.path, self._options)
         properties = CommitProperties(
             custom_metadata={MARK: {"batch": batch, "writer": self._writer, "version": target}},
-            max_commit_retries=0,  # what somebody else wrote meanwhile is judged anew, never merged
+            max_commit_retries=0,  # what another writer did meanwhile is judged again, never merged
             app_transactions=[Transaction(self._writer, self._holds(target))],
         )
         try:
@@ -549,7 +283,7 @@ class DeltaGuard:
             table.restore(target, commit_properties=properties)
         except CommitFailedError as error:
             raise ConflictError(
-                f"Somebody wrote to the Delta table {self.path} while it was rolled back: {error}",
+                f"Another writer changed the Delta table {self.path} while it was rolled back: {error}",
                 code="sink-moved",
                 hint="Stop whatever writes to it, then restore again.",
             ) from error
@@ -587,45 +321,6 @@ _WRITER = (
     "Without one the table remembers no batches: declare it as `append`."
 )
 _ANEW = "Restore into a new table with another query id, or use --sink accept."
-
-
-def _table_id(log: DeltaLog) -> str | None:
-    """The table's id, by the first entry; None where Delta has removed that."""
-    try:
-        return log.commit(0).table
-    except NotFoundError:
-        return None
-
-
-def _newest_with(log: DeltaLog, newest: int, writer: str, batch: int | None) -> tuple[int, int] | None:
-    """The version right before the first later batch of a writer, and the batch that it holds.
-
-    Args:
-        log: The log.
-        newest: The newest version.
-        writer: Whose batches.
-        batch: Up to which batch; None for the newest there is.
-
-    Returns:
-        None where no entry of the log names a batch of the writer up to that one.
-    """
-    last = newest
-    oldest = max(0, newest - MOST_VERSIONS + 1)
-    for end in range(newest, oldest - 1, -_BLOCK):
-        expected = end
-        for commit in reversed(log.commits_there(max(oldest, end - _BLOCK + 1), end)):
-            if commit.version != expected:
-                return None  # below a gap nothing says what holds which batch
-            expected -= 1
-            holds = commit.transactions.get(writer)
-            if holds is None:
-                continue
-            if batch is None or holds <= batch:
-                return last, holds
-            last = commit.version - 1
-        if expected >= max(oldest, end - _BLOCK + 1):
-            return None
-    return None
 
 
 def delta_place(location: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:

@@ -74,7 +74,7 @@ class IcebergTable:
             raise
         except CommitFailedException as error:
             raise ConflictError(
-                f"Somebody wrote to the Iceberg table {self.path} meanwhile: {self._said(error)}",
+                f"Another writer changed the Iceberg table {self.path} meanwhile: {self._said(error)}",
                 code="sink-moved",
                 hint="Stop whatever writes to it, then try again.",
             ) from None

@@ -22,7 +22,7 @@ Harm = Literal["none", "overwritten", "repeated", "skipped", "unknown"]
 """What a sink makes of batches whose numbers it was sent before: `none`: it keeps nothing; `overwritten`:
 what comes again takes the place of what is there; `repeated`: it writes their rows again; `skipped`: it
 remembers batch ids, takes them for done, and loses their rows for good; `unknown`: either, as the application
-decides (foreachBatch), or nobody here knows the sink."""
+decides (foreachBatch), or the sink is not known here."""
 
 # Whole names: a sink of the second version may call itself by the name of its table, which may be anything.
 _KEEPS_NOTHING = ("ConsoleTable", "ConsoleSink", "MemorySink", "ContinuousMemorySink", "NoopTable")

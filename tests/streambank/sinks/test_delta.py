@@ -12,7 +12,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from streambank.core.errors import ConflictError, RefusedError
-from streambank.sinks.delta import DeltaGuard, DeltaLog
+from streambank.sinks.delta import DeltaGuard
+from streambank.sinks.delta_log import DeltaLog
 from streambank.storage import open_store
 from tests.support.sinks.lake import Lake
 
@@ -134,7 +135,7 @@ class TestStanding:
         shutil.rmtree(lake.folder)
         for batch in range(9):
             lake.write(batch, batch_rows(batch))
-        assert "made anew" in guard(lake).stand(4, record).sentence()
+        assert "created again" in guard(lake).stand(4, record).sentence()
 
 
 class TestRollback:
@@ -284,7 +285,7 @@ class TestLines:
     def test_a_writer_that_nobody_is_ends_after_so_many_versions(
         self, lake: Lake, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("streambank.sinks.delta.MOST_VERSIONS", 3)
+        monkeypatch.setattr("streambank.sinks.delta_log.MOST_VERSIONS", 3)
         lake.write_other(["x"])
         for _ in range(3):
             lake.write_other(["x"])

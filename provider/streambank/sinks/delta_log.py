@@ -1,0 +1,319 @@
+"""The log of a Delta table: one file of JSON lines for each version.
+
+As the protocol describes it (delta-io/delta, PROTOCOL.md, "Delta Log Entries"). It is read without a JVM and
+without delta-rs, which holds all files of a table in memory to answer the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+from urllib.parse import unquote
+
+from streambank.core.errors import FormatError, NotFoundError
+from streambank.core.json_text import loads
+from streambank.storage.store import Store
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+LOG = "_delta_log"
+RESTORE = "RESTORE"
+MARK = "streambank"
+"""What a commit of a rollback has in its `commitInfo`, beside what Delta writes there."""
+
+MOST_VERSIONS = 10_000
+"""Of a log that are read to find a batch."""
+_LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
+_MOST_COMMIT_BYTES = 256 << 20
+_MOST_LINE_BYTES = 16 << 20
+_READERS = 16
+_BLOCK, _FIRST_BLOCK = 128, 4
+"""How many entries are read together; few at first, since the one that is looked for is mostly the newest."""
+_DIGITS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version of a table, as its entry of the log tells.
+
+    Attributes:
+        version: Its number.
+        transactions: The newest batch of each writer that the commit names, by the writer's id.
+        operation: What Delta calls it, such as `STREAMING UPDATE` or `OPTIMIZE`.
+        rows: Rows that it added; None where a file does not tell.
+        added: Paths of data files that it added.
+        removed: Paths of data files that it removed.
+        restored: Which version it restores; None for another operation, or where it does not tell.
+        changes: Whether rows, schema or properties are others after it; compaction changes none of them.
+        table: The table's id, where the commit tells.
+        mark: What a rollback of Streambank left.
+    """
+
+    version: int
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    operation: str = ""
+    rows: int | None = 0
+    added: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
+    changes: bool = False
+    restored: int | None = None
+    table: str | None = None
+    mark: Mapping[str, Any] = field(default_factory=dict)
+
+
+class DeltaLog:
+    """The log of a table.
+
+    Args:
+        store: The table's directory.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def newest(self) -> int | None:
+        """The newest version; None where there is no table.
+
+        Entries older than the last checkpoint may be gone, later ones are not; they have no gap.
+        """
+        low = self._last_checkpoint()
+        if low is None:
+            if not self._has(0):
+                return None
+            low = 0
+        step = 1
+        while self._has(low + step):
+            low += step
+            step *= 2
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._has(middle) else (low, middle)
+        return low
+
+    def _has(self, version: int) -> bool:
+        return self._store.exists(_key(version))
+
+    def _last_checkpoint(self) -> int | None:
+        try:
+            found = loads(self._store.read(_LAST_CHECKPOINT, length=_MOST_LINE_BYTES))
+        except NotFoundError:
+            return None
+        except ValueError as error:
+            raise _damaged(self._store, _LAST_CHECKPOINT, error) from error
+        version = found.get("version") if isinstance(found, Mapping) else None
+        if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+            raise _damaged(self._store, _LAST_CHECKPOINT, ValueError("it names no version"))
+        return version
+
+    def commit(self, version: int) -> Commit:
+        """One entry.
+
+        Raises:
+            NotFoundError: It is gone: Delta removes old entries that a checkpoint has summed up.
+            FormatError: It cannot be understood, or is larger than 256 MiB.
+        """
+        key = _key(version)
+        try:
+            return _read(version, self._actions(key))
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise _damaged(self._store, key, error) from error
+
+    def _actions(self, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        room = _MOST_COMMIT_BYTES
+        with self._store.open(key) as file:
+            while line := file.readline(_MOST_LINE_BYTES + 1):
+                room -= len(line)
+                if room < 0:
+                    raise ValueError(f"it is larger than {_MOST_COMMIT_BYTES >> 20} MiB")
+                if len(line) > _MOST_LINE_BYTES:
+                    raise ValueError("a line is too long")
+                if not line.strip():
+                    continue
+                for name, action in loads(line).items():
+                    if isinstance(action, Mapping):
+                        yield name, action
+
+    def table_id(self) -> str | None:
+        """The table's id, by the first entry; None where Delta has removed that."""
+        try:
+            return self.commit(0).table
+        except NotFoundError:
+            return None
+
+    def newest_with(self, newest: int, writer: str, batch: int | None) -> tuple[int, int] | None:
+        """The version right before the first later batch of a writer, and the batch that it holds.
+
+        Args:
+            newest: From which version on backwards.
+            writer: Whose batches.
+            batch: Up to which batch; None for the newest there is.
+
+        Returns:
+            None where none of the newest 10,000 entries names a batch of the writer up to that one, or one of
+            them is gone before such an entry.
+        """
+        last = newest
+        oldest = max(0, newest - MOST_VERSIONS + 1)
+        end, size = newest, _FIRST_BLOCK
+        while end >= oldest:
+            begin = max(oldest, end - size + 1)
+            expected = end
+            for commit in reversed(self.commits_there(begin, end)):
+                if commit.version != expected:
+                    return None  # below a gap nothing says what holds which batch
+                expected -= 1
+                holds = commit.transactions.get(writer)
+                if holds is None:
+                    continue
+                if batch is None or holds <= batch:
+                    return last, holds
+                last = commit.version - 1
+            if expected >= begin:
+                return None
+            end, size = begin - 1, min(2 * size, _BLOCK)
+        return None
+
+    def commits(self, first: int, last: int) -> list[Commit]:
+        """Entries of a range of versions, both included.
+
+        Raises:
+            NotFoundError: One is gone, or they are more than 10,000.
+            FormatError: See `commit`.
+        """
+        if last - first >= MOST_VERSIONS:
+            raise NotFoundError(
+                f"Versions {first} to {last} of the Delta table {self._store.uri} are more than are read.",
+                hint="Use a newer savepoint.",
+            )
+        found: list[Commit] = []
+        for begin in range(first, last + 1, _BLOCK):
+            end = min(last, begin + _BLOCK - 1)
+            block = self.commits_there(begin, end)
+            if len(block) <= end - begin:
+                raise NotFoundError(
+                    f"Some of the versions {begin} to {end} of the Delta table {self._store.uri} are gone.",
+                    hint="Delta removes old entries of its log.",
+                )
+            found += block
+        return found
+
+    def commits_there(self, first: int, last: int) -> list[Commit]:
+        """Those entries of a range of versions that are still there, oldest first.
+
+        Raises:
+            FormatError: See `commit`.
+        """
+        found = each(self._commit_there, range(first, last + 1))
+        return [one for one in found if one is not None]
+
+    def _commit_there(self, version: int) -> Commit | None:
+        try:
+            return self.commit(version)
+        except NotFoundError:
+            return None
+
+
+def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """What the work gives for each item, in their order, by threads that keep no process alive.
+
+    A caller that has given up (`bounded.within`) must not wait for a store that hangs when it ends.
+
+    Raises:
+        StreambankError: The first error of the work.
+    """
+    found: dict[int, Result] = {}
+    errors: list[Exception] = []
+    waiting = iter(enumerate(items))
+    lock = threading.Lock()
+
+    def take() -> None:
+        while not errors:
+            with lock:
+                number, item = next(waiting, (-1, None))
+            if number < 0:
+                return
+            try:
+                found[number] = work(cast("Item", item))
+            except Exception as error:
+                errors.append(error)
+
+    workers = [threading.Thread(target=take, daemon=True) for _ in range(min(_READERS, len(items)) - 1)]
+    for worker in workers:
+        worker.start()
+    take()
+    for worker in workers:
+        worker.join()
+    if errors:
+        raise errors[0]
+    return [found[number] for number in range(len(items))]
+
+
+def _key(version: int) -> str:
+    return f"{LOG}/{version:0{_DIGITS}}.json"
+
+
+def _damaged(store: Store, key: str, error: Exception) -> FormatError:
+    return FormatError(
+        f"The entry {key} of the log of the Delta table {store.uri} cannot be understood: {error}.",
+        code="damaged-delta-log",
+        hint="Look at the table with Delta itself: `DESCRIBE HISTORY`.",
+    )
+
+
+def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Commit:
+    transactions: dict[str, int] = {}
+    added: set[str] = set()
+    removed: set[str] = set()
+    rows: int | None = 0
+    operation, changes = "", False
+    table: str | None = None
+    mark: Mapping[str, Any] = {}
+    restored: int | None = None
+    for name, action in actions:
+        if name == "txn":
+            transactions[str(action["appId"])] = int(action["version"])
+        elif name == "commitInfo":
+            operation = str(action.get("operation", ""))
+            restored = _restored(action) if operation == RESTORE else None
+            mark = action[MARK] if isinstance(action.get(MARK), Mapping) else {}
+        elif name == "metaData":
+            table, changes = str(action["id"]), True
+        elif name == "protocol":
+            changes = True
+        elif name in ("add", "remove"):
+            path = unquote(str(action["path"]))
+            (added if name == "add" else removed).add(path)
+            if action.get("dataChange", True):
+                changes = True
+                if name == "add":
+                    rows = _sum(rows, action.get("stats"))
+    return Commit(
+        version,
+        transactions,
+        operation,
+        rows,
+        frozenset(added),
+        frozenset(removed),
+        changes,
+        restored,
+        table,
+        mark,
+    )
+
+
+def _restored(info: Mapping[str, Any]) -> int | None:
+    parameters = info.get("operationParameters")
+    version = str(parameters.get("version")) if isinstance(parameters, Mapping) else ""
+    return int(version) if version.isdecimal() and len(version) <= _DIGITS else None
+
+
+def _sum(rows: int | None, stats: Any) -> int | None:
+    if rows is None or not isinstance(stats, str):
+        return None
+    told = loads(stats)
+    number = told.get("numRecords") if isinstance(told, Mapping) else None
+    return rows + number if isinstance(number, int) else None
