@@ -62,8 +62,8 @@ class Source:
 def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping[str, str]) -> Any:
     """Every string with its variables filled in (core/environment.py).
 
-    What reaches a Kafka cluster or a table is left as it is: it holds secrets, and is looked up where that is
-    asked (kafka/settings.py, sinks/declared.py).
+    What reaches a Kafka cluster or a table is left as it is: it holds secrets, which are read only where
+    that is asked (kafka/settings.py, sinks/declared.py).
 
     Raises:
         InputError: A variable is not set, or `${` is not closed (code `bad-declaration`).

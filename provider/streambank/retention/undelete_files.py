@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -126,7 +127,7 @@ def undelete_files(
     if not dry_run:
         meter = Meter(progress, "undelete", report.files, report.bytes)
         for prefix in prefixes:
-            report.undeleted += _uncover(store, versions, lambda prefix=prefix: covered(prefix), meter)  # type: ignore[misc]
+            report.undeleted += _uncover(store, versions, partial(covered, prefix), meter)
         if whole:
             report.indexed_packs = Repository.open(store).objects.rebuild_index().packs
     return report

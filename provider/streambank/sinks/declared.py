@@ -35,7 +35,7 @@ class DeclaredSink:
             last kinds what messages call the sink.
         query: The query that writes it; None for the only one.
         writer: `delta`: under which id batches are in its log; None for the query id.
-        url: `ledger`: the database, as SQLAlchemy reads it. A `${NAME}` is looked up when it is asked.
+        url: `ledger`: the database, as SQLAlchemy reads it. A `${NAME}` is read when it is asked.
         rows: `ledger`: tables whose rows have the columns `query_id` and `batch_id`.
         overwrites: `ledger`: a batch that comes again overwrites its rows by their key.
         catalog: `iceberg`: properties of the catalog, as PyIceberg reads them; `${NAME}` as in `url`.

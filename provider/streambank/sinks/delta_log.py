@@ -31,7 +31,7 @@ _MOST_COMMIT_BYTES = 256 << 20
 _MOST_LINE_BYTES = 16 << 20
 _READERS = 16
 _BLOCK, _FIRST_BLOCK = 128, 4
-"""How many entries are read together; few at first, since the one that is looked for is mostly the newest."""
+"""How many entries are read together; few at first, since mostly the newest one tells."""
 _DIGITS = 20
 
 
@@ -314,6 +314,6 @@ def _restored(info: Mapping[str, Any]) -> int | None:
 def _sum(rows: int | None, stats: Any) -> int | None:
     if rows is None or not isinstance(stats, str):
         return None
-    told = loads(stats)
-    number = told.get("numRecords") if isinstance(told, Mapping) else None
+    known = loads(stats)
+    number = known.get("numRecords") if isinstance(known, Mapping) else None
     return rows + number if isinstance(number, int) else None

@@ -272,7 +272,7 @@ def open_engine(url: str, ledger: str, *, pooled: bool = False) -> Engine:
     Args:
         url: Where the database is, as SQLAlchemy reads it.
         ledger: How messages call the ledger; without credentials.
-        pooled: Connections are kept, and looked at before they are used again.
+        pooled: Connections are kept, and tested before they are used again.
 
     Raises:
         RefusedError: SQLAlchemy or the driver is not installed, or the URL names no database (code

@@ -41,7 +41,7 @@ class TableStanding:
         not_known: Why its position is not known, as a sentence.
         hint: What would change that.
         transient: Whether asking again may tell what is not known now.
-        seen: What the table looked like; a rollback refuses if that has changed meanwhile.
+        seen: The state in which the table was compared; a rollback refuses if it has changed since.
         target: Where a rollback leads: a version, a snapshot; empty where that needs no name.
         skips_computing: A batch that the table takes for done is not computed at all, so that a query with
             state cannot go on after it.

@@ -1,7 +1,7 @@
 """Tags that keep the snapshots of savepoints in an Iceberg table, for as long as the savepoints are there.
 
 A tag says itself of which savepoint it is: its name holds the job, the batch, the snapshot, and a digest of
-repository and job. So nothing else has to be remembered: whoever takes or expires savepoints of the job
+repository and job. So nothing else has to be remembered: each take and each expire of savepoints of the job
 compares the tags with what is listed, and removes those whose savepoint is gone from the repository and from
 each declared replica. That covers a catalog that was away, a take that failed after it had tagged, and a run
 that died. Where a replica cannot be read, its savepoints count as there.

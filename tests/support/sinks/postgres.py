@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from demo.ports import any_free
@@ -45,7 +46,7 @@ def running_postgres() -> Iterator[str]:
                     assert process.wait(120) == 0, (home / "log").read_text()
                 else:
                     processes.append(process)
-                    wait_for(part.name, lambda ready=part.ready: is_ready(ready))  # type: ignore[misc]
+                    wait_for(part.name, partial(is_ready, part.ready))
         yield server.url(port, PASSWORD)
     finally:
         for process in processes:
