@@ -51,6 +51,7 @@ from streambank.sinks.declared import DeclaredSink, settle_declared_tags
 from streambank.storage.locations import is_inside, open_store
 
 if TYPE_CHECKING:
+    from streambank.sinks.redirect import Redirect
     from streambank.sinks.tags import TagReport
 
 NOT_BUILT = ("drill", "rehearse", "upgrade")
@@ -96,6 +97,8 @@ class Job:
         airflow: What Airflow is told of its DAGs.
         notify: Who is alerted of what.
         signed: Whether its savepoints and records have to be signed: nothing reads them without a key.
+        redirects: Where its queries write instead of where the application says, by name. Not declared: a
+            copy of a job has it, such as that of a drill.
         source: The file that declares it, with the `line` of its table.
     """
 
@@ -133,6 +136,7 @@ class Job:
     launch: LaunchPolicy = field(default_factory=LaunchPolicy)
     notify: tuple[Notify, ...] = ()
     signed: bool = False
+    redirects: Mapping[str, Redirect] = field(default_factory=dict)
     source: str = ""
     line: int = 0
 

@@ -88,6 +88,7 @@ def prepare_launch(
             dict(generation.new_sinks),
             checkpoint,
             job.spark_names.get(name),
+            job.redirects.get(name),
         )
     return LaunchSpec(
         job=job.name,

@@ -31,6 +31,7 @@ from streambank.control.limits import (
 from streambank.control.records import JsonDict, decode_json, encode_json
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
+from streambank.sinks.redirect import Redirect
 from streambank.storage.local.modes import close_directory
 from streambank.storage.store import read_record
 
@@ -49,6 +50,7 @@ class QuerySpec:
         declared: The URI of its declared checkpoint, beside which its marker lies (marker.py); None where an
             older version launched it.
         spark_name: What the application calls it, as in `queryName(...)`; None where that is its name here.
+        redirect: Where it writes instead of where the application says; None for a live query.
     """
 
     checkpoint: str
@@ -57,12 +59,14 @@ class QuerySpec:
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     declared: str | None = None
     spark_name: str | None = None
+    redirect: Redirect | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> QuerySpec:
         """From the file; fields of a later version are ignored."""
         known = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in data.items() if name in known})
+        values = {name: value for name, value in data.items() if name in known}
+        return cls(**{**values, "redirect": Redirect.from_dict(data.get("redirect"))})
 
 
 @dataclass(frozen=True, slots=True)

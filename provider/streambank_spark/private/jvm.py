@@ -201,6 +201,39 @@ def sources_of(frame: Any) -> list[str]:
     return [_IDENTITY_HASH.sub("", _EXPRESSION_ID.sub("", text)) for text in described]
 
 
+def source_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Options that the sources of a streaming DataFrame have, wherever they were set.
+
+    Args:
+        frame: The DataFrame.
+        names: The options that are asked for. Others may be secrets.
+
+    Yields:
+        Name and value of each that is set, in the order of the plan's leaves.
+    """
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    for leaf in (one for one in map(leaves.apply, range(leaves.size())) if one.isStreaming()):
+        for name in names:
+            value = _source_option(leaf, name)
+            if value is not None:
+                yield name, value
+
+
+def _source_option(leaf: Any, name: str) -> str | None:
+    from py4j.protocol import Py4JError
+
+    try:
+        value = leaf.extraOptions().get(name)  # StreamingRelationV2
+        return None if value is None else str(value)
+    except Py4JError:
+        pass
+    try:
+        found = leaf.dataSource().caseInsensitiveOptions().get(name)  # StreamingRelation
+        return str(found.get()) if found.isDefined() else None
+    except Py4JError:
+        return None  # a source without options, such as that of rates or memory
+
+
 def kafka_of(frame: Any) -> dict[str, Any]:
     """What a streaming DataFrame reads, and where its Kafka sources do, as the application told Spark.
 

@@ -4,6 +4,7 @@
   the application says; undeclared queries are refused; after a stop was asked nothing starts any more.
 * `DataStreamWriter.trigger`, `option`, `options`: what cannot be run is refused where it is asked for; and
   at the start, before Spark writes anything, whatever speaks against it (driver/preflight.py).
+  A launch that redirects a query has another output than the application names (redirect.py).
 * `DataStreamWriter.format`, `foreachBatch`, `foreach`: where a query is to write is remembered, and the
   checkpointLocation that the application itself names: by them two queries are told apart.
 * `SparkContext.stop` (also behind `SparkSession.stop`): queries end at a batch boundary first.
@@ -15,16 +16,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from streambank.core.errors import InputError
 from streambank.driver.outputs import FILES, TABLE, Output
+from streambank.driver.redirected import redirected
 from streambank.driver.spec import QuerySpec
 from streambank.storage import normalize_location
 from streambank_spark.private import jvm
-from streambank_spark.runner import refusals
+from streambank_spark.runner import redirect, refusals
 from streambank_spark.runner.queries import Looks, Managed, Queries
 
 _NAME = "_streambank_query_name"
@@ -32,6 +34,8 @@ _PATH = "_streambank_path"
 _KAFKA = "_streambank_kafka"
 _FORMAT = "_streambank_format"
 _CHECKPOINT = "_streambank_checkpoint"
+_SAID = (_NAME, _PATH, _KAFKA, _FORMAT, _CHECKPOINT)
+"""Attributes in which a writer keeps what its application has said of it."""
 _FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 """Formats that Spark writes by its file sink."""
 _KAFKA_OPTIONS = {"kafka.bootstrap.servers": "bootstrap", "topic": "topic"}
@@ -69,8 +73,9 @@ def install(host: Host) -> None:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     writer: Any = DataStreamWriter
-    writer.start = _starting(writer.start, host)
-    writer.toTable = _starting(writer.toTable, host)
+    start, to_table = writer.start, writer.toTable
+    writer.start = _starting(start, host, start)
+    writer.toTable = _starting(to_table, host, start)
     writer.format = _remembering_format(writer.format)
     writer.foreachBatch = _remembering_function(writer.foreachBatch, "foreachBatch")
     writer.foreach = _remembering_function(writer.foreach, "foreach")
@@ -87,7 +92,9 @@ def install(host: Host) -> None:
     manager.awaitAnyTermination = _waiting(manager.awaitAnyTermination, host)
 
 
-def _starting(original: Callable[..., Any], host: Host) -> Callable[..., Any]:
+def _starting(
+    original: Callable[..., Any], host: Host, plain_start: Callable[..., Any]
+) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
@@ -111,19 +118,48 @@ def _starting(original: Callable[..., Any], host: Host) -> Callable[..., Any]:
         named = getattr(self, _CHECKPOINT, None)
         looks = Looks(name, tuple(sources), output, jvm.operators_of(self._df), _normalized(named))
         with host.queries.starting(looks) as (declared, spec):
-            refusals.check_output(path, spec.new_sinks)
-            host.check_start(declared, spec, output)
-            self.option("checkpointLocation", spec.checkpoint)
-            setattr(self, _CHECKPOINT, named)
-            query = original(*call.args, **call.kwargs)
+            to = output if spec.redirect is None else redirected(spec.redirect, output, declared)
+            if to is output:
+                refusals.check_output(path, spec.new_sinks)
+            if spec.redirect is not None:
+                redirect.check_sources(self._df, declared)
+            host.check_start(declared, spec, to)
+            with _as_the_application_said(self):
+                self.option("checkpointLocation", spec.checkpoint)
+                if to is output:
+                    query = original(*call.args, **call.kwargs)
+                else:
+                    starter = original if to.kind == TABLE else plain_start
+                    query = redirect.start(self, starter, call.arguments, to)
+            if to is not output:
+                kafka["sink"] = {**kafka["sink"], "topic": to.name} if to.kind == "kafka" else {}
             managed = Managed(
-                declared, spec, query, str(query.id), str(query.runId), kafka=kafka, output=output
+                declared,
+                spec,
+                query,
+                str(query.id),
+                str(query.runId),
+                kafka=kafka,
+                output=to,
+                named=None if to is output else output,
             )
             host.queries.add(managed)
         host.started(managed, sources)
         return query
 
     return start
+
+
+@contextmanager
+def _as_the_application_said(writer: Any) -> Iterator[None]:
+    """Forget afterwards what was said of a writer meanwhile: the application may start it again."""
+    said = {name: value for name, value in vars(writer).items() if name in _SAID}
+    try:
+        yield
+    finally:
+        for name in _SAID:
+            vars(writer).pop(name, None)
+        vars(writer).update(said)
 
 
 def _output(writer: Any, said: Any, path: str | None, table: Any) -> Output:

@@ -39,7 +39,8 @@ class Managed:
         failure: Why it failed.
         kafka: Its Kafka sources, and what was said about a Kafka sink: servers and topics.
         trigger_s: The interval of its trigger in seconds, 0 for as fast as it can; None where it has none.
-        output: Where it writes, as its application says; None where that is not known.
+        output: Where it writes; None where that is not known.
+        named: Where its application would have it write, where its launch redirects it; else None.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Managed:
     trigger_s: float | None = None
     kafka: Mapping[str, Any] = field(default_factory=dict)
     output: Output | None = None
+    named: Output | None = None
 
 
 @dataclass(frozen=True, slots=True)

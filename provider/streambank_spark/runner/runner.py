@@ -37,7 +37,7 @@ from streambank.driver.preflight import check_records, check_start, launched_que
 from streambank.driver.spec import LaunchSpec, QuerySpec, check_generations
 from streambank.job.health import AwakeClock
 from streambank_spark.private import boundary, jvm
-from streambank_spark.runner import application, patch, refusals, signals
+from streambank_spark.runner import application, patch, redirect, refusals, signals
 from streambank_spark.runner.liveness import Settling, Signs
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
@@ -182,6 +182,8 @@ class Driver:
         refusals.refuse_connect_sessions()
         refusals.refuse_dstreams()
         patch.install(self)
+        if any(one.redirect is not None for one in self.spec.queries.values()):
+            redirect.install()
         self.stopping.start()
         self.poll.start()
         code = application.run(program, self.spec.args, lambda error: exit_code(self.spec, error))
@@ -293,6 +295,7 @@ class Driver:
             "sink": sink,
             "sink_path": sink_path,
             "output": None if managed.output is None else managed.output.to_dict(),
+            "redirected_from": None if managed.named is None else managed.named.to_dict(),
             "sources": sources,
             "kafka": _kafka(managed.kafka, jvm.is_kafka_sink(managed.query)),
             "spark_version": jvm.spark_version(managed.query),

@@ -1,0 +1,52 @@
+"""Where a copy of a query writes, so that the outputs of the live one stay as they are.
+
+A drill, a rehearsal and a fork run the job's application, unchanged, on a copy of its checkpoint. The runner
+puts the places of a `Redirect` where the application names its own (streambank_spark/runner/redirect.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """The places that stand for those that an application names.
+
+    Attributes:
+        directory: URI of the directory that stands for the directory of a file sink or of a Delta table;
+            None where such an output is refused.
+        table: The table that stands for the one of `toTable`; None for none.
+        topic: The topic that stands for the one of a Kafka sink; None for none.
+        scratch: Whether an output without a place of its own kind here is written below `directory` as
+            Parquet, a folder for each batch (`batch_folder`).
+    """
+
+    directory: str | None = None
+    table: str | None = None
+    topic: str | None = None
+    scratch: bool = False
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any] | None) -> Redirect | None:
+        """From a launch spec; fields of a later version are ignored.
+
+        Args:
+            data: None for a query that writes where its application says.
+        """
+        if data is None:
+            return None
+        known = {one.name for one in fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+
+def batch_folder(directory: str, batch: int) -> str:
+    """Where the rows of one batch are that are kept as Parquet.
+
+    Args:
+        directory: The directory of a `Redirect` with `scratch`.
+        batch: The batch.
+    """
+    return f"{directory}/batch={batch}"

@@ -1,0 +1,61 @@
+"""Which place stands for the one that an application names."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from streambank.core.errors import RefusedError
+from streambank.driver.outputs import FILES, TABLE, Output
+from streambank.driver.redirected import SCRATCH, redirected
+from streambank.driver.spec import QuerySpec
+from streambank.sinks.redirect import Redirect
+
+DRILL = Redirect("file:///scratch/orders", scratch=True)
+FORK = Redirect("file:///copy/orders", table="orders_copy", topic="orders-copy")
+
+
+@pytest.mark.parametrize(
+    ("redirect", "named", "expected"),
+    [
+        (DRILL, Output(FILES, "file:///live"), Output(FILES, "file:///scratch/orders")),
+        (DRILL, Output("delta", "s3://lake/orders"), Output("delta", "file:///scratch/orders")),
+        (DRILL, Output(TABLE, name="shop.orders"), Output(SCRATCH, "file:///scratch/orders")),
+        (DRILL, Output("kafka", name="orders"), Output(SCRATCH, "file:///scratch/orders")),
+        (DRILL, Output("some.other.Format"), Output(SCRATCH, "file:///scratch/orders")),
+        (FORK, Output(FILES, "file:///live"), Output(FILES, "file:///copy/orders")),
+        (FORK, Output(TABLE, name="shop.orders"), Output(TABLE, name="orders_copy")),
+        (FORK, Output("kafka", name="orders"), Output("kafka", name="orders-copy")),
+        (Redirect(), Output("console"), Output("console")),
+        (DRILL, Output("memory"), Output("memory")),
+    ],
+    ids=str,
+)
+def test_each_kind_has_its_place(redirect: Redirect, named: Output, expected: Output) -> None:
+    assert redirected(redirect, named, "main") == expected
+
+
+@pytest.mark.parametrize(
+    ("redirect", "named"),
+    [
+        (DRILL, Output("foreachBatch")),
+        (FORK, Output("foreach")),
+        (FORK, Output("some.other.Format", "file:///live")),
+        (Redirect(table="orders_copy"), Output(FILES, "file:///live")),
+        (Redirect("file:///copy"), Output("kafka", name="orders")),
+        (Redirect(scratch=True), Output("kafka", name="orders")),
+    ],
+    ids=str,
+)
+def test_what_has_no_place_is_refused(redirect: Redirect, named: Output) -> None:
+    with pytest.raises(RefusedError) as refused:
+        redirected(redirect, named, "main")
+    assert refused.value.code == "sink-not-redirected"
+    assert str(named) in refused.value.message
+
+
+def test_a_launch_spec_carries_the_places() -> None:
+    spec = QuerySpec("file:///checkpoint", 1, redirect=FORK)
+    assert QuerySpec.from_dict(asdict(spec)) == spec
+    assert QuerySpec.from_dict({"checkpoint": "file:///checkpoint", "generation": 1}).redirect is None
