@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 from streambank.core.errors import InputError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Declarations, Job, load_jobs
-from streambank.driver.prepare import using_connections
+from streambank.driver.connections import using_connections
 from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
 from streambank.storage import Store, open_store, using_s3

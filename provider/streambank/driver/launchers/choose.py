@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from streambank.declaration.declaration import Job
+from streambank.driver.connections import placed, using_connections
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.local import LocalLauncher
-from streambank.driver.prepare import placed, using_connections
 
 __all__ = ["check_registered", "launcher_for", "placed", "using_connections"]
 
