@@ -11,6 +11,7 @@ from streambank.cli.plugins import Verbs
 from streambank.cli.verbs import (
     compact,
     doctor,
+    drill,
     index,
     inspect,
     jobs,
@@ -68,6 +69,7 @@ for module in (
     take,
     savepoints,
     restore,
+    drill,
     sinks,
     retention,
     index,

@@ -19,6 +19,7 @@ from streambank.core.signing import VARIABLE, signing_keys
 from streambank.core.zones import UTC_NAME
 from streambank.declaration.airflow import AirflowPolicy, read_airflow
 from streambank.declaration.credentials import refuse_credentials
+from streambank.declaration.drill import DrillPolicy, read_drill
 from streambank.declaration.fields import Fields, Source, TomlLines, expand, read_text
 from streambank.declaration.health import HealthPolicy, read_health
 from streambank.declaration.kafka import read_kafka
@@ -51,10 +52,11 @@ from streambank.sinks.declared import DeclaredSink, settle_declared_tags
 from streambank.storage.locations import is_inside, open_store
 
 if TYPE_CHECKING:
+    from streambank.checkpoint.replay import Replay
     from streambank.sinks.redirect import Redirect
     from streambank.sinks.tags import TagReport
 
-NOT_BUILT = ("drill", "rehearse", "upgrade")
+NOT_BUILT = ("rehearse", "upgrade")
 """Tables that nothing reads yet: declaring one would promise what nobody does."""
 
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -94,11 +96,13 @@ class Job:
         sinks: What its queries write to, as far as Spark does not say it itself.
         state: By which Spark its state is worked on.
         compact: What of its state expires.
+        drill: When and how a restore of it is rehearsed.
         airflow: What Airflow is told of its DAGs.
         notify: Who is alerted of what.
         signed: Whether its savepoints and records have to be signed: nothing reads them without a key.
         redirects: Where its queries write instead of where the application says, by name. Not declared: a
             copy of a job has it, such as that of a drill.
+        replays: Batches of the live job that a copy executes again, by query. Not declared either.
         source: The file that declares it, with the `line` of its table.
     """
 
@@ -132,11 +136,13 @@ class Job:
     sinks: tuple[DeclaredSink, ...] = ()
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
+    drill: DrillPolicy = field(default_factory=DrillPolicy)
     airflow: AirflowPolicy = field(default_factory=AirflowPolicy)
     launch: LaunchPolicy = field(default_factory=LaunchPolicy)
     notify: tuple[Notify, ...] = ()
     signed: bool = False
     redirects: Mapping[str, Redirect] = field(default_factory=dict)
+    replays: Mapping[str, Replay] = field(default_factory=dict)
     source: str = ""
     line: int = 0
 
@@ -374,6 +380,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         sinks=read_sinks(fields, queries),
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
+        drill=read_drill(fields.table("drill")),
         airflow=read_airflow(fields.table("airflow")),
         launch=launch,
         notify=read_notify(fields, kinds=True),

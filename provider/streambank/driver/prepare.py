@@ -84,6 +84,7 @@ def prepare_launch(
             checkpoint,
             job.spark_names.get(name),
             job.redirects.get(name),
+            job.replays.get(name),
         )
     return LaunchSpec(
         job=job.name,

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from streambank.checkpoint.replay import Replay
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.control.control import JobControl
 from streambank.control.limits import (
@@ -51,6 +52,7 @@ class QuerySpec:
             older version launched it.
         spark_name: What the application calls it, as in `queryName(...)`; None where that is its name here.
         redirect: Where it writes instead of where the application says; None for a live query.
+        replay: Batches of the live query that a copy executes again, after which it ends; None for none.
     """
 
     checkpoint: str
@@ -60,13 +62,16 @@ class QuerySpec:
     declared: str | None = None
     spark_name: str | None = None
     redirect: Redirect | None = None
+    replay: Replay | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> QuerySpec:
         """From the file; fields of a later version are ignored."""
         known = {one.name for one in fields(cls)}
         values = {name: value for name, value in data.items() if name in known}
-        return cls(**{**values, "redirect": Redirect.from_dict(data.get("redirect"))})
+        values["redirect"] = Redirect.from_dict(data.get("redirect"))
+        values["replay"] = Replay.from_dict(data.get("replay"))
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,15 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from streambank.core.errors import InputError
 from streambank.driver.outputs import FILES, TABLE, Output
-from streambank.driver.redirected import redirected
 from streambank.driver.spec import QuerySpec
 from streambank.storage import normalize_location
 from streambank_spark.private import jvm
-from streambank_spark.runner import redirect, refusals
+from streambank_spark.runner import redirect, refusals, replay
 from streambank_spark.runner.queries import Looks, Managed, Queries
 
 _NAME = "_streambank_query_name"
@@ -55,6 +55,9 @@ class Host(Protocol):
 
     def started(self, managed: Managed, sources: list[str]) -> None:
         """Spark has started a query."""
+
+    def note(self, kind: str, **facts: Any) -> None:
+        """Write down what came out of a copy of a query."""
 
     def before_context_stops(self) -> None:
         """The application ends its context: returns when every query has ended."""
@@ -117,37 +120,83 @@ def _starting(
         output = _output(self, call.arguments.get("format"), path, call.arguments.get("tableName"))
         named = getattr(self, _CHECKPOINT, None)
         looks = Looks(name, tuple(sources), output, jvm.operators_of(self._df), _normalized(named))
+        asked = _Start(self, original, plain_start, call, output, kafka)
         with host.queries.starting(looks) as (declared, spec):
-            to = output if spec.redirect is None else redirected(spec.redirect, output, declared)
-            if to is output:
+            if spec.redirect is None:
                 refusals.check_output(path, spec.new_sinks)
-            if spec.redirect is not None:
-                redirect.check_sources(self._df, declared)
-            host.check_start(declared, spec, to)
-            with _as_the_application_said(self):
-                self.option("checkpointLocation", spec.checkpoint)
-                if to is output:
-                    query = original(*call.args, **call.kwargs)
-                else:
-                    starter = original if to.kind == TABLE else plain_start
-                    query = redirect.start(self, starter, call.arguments, to)
-            if to is not output:
-                kafka["sink"] = {**kafka["sink"], "topic": to.name} if to.kind == "kafka" else {}
-            managed = Managed(
-                declared,
-                spec,
-                query,
-                str(query.id),
-                str(query.runId),
-                kafka=kafka,
-                output=to,
-                named=None if to is output else output,
-            )
-            host.queries.add(managed)
+                host.check_start(declared, spec, output)
+                managed = asked.begin(host, declared, spec, output)
+            else:
+                replay.read_state(self._df, spec, host.note, declared)
+                to = redirect.place_of(self._df, spec.redirect, output, declared, host.note)
+                host.check_start(declared, spec, to)
+                if spec.replay is not None:
+
+                    def once() -> Any:
+                        host.before_start()
+                        run = asked.begin(host, declared, spec, to, once=True)
+                        host.started(run, sources)
+                        return run.query
+
+                    return replay.run(self._df, spec, to, once, host.note, declared, asked.format)
+                managed = asked.begin(host, declared, spec, to)
         host.started(managed, sources)
-        return query
+        return managed.query
 
     return start
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A start that an application asks for.
+
+    Attributes:
+        writer: The writer.
+        original: PySpark's own method that was called.
+        plain_start: PySpark's own `start`.
+        call: The arguments.
+        output: Where the application would have the query write.
+        kafka: What is known of Kafka (`jvm.kafka_of`), with the sink that the application names.
+    """
+
+    writer: Any
+    original: Callable[..., Any]
+    plain_start: Callable[..., Any]
+    call: inspect.BoundArguments
+    output: Output
+    kafka: Mapping[str, Any]
+
+    @property
+    def format(self) -> str:
+        """The format in which the application writes."""
+        return _format(self.writer, self.call.arguments.get("format"))
+
+    def begin(self, host: Host, name: str, spec: QuerySpec, to: Output, **trigger: Any) -> Managed:
+        """Start the query.
+
+        Args:
+            host: The runner.
+            name: The declared query that it is.
+            spec: Where its checkpoint is.
+            to: Where it writes.
+            trigger: Another trigger than the application's, as PySpark's `trigger` takes it.
+        """
+        moved = to is not self.output
+        kafka = dict(self.kafka)
+        with _as_the_application_said(self.writer):
+            self.writer.option("checkpointLocation", spec.checkpoint)
+            if trigger:
+                self.writer.trigger(**trigger)
+            if moved:
+                kafka["sink"] = {**kafka["sink"], "topic": to.name} if to.kind == "kafka" else {}
+                starter = self.original if to.kind == TABLE else self.plain_start
+                query = redirect.start(self.writer, starter, self.call.arguments, to)
+            else:
+                query = self.original(*self.call.args, **self.call.kwargs)
+        managed = Managed(name, spec, query, str(query.id), str(query.runId), kafka=kafka, output=to)
+        managed.named = self.output if moved else None
+        host.queries.add(managed)
+        return managed
 
 
 @contextmanager
@@ -174,13 +223,18 @@ def _output(writer: Any, said: Any, path: str | None, table: Any) -> Output:
     if table is not None:
         located = jvm.table_location(str(table), _FILE_FORMATS, writer._df)
         return Output(TABLE, name=str(table), located=located)
-    kind = str(said or getattr(writer, _FORMAT, None) or jvm.default_format(writer._df))
+    kind = _format(writer, said)
     if kind in ("foreachBatch", "foreach"):
         return Output(kind)
     location = jvm.location_of(path, writer._df) if path else None
     if kind.lower() in _FILE_FORMATS:
         return Output(FILES, location)
     return Output(kind.lower(), location, getattr(writer, _KAFKA, {}).get("topic"))
+
+
+def _format(writer: Any, said: Any) -> str:
+    """The format in which a query writes: what its start names, else its writer, else Spark's default."""
+    return str(said or getattr(writer, _FORMAT, None) or jvm.default_format(writer._df))
 
 
 def _normalized(location: str | None) -> str | None:

@@ -20,12 +20,14 @@ from typing import Any
 from streambank.control.marker import service_name
 from streambank.core.errors import RefusedError
 from streambank.driver.outputs import FILES, TABLE, Output
-from streambank.driver.redirected import SCRATCH
-from streambank.sinks.redirect import batch_folder
+from streambank.driver.redirected import SCRATCH, redirected
+from streambank.sinks.redirect import Redirect, batch_folder
 from streambank_spark.private import jvm
 
 _log = logging.getLogger(__name__)
 
+REFUSED = "copy-refused"
+"""The event of a copy that may not start."""
 SHARED_WITH_THE_LIVE_QUERY = ("cleanSource", "kafka.group.id")
 """Options of a source that reach beyond the query that reads (FileStreamOptions, KafkaSourceProvider)."""
 _SHARED = frozenset(name.lower() for name in SHARED_WITH_THE_LIVE_QUERY)
@@ -78,6 +80,30 @@ def _put_off(original: Callable[..., Any]) -> Callable[..., Any]:
         return self
 
     return partition
+
+
+def place_of(
+    frame: Any, redirect: Redirect, output: Output, called: str, note: Callable[..., None]
+) -> Output:
+    """Where a copy of a query writes.
+
+    Args:
+        frame: The streaming DataFrame.
+        redirect: The places of its launch.
+        output: Where it would write, as its application says.
+        called: The query, for the message.
+        note: Writes down that it may not start.
+
+    Raises:
+        RefusedError: As `redirected`, or `check_sources`.
+    """
+    try:
+        found = redirected(redirect, output, called)
+        check_sources(frame, called)
+    except RefusedError as refused:
+        note(REFUSED, query=called, code=refused.code, message=refused.message)
+        raise
+    return found
 
 
 def check_sources(frame: Any, called: str) -> None:

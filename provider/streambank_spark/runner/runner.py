@@ -305,6 +305,10 @@ class Driver:
         self.journal.record("query-started", query=managed.name, **facts)
         self._mark(managed, facts)
 
+    def note(self, kind: str, **facts: Any) -> None:
+        """Write down what came out of a copy of a query."""
+        self.journal.record(kind, **facts)
+
     def _mark(self, managed: Managed, facts: Mapping[str, Any]) -> None:
         """Leave beside the checkpoint that the query has worked there. It runs on where that fails."""
         query = launched_query(self.spec, managed.name, self.control)

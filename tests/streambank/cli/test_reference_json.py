@@ -156,12 +156,12 @@ def savepoint_of_two(folder: Path) -> Any:
 
 
 def test_every_example_is_what_the_command_answers(answers: dict[str, Any]) -> None:
-    # Spark answers `state` and `rescale`: tests/streambank_spark/commands/test_reference_json.py; a bucket
-    # `undelete-files`: tests/streambank/retention/test_undelete_files.py.
+    # Elsewhere: `state` and `rescale` (tests/streambank_spark/commands/test_reference_json.py), `drill`
+    # (tests/streambank/drills/test_drill.py), `undelete-files` (tests/streambank/retention/).
     shown = {
         heading: each
         for heading, each in examples().items()
-        if not heading.startswith(("state ", "rescale", "job compact", "undelete-files"))
+        if not heading.startswith(("state ", "rescale", "job compact", "undelete-files", "drill"))
     }
     assert shown.keys() == answers.keys()
     wrong = {

@@ -224,3 +224,25 @@ def _join(root_uri: str, key: str) -> str:
 
 
 _JAVA_PATH_CHARACTERS = "/;:@&=+$,-_.!~*'()"
+
+
+def added_by(store: Store, batch: int) -> tuple[DataFile, ...]:
+    """The data files that one batch has written.
+
+    Args:
+        store: The output directory.
+        batch: The batch.
+
+    Raises:
+        NotFoundError: The log has no entry of it, or not those by which a compacted one tells (code
+            `missing-log-entry`).
+        FormatError: An entry is damaged.
+    """
+    names, roots = list_log(store), Roots(store.uri)
+    if LogName(batch) in names:
+        return _read_entry(store, log_key(LogName(batch)), roots)
+    until = chain(names, batch, store.uri)
+    before = chain(names, batch - 1, store.uri) if batch > 0 else []
+    log = read_log(store, {*until, *before}, roots)
+    earlier = log.files(before)
+    return tuple(one for key, one in log.files(until).items() if key not in earlier)

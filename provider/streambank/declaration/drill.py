@@ -1,0 +1,50 @@
+"""What a job declares about its drills: when a restore is rehearsed, from where, and how far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streambank.declaration.fields import Fields
+
+DRILL_BATCHES = 3
+"""How many batches of the live query a drill executes again unless it is told otherwise."""
+DRILL_TIMEOUT_S = 1800.0
+"""How long the application of a drill may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrillPolicy:
+    """`[jobs.NAME.drill]`: a restore that is rehearsed on a copy, with the job's own application.
+
+    Attributes:
+        schedule: A cron expression or an Airflow preset; None for by hand only.
+        savepoint: Which savepoint: `latest-good`, or `random` for any of those that are kept.
+        repository: The repository or replica that it comes from; None for the job's own repository.
+        batches: How many batches of the live query are executed again.
+        scratch: Under which location the copy is laid out, seen by the job's Spark; None for beside the
+            checkpoint.
+        timeout_s: How long the application may take.
+    """
+
+    schedule: str | None = None
+    savepoint: str = "latest-good"
+    repository: str | None = None
+    batches: int = DRILL_BATCHES
+    scratch: str | None = None
+    timeout_s: float = DRILL_TIMEOUT_S
+
+
+def read_drill(fields: Fields) -> DrillPolicy:
+    """Of `[jobs.NAME.drill]`."""
+    usual = DrillPolicy()
+    batches = fields.whole("batches", minimum=0)
+    policy = DrillPolicy(
+        schedule=fields.schedule("schedule"),
+        savepoint=fields.choice("savepoint", ("latest-good", "random")) or usual.savepoint,
+        repository=fields.location("repository"),
+        batches=usual.batches if batches is None else batches,
+        scratch=fields.location("scratch"),
+        timeout_s=fields.duration_s("timeout") or usual.timeout_s,
+    )
+    fields.done()
+    return policy

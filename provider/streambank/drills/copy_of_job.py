@@ -1,0 +1,68 @@
+"""The job that runs on the copy: the same application, and nothing of the live job within its reach.
+
+Its checkpoints, records, launches and outputs are all below one scratch location, so that it takes no lease
+and no lock of the live job, moves none of its records, and goes away with that location.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from streambank.checkpoint.replay import Replay
+from streambank.declaration.declaration import Job
+from streambank.sinks.redirect import Redirect
+from streambank.storage import normalize_location
+
+_LONGEST_NAME = 100
+"""Of a job (core/names.py)."""
+
+
+def scratch_of(job: Job, name: str) -> str:
+    """Where a drill lays out its copy when nobody says: beside the job's checkpoint, where Spark can write.
+
+    Args:
+        job: The live job.
+        name: A name that no other drill has.
+    """
+    return f"{normalize_location(job.drill.scratch or f'{job.checkpoint}.drills')}/{name}"
+
+
+def checkpoint_in(scratch: str, query: str) -> str:
+    """Where the checkpoint of a query's copy is."""
+    return f"{scratch}/checkpoint/{query}"
+
+
+def output_in(scratch: str, query: str) -> str:
+    """Where a query's copy writes."""
+    return f"{scratch}/output/{query}"
+
+
+def plans_in(scratch: str, query: str) -> str:
+    """Where the plans of the live query's batches are that a copy executes again."""
+    return f"{scratch}/plans/{query}"
+
+
+def copy_of(job: Job, scratch: str, replays: Mapping[str, Replay]) -> Job:
+    """The job of a drill.
+
+    Args:
+        job: The live job, placed.
+        scratch: The scratch location.
+        replays: The batches that its queries execute again, by name; a query without one goes on by itself.
+    """
+    queries = {name: checkpoint_in(scratch, name) for name in job.queries}
+    apart = f"-{scratch.rpartition('/')[2]}"
+    return replace(
+        job,
+        # A cluster finds the drivers of a job by its name, and must never take the live one for the copy's.
+        name=f"{job.name[: _LONGEST_NAME - len(apart)]}{apart}",
+        queries=queries,
+        checkpoint=next(iter(queries.values())),
+        repository=f"{scratch}/repository",
+        control=f"{scratch}/control",
+        redirects={name: Redirect(output_in(scratch, name), scratch=True) for name in queries},
+        replays=replays,
+        sinks=(),
+        notify=(),
+    )

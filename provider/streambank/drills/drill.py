@@ -1,0 +1,522 @@
+"""A drill: a restore that is rehearsed on a copy, with the real application, while the live job runs on.
+
+1. *choose*: a savepoint of each query is chosen and verified, in the repository or a replica.
+2. *restore*: its files are laid out below a scratch location, every byte hashed, with a query id of its own.
+3. *stage*: the live query's plans of the following batches are copied (checkpoint/replay.py).
+4. *launch*: the job's own application is started on the copy; the runner redirects what it writes and leaves
+   its sources alone (streambank_spark/runner/redirect.py).
+5. *state*: the runner opens all state, counts and fingerprints it.
+6. *batches*: it executes the live query's batches one at a time; where none is left, the copy goes on by
+   itself until its first batch is committed.
+7. *compare*: rows, output and state of each batch with those of the live query.
+8. *clean*: the driver is ended and the scratch removed.
+
+The live checkpoint, outputs, source positions, records and lease are only read. The report goes to the live
+job's records, whether the drill passes or fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from streambank.checkpoint.position import batches_of
+from streambank.checkpoint.replay import Replay, stage_replay
+from streambank.control.control import JobControl
+from streambank.control.drills import record_drill
+from streambank.control.progress import progress_of_batch
+from streambank.core.errors import NotFoundError, RefusedError, StorageError, StreambankError
+from streambank.core.units import utc_now
+from streambank.declaration.declaration import Job
+from streambank.drills.copy_of_job import checkpoint_in, copy_of, output_in, plans_in, scratch_of
+from streambank.drills.report import OF_A_RESTORE, BatchDrill, DrillReport, QueryDrill
+from streambank.driver.connections import placed
+from streambank.driver.failure import SEARCHED_LINES, driver_failure
+from streambank.driver.launcher import Launcher
+from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.location import launched_handle
+from streambank.job.start import start_job
+from streambank.job.stop import stop_job
+from streambank.recovery.resolve import choose
+from streambank.recovery.restore import restoring
+from streambank.recovery.sinks import begin_outputs, look_at_sinks
+from streambank.repository.catalog import heads
+from streambank.repository.holds import Holds
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.savepoint.materialize import materialize
+from streambank.sinks.file.capture import KIND as FILE
+from streambank.storage import local_path, open_store
+from streambank.storage.store import Store
+from streambank.work.executor import DEFAULT_PACE, Pace
+
+RANDOM = "random"
+"""The reference that stands for any savepoint that is kept."""
+_LOOK_S = 0.5
+_STATE_READ, _BATCH, _STATE_COMPARED = "copy-state-read", "copy-batch", "copy-state-compared"
+_DONE, _REFUSED = "copy-done", "copy-refused"
+"""Events of the copy's driver (streambank_spark/runner/replay.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrillRequest:
+    """What a drill is asked for.
+
+    Attributes:
+        job: The live job.
+        savepoint: `latest-good`, `random`, or an id or the beginning of one.
+        repository: The repository or replica that it comes from; the declared one when left out.
+        batches: How many batches of the live query are executed again; the declared number when left out.
+        scratch: Under which location the copy is laid out; the declared one when left out.
+        keep: Leave the scratch where it is.
+        timeout_s: How long the application may take; the declared time when left out.
+        by: Who asks.
+        why: Why.
+    """
+
+    job: Job
+    savepoint: str | None = None
+    repository: str | None = None
+    batches: int | None = None
+    scratch: str | None = None
+    keep: bool = False
+    timeout_s: float | None = None
+    by: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+def drill(
+    request: DrillRequest,
+    *,
+    launcher: Launcher | None = None,
+    say: Callable[[str], None] = lambda step: None,
+    pace: Pace = DEFAULT_PACE,
+) -> DrillReport:
+    """Rehearse a restore.
+
+    A step that fails ends the drill and stands in its report: that a restore would not have worked is what a
+    drill is for. Raised is only what keeps the report from being kept.
+
+    Args:
+        request: What is asked.
+        launcher: Where drivers run; what the job declares when left out.
+        say: Told when a step begins, in words.
+        pace: How fast files are laid out, and who is told.
+
+    Raises:
+        StorageError: The report could not be written down.
+        InputError: Where the job runs is not known here (code `connection-not-known`).
+    """
+    job = placed(request.job)
+    control = job.records()
+    name = f"drill-{utc_now():%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    work = _Drill(request, job, control, launcher or launcher_for(job), name, say, pace)
+    report = work.run()
+    record_drill(control, report.to_dict())
+    control.record_event(
+        "drilled",
+        passed=report.passed,
+        step=report.failed_step,
+        error=report.error,
+        code=report.code,
+        seconds=round(report.seconds, 1),
+        by=dict(request.by),
+        why=request.why,
+    )
+    return report
+
+
+class _Drill:
+    def __init__(
+        self,
+        request: DrillRequest,
+        job: Job,
+        control: JobControl,
+        launcher: Launcher,
+        name: str,
+        say: Callable[[str], None],
+        pace: Pace,
+    ) -> None:
+        self.request = request
+        self.job = job
+        self.control = control
+        self.launcher = launcher
+        self.say = say
+        self.pace = pace
+        folder = request.scratch or job.drill.scratch
+        self.scratch = scratch_of(job if folder is None else _with_scratch(job, folder), name)
+        self.source = request.repository or job.drill.repository or job.repository
+        self.steps: dict[str, float] = {}
+        self.step = "choose"
+        self.queries: dict[str, QueryDrill] = {}
+        self.first_batch_s: dict[str, float] = {}
+        self.not_run = ""
+
+    def run(self) -> DrillReport:
+        """Do every step; the report says how far it came."""
+        started_at, began = utc_now(), time.monotonic()
+        failed: StreambankError | None = None
+        with ExitStack() as stack:
+            try:
+                self._run(stack)
+            except StreambankError as error:
+                failed = error
+            failed_step = self.step if failed is not None else None
+            kept = self.request.keep
+            try:
+                with self._in("clean", "removing the copy"):
+                    stack.close()
+                    if not kept:
+                        remove_all(open_store(self.scratch))
+            except StreambankError as error:
+                kept = True
+                failed, failed_step = failed or error, failed_step or "clean"
+        return DrillReport(
+            job=self.job.name,
+            repository=self.source,
+            queries=tuple(self.queries.values()),
+            steps=dict(self.steps),
+            rto_s=self._rto_s(),
+            failed_step=failed_step,
+            code=failed.code if failed is not None else None,
+            error=failed.message if failed is not None else "",
+            not_run=self.not_run,
+            scratch=self.scratch,
+            kept=kept,
+            started_at=started_at,
+            seconds=time.monotonic() - began,
+            by=dict(self.request.by),
+            why=self.request.why,
+        )
+
+    @contextmanager
+    def _in(self, step: str, words: str) -> Iterator[None]:
+        self.step, began = step, time.monotonic()
+        self.say(words)
+        try:
+            yield
+        finally:
+            self.steps[step] = self.steps.get(step, 0.0) + time.monotonic() - began
+
+    def _run(self, stack: ExitStack) -> None:
+        with self._in("choose", "choosing and verifying the savepoints"):
+            repository = Repository.open(open_store(self.source))
+            manifests = self._choose(repository, stack)
+        with self._in("restore", "restoring into scratch"):
+            for name, manifest in manifests.items():
+                self._restore(repository, name, manifest)
+        with self._in("stage", "reading the live query's plans"):
+            replays = {name: self._stage(name, manifest) for name, manifest in manifests.items()}
+        copy = copy_of(
+            self.job, self.scratch, {name: one for name, one in replays.items() if one is not None}
+        )
+        deadline = time.monotonic() + (self.request.timeout_s or self.job.drill.timeout_s)
+        stack.callback(self._end, copy)
+        with self._in("launch", "starting the application on the copy"):
+            started = start_job(
+                copy,
+                by=self.request.by,
+                why="a drill",
+                wait=False,
+                timeout_s=self.request.timeout_s or self.job.drill.timeout_s,
+                launcher=self.launcher,
+            )
+        watched = _Watched(copy, copy.records(), started.launch_id, self.launcher)
+        try:
+            self._watch(watched, replays, deadline)
+        except _NotStartedError as refused:
+            self.not_run = str(refused)
+            return
+        with self._in("compare", "comparing with the live query"):
+            self._compare(watched, replays)
+
+    # Before the application.
+
+    def _choose(self, repository: Repository, stack: ExitStack) -> dict[str, Manifest]:
+        chosen = {}
+        for name in self.job.queries:
+            of_query = self.job.savepoint_name(name)
+            reference = self.request.savepoint or self.job.drill.savepoint
+            if reference == RANDOM:
+                kept = [head.savepoint for head in heads(repository.store, of_query) if head.job == of_query]
+                if not kept:
+                    raise NotFoundError(
+                        f"There is no savepoint of {of_query} in {self.source}.",
+                        code="no-such-savepoint",
+                        hint="Take one first, or drill from another repository.",
+                    )
+                reference = random.choice(kept)
+            found = choose(repository, reference, of_query, record=True, by=self.request.by, pace=self.pace)
+            manifest = found.manifest
+            stack.enter_context(
+                Holds(repository, "drill", self.request.by).held(manifest.job, manifest.savepoint)
+            )
+            live = self._live(name)
+            newest = batches_of(live).committed if live is not None else None
+            self.queries[name] = QueryDrill(
+                name,
+                manifest.savepoint,
+                manifest.batch,
+                manifest.taken_at,
+                age_s=max(0.0, (utc_now() - manifest.taken_at).total_seconds()),
+                batches_behind=None if newest is None else max(0, newest - manifest.batch),
+            )
+            chosen[name] = manifest
+        return chosen
+
+    def _live(self, query: str) -> str | None:
+        """Where the live query's checkpoint is; None where the job has never run."""
+        generation = self.control.generation(query)
+        return generation.location if generation is not None else self.job.queries[query]
+
+    def _restore(self, repository: Repository, query: str, manifest: Manifest) -> None:
+        target = open_store(checkpoint_in(self.scratch, query))
+        files = [one for one in manifest.sinks if one.get("kind") == FILE and one.get("guarded") is True]
+        with restoring(exclusive=True) as owner:
+            materialize(repository, manifest, target, owner=owner, fork=True, pace=self.pace)
+        # A file sink goes on in a new directory only by a log that reaches the savepoint's batch.
+        new = {str(one["path"]): output_in(self.scratch, query) for one in files}
+        if new:
+            begin_outputs(look_at_sinks(repository, manifest, {}, new, mode="fork"))
+
+    def _stage(self, query: str, manifest: Manifest) -> Replay | None:
+        most = self.job.drill.batches if self.request.batches is None else self.request.batches
+        live = self._live(query)
+        if most == 0 or live is None:
+            return None
+        same = self._is_same_line(query, manifest)
+        if same is not None:
+            self._say_not_compared(query, same)
+            return None
+        plans = open_store(plans_in(self.scratch, query))
+        staged = stage_replay(
+            open_store(live),
+            open_store(checkpoint_in(self.scratch, query)),
+            plans,
+            after=manifest.batch,
+            most=most,
+        )
+        if staged.why is not None and not staged.batches:
+            self._say_not_compared(query, f"no batch after the savepoint's: {staged.why}")
+        if not staged.batches:
+            return None
+        facts = self.control.query_facts(query) or {}
+        output = facts.get("sink_path")
+        return Replay(staged.batches, plans.uri, live, str(output) if output else None)
+
+    def _is_same_line(self, query: str, manifest: Manifest) -> str | None:
+        """Why batches of the live query are none that follow the savepoint; None where they are."""
+        facts = self.control.query_facts(query) or {}
+        if facts.get("query_id") not in (None, manifest.query_id):
+            return "the live query began again since the savepoint, so its batches are others"
+        generation = self.control.generation(query)
+        if generation is not None and generation.made_at > manifest.taken_at:
+            return "the live query was restored since the savepoint, so its batches are others"
+        return None
+
+    def _say_not_compared(self, query: str, why: str) -> None:
+        found = self.queries[query]
+        self.queries[query] = replace(found, not_compared=(*found.not_compared, why))
+
+    # The application.
+
+    def _watch(self, watched: _Watched, replays: Mapping[str, Replay | None], deadline: float) -> None:
+        read_s = 0.0
+        with self._in("state", "opening the state"):
+            watched.wait(
+                lambda: watched.has_all(_STATE_READ, self.job.queries), deadline, "has opened its state"
+            )
+            for event in watched.events(_STATE_READ):
+                state = {name: event[name] for name in ("batch", "parts", "why", "seconds") if name in event}
+                query = str(event["query"])
+                self.queries[query] = replace(self.queries[query], state=state)
+                read_s = max(read_s, float(event["seconds"]))
+                if "why" in state:
+                    self._say_not_compared(query, f"its state was not read: {state['why']}")
+        # Until it opens its state the application only comes up.
+        self.steps["launch"] += self.steps["state"] - read_s
+        self.steps["state"] = read_s
+        with self._in("batches", "processing batches"):
+            watched.wait(lambda: self._is_done(watched, replays), deadline, "has processed its batches")
+
+    def _is_done(self, watched: _Watched, replays: Mapping[str, Replay | None]) -> bool:
+        for event in watched.events(_BATCH):
+            self.first_batch_s.setdefault(str(event["query"]), float(event["seconds"]))
+        done = {str(event["query"]) for event in watched.events(_DONE)}
+        for name, manifest in self.queries.items():
+            if replays.get(name) is not None:
+                if name not in done:
+                    return False
+            elif not self._has_gone_on(watched, name, manifest.batch):
+                return False
+        return True
+
+    def _has_gone_on(self, watched: _Watched, query: str, batch: int) -> bool:
+        committed = batches_of(checkpoint_in(self.scratch, query)).committed
+        if committed is not None and committed > batch:
+            return True
+        view = watched.control.lease.view()
+        said = (view.beat or {}).get("queries", {}) if view is not None else {}
+        return bool(said.get(query, {}).get("triggered"))  # there was nothing new to read
+
+    def _end(self, copy: Job) -> None:
+        """End whatever runs on the copy; its log has been read by now."""
+        stop_job(copy, by=self.request.by, why="the drill is over", force_after_s=5.0, launcher=self.launcher)
+
+    # Afterwards.
+
+    def _compare(self, watched: _Watched, replays: Mapping[str, Replay | None]) -> None:
+        for name, replay in replays.items():
+            if replay is None:
+                continue
+            executed = [one for one in watched.events(_BATCH) if one["query"] == name]
+            batches = tuple(self._batch(name, one) for one in executed)
+            found = replace(self.queries[name], batches=batches)
+            whys = {str(one.output["why"]) for one in batches if "why" in one.output}
+            if any(one.live_input_rows is None for one in batches):
+                whys.add("the live query's progress of some batches is not kept any more")
+            for event in watched.events(_STATE_COMPARED):
+                if event["query"] == name:
+                    equal, why = _same_state(event["copy"], event["live"])
+                    found = replace(found, state_equal=equal)
+                    whys |= {why} if why is not None else set()
+            self.queries[name] = replace(found, not_compared=(*found.not_compared, *sorted(whys)))
+        differences = [one for found in self.queries.values() for one in found.differences]
+        if differences:
+            more = f" ({len(differences) - 1} more differences)" if len(differences) > 1 else ""
+            raise RefusedError(
+                f"The copy did not compute what the live query did: {differences[0]}{more}.",
+                code="drill-differs",
+                hint="Look whether the application depends on more than its input, such as a clock, a random "
+                "number or a table that has changed; `streambank drill --keep` leaves the copy for a look.",
+            )
+
+    def _batch(self, query: str, event: Mapping[str, Any]) -> BatchDrill:
+        batch = int(event["batch"])
+        generation = self.control.generation(query)
+        since = (
+            generation.made_at if generation is not None else datetime.min.replace(tzinfo=utc_now().tzinfo)
+        )
+        live = progress_of_batch(self.control.store, query, batch, since=since, until=utc_now())
+        said = live.progress if live is not None else {}
+        operators = said.get("stateOperators") or []
+        return BatchDrill(
+            batch,
+            float(event["seconds"]),
+            input_rows=event.get("input_rows"),
+            live_input_rows=said.get("numInputRows"),
+            state_rows=event.get("state_rows"),
+            live_state_rows=sum(int(one.get("numRowsTotal", 0)) for one in operators) if operators else None,
+            output=dict(event.get("output") or {}),
+        )
+
+    def _rto_s(self) -> float | None:
+        if len(self.first_batch_s) < len(self.queries) or not self.queries:
+            return self._alone_s()
+        return sum(self.steps[name] for name in OF_A_RESTORE[:-1]) + max(self.first_batch_s.values())
+
+    def _alone_s(self) -> float | None:
+        """The same where the copy went on by itself; None where it did not get there."""
+        if not self.queries or "compare" not in self.steps:
+            return None
+        return sum(self.steps[name] for name in OF_A_RESTORE)
+
+
+def _with_scratch(job: Job, folder: str) -> Job:
+    return replace(job, drill=replace(job.drill, scratch=folder))
+
+
+def _same_state(copy: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[bool | None, str | None]:
+    """Whether two states are the same, and why that is not known."""
+    for whose, one in (("copy", copy), ("live query", live)):
+        if "why" in one:
+            return None, f"the state of the {whose} was not read: {one['why']}"
+    return copy["parts"] == live["parts"], None
+
+
+class _NotStartedError(Exception):
+    """The application was not run on the copy, since that would have written where the live job does."""
+
+
+class _Watched:
+    """The driver of the copy, as its records show it."""
+
+    def __init__(self, job: Job, control: JobControl, launch_id: str | None, launcher: Launcher) -> None:
+        self.job = job
+        self.control = control
+        self.launch_id = launch_id
+        self.launcher = launcher
+
+    def events(self, kind: str) -> list[Mapping[str, Any]]:
+        """What the driver has written down of a kind."""
+        return [one.data for one in self.control.events() if one.data.get("kind") == kind]
+
+    def has_all(self, kind: str, queries: Mapping[str, str]) -> bool:
+        """Whether an event of a kind is there for each query."""
+        return {str(one.get("query")) for one in self.events(kind)} >= set(queries)
+
+    def wait(self, done: Callable[[], bool], deadline: float, what: str) -> None:
+        """Wait for something that the driver does.
+
+        Raises:
+            StorageError: It has ended before (code `driver-died`), or the time is over (`drill-timeout`).
+            _NotStartedError: A query cannot be redirected, so the runner did not start it.
+        """
+        while not done():
+            if (refused := self.events(_REFUSED)) != []:
+                raise _NotStartedError(str(refused[0]["message"]))
+            view = self.control.lease.view()
+            if view is not None and view.free and not done():
+                raise self._died()
+            if time.monotonic() > deadline:
+                raise StorageError(
+                    f"The time of the drill is over, and not every query of the copy {what}.",
+                    code="drill-timeout",
+                    hint="Give a longer timeout, or fewer batches.",
+                )
+            time.sleep(_LOOK_S)
+
+    def _died(self) -> StreambankError:
+        lines: list[str] = []
+        with contextlib.suppress(StreambankError):
+            for handle in self.launcher.find(self.control) or self._ended():
+                lines = self.launcher.log_lines(handle, SEARCHED_LINES)
+        failure = driver_failure(self.control, self.launch_id, lines)
+        cause = f": {failure.cause}" if failure is not None else ""
+        return StorageError(
+            f"The application on the copy ended before it was done{cause}",
+            code="driver-died",
+            hint="What it said stands above; `streambank drill --keep` leaves the copy and its log.",
+        )
+
+    def _ended(self) -> Iterator[Any]:
+        if self.launch_id is not None:
+            with contextlib.suppress(StreambankError):
+                log = self.launcher.log_path(self.control, self.launch_id)
+                yield launched_handle(self.control, self.launch_id, (), log)
+
+
+def remove_all(store: Store) -> None:
+    """Remove everything at a location, and the location.
+
+    Args:
+        store: It.
+
+    Raises:
+        StorageError: The environment failed.
+    """
+    path = local_path(store.uri)
+    if path is not None:
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    for info in list(store.list()):
+        store.delete(info.path)
+    store.prune()

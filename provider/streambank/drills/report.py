@@ -1,0 +1,178 @@
+"""What a drill leaves behind: what was restored, executed and compared, and how long each step took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from streambank.core.units import to_json_time
+
+Step = Literal["choose", "restore", "stage", "launch", "state", "batches", "compare", "clean"]
+"""The steps of a drill, in their order: choose and verify the savepoint, restore it into scratch, bring the
+live query's plans there, launch the application, open the state, process batches, compare, clean up."""
+OF_A_RESTORE: tuple[Step, ...] = ("choose", "restore", "launch", "batches")
+"""Steps that a real restore takes, too: their time is the RTO. Of `batches` only the first batch counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDrill:
+    """One batch that the copy has executed.
+
+    Attributes:
+        batch: The batch.
+        seconds: How long it took, from the start of the query to its end.
+        input_rows: Rows that the copy read; None where Spark did not say.
+        live_input_rows: Rows that the live query read; None where its progress is not kept any more.
+        state_rows: Rows of state after it, of all operators.
+        live_state_rows: The same of the live query.
+        output: `rows`, `live_rows`, and how many rows `only_copy` or `only_live` has; or `why` it was not
+            compared.
+    """
+
+    batch: int
+    seconds: float
+    input_rows: int | None = None
+    live_input_rows: int | None = None
+    state_rows: int | None = None
+    live_state_rows: int | None = None
+    output: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def differences(self) -> list[str]:
+        """In what it differs from the live batch, for people."""
+        found = []
+        for what, ours, theirs in (
+            ("rows of input", self.input_rows, self.live_input_rows),
+            ("rows of state", self.state_rows, self.live_state_rows),
+        ):
+            if ours is not None and theirs is not None and ours != theirs:
+                found.append(f"batch {self.batch} has {ours:,} {what}, and {theirs:,} in the live query")
+        lacks, adds = self.output.get("only_live", 0), self.output.get("only_copy", 0)
+        if lacks or adds:
+            lacking = f"lacks {lacks:,} rows of the live query's" if lacks else ""
+            others = f"has {adds:,} rows that the live query's has not" if adds else ""
+            found.append(f"the output of batch {self.batch} {' and '.join(filter(None, (lacking, others)))}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDrill:
+    """What was drilled of one query.
+
+    Attributes:
+        query: Its name, or `main`.
+        savepoint: The savepoint that was restored.
+        batch: Its batch.
+        taken_at: When it was taken.
+        age_s: How old it was: what is younger would have to be processed again (RPO).
+        batches_behind: How many batches the live query was ahead; None where it has none.
+        state: The state right after the restore: of each part its rows and digest, or `why` not.
+        batches: The batches that the copy has executed.
+        state_equal: Whether the state after the last of them is that of the live query; None where that was
+            not compared.
+        not_compared: What was not compared with the live query, and why.
+    """
+
+    query: str
+    savepoint: str
+    batch: int
+    taken_at: datetime
+    age_s: float
+    batches_behind: int | None = None
+    state: Mapping[str, Any] = field(default_factory=dict)
+    batches: tuple[BatchDrill, ...] = ()
+    state_equal: bool | None = None
+    not_compared: tuple[str, ...] = ()
+
+    @property
+    def differences(self) -> list[str]:
+        """In what the copy differs from the live query, for people."""
+        found = [difference for one in self.batches for difference in one.differences]
+        if self.state_equal is False:
+            found.append(f"the state after batch {self.batches[-1].batch} is not that of the live query")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            **asdict(self),
+            "taken_at": to_json_time(self.taken_at),
+            "age_s": round(self.age_s, 1),
+            "batches": [asdict(one) for one in self.batches],
+            "not_compared": list(self.not_compared),
+            "differences": self.differences,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DrillReport:
+    """A drill that is over.
+
+    Attributes:
+        job: The job.
+        repository: The repository or replica that the savepoints came from.
+        queries: What was drilled of each query.
+        steps: Seconds that each step took, in their order.
+        rto_s: Seconds from the decision to the first batch of every query; None where it did not get there.
+        failed_step: The step that failed; None where none did.
+        code: The code of the error; None likewise.
+        error: Why it failed, in a sentence; empty likewise.
+        not_run: Why the application was not run on the copy, so that the drill proves the savepoint and its
+            state and no more; empty where it was run.
+        scratch: Where the copy was.
+        kept: Whether the scratch is still there.
+        started_at: When it began.
+        seconds: How long it took.
+        by: Who asked.
+        why: Why.
+    """
+
+    job: str
+    repository: str
+    queries: tuple[QueryDrill, ...]
+    steps: Mapping[str, float]
+    rto_s: float | None
+    failed_step: str | None
+    code: str | None
+    error: str
+    not_run: str
+    scratch: str
+    kept: bool
+    started_at: datetime
+    seconds: float
+    by: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether a restore would have worked: each step did, and nothing that was compared differs."""
+        return self.failed_step is None
+
+    @property
+    def rpo_s(self) -> float | None:
+        """How old the oldest of the savepoints was, in seconds; None where none was chosen."""
+        return max((one.age_s for one in self.queries), default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "job": self.job,
+            "passed": self.passed,
+            "failed_step": self.failed_step,
+            "code": self.code,
+            "error": self.error,
+            "not_run": self.not_run,
+            "repository": self.repository,
+            "queries": [one.to_dict() for one in self.queries],
+            "steps": {name: round(seconds, 3) for name, seconds in self.steps.items()},
+            "rto_s": None if self.rto_s is None else round(self.rto_s, 3),
+            "rpo_s": None if self.rpo_s is None else round(self.rpo_s, 1),
+            "scratch": self.scratch,
+            "kept": self.kept,
+            "by": dict(self.by),
+            "why": self.why,
+            "started_at": to_json_time(self.started_at),
+            "seconds": round(self.seconds, 3),
+        }

@@ -1,0 +1,81 @@
+"""What a report says of a drill."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streambank.core.units import utc_now
+from streambank.drills.report import BatchDrill, DrillReport, QueryDrill
+
+EVEN = BatchDrill(
+    42,
+    4.1,
+    input_rows=20,
+    live_input_rows=20,
+    state_rows=30,
+    live_state_rows=30,
+    output={"rows": 10, "live_rows": 10, "only_copy": 0, "only_live": 0},
+)
+
+
+def query(**changes: Any) -> QueryDrill:
+    return replace(QueryDrill("main", "b000041", 41, utc_now(), 60.0, batches=(EVEN,)), **changes)
+
+
+@pytest.mark.parametrize(
+    ("batch", "says"),
+    [
+        (EVEN, []),
+        (replace(EVEN, input_rows=19), ["batch 42 has 19 rows of input, and 20 in the live query"]),
+        (replace(EVEN, live_state_rows=3000), ["batch 42 has 30 rows of state, and 3,000 in the live query"]),
+        (replace(EVEN, input_rows=19, live_input_rows=None), []),
+        (
+            replace(EVEN, output={"rows": 9, "live_rows": 10, "only_copy": 0, "only_live": 1}),
+            ["the output of batch 42 lacks 1 rows of the live query's"],
+        ),
+        (
+            replace(EVEN, output={"rows": 10, "live_rows": 10, "only_copy": 2, "only_live": 2}),
+            [
+                "the output of batch 42 lacks 2 rows of the live query's "
+                "and has 2 rows that the live query's has not"
+            ],
+        ),
+        (replace(EVEN, output={"why": "only what a file sink writes is compared, row by row"}), []),
+    ],
+)
+def test_a_batch_says_in_what_it_differs(batch: BatchDrill, says: list[str]) -> None:
+    assert batch.differences == says
+    assert query(batches=(batch,)).differences == says
+
+
+def test_state_that_differs_is_a_difference_and_state_that_was_not_compared_is_none() -> None:
+    assert query(state_equal=True).differences == []
+    assert query(state_equal=None).differences == []
+    assert query(state_equal=False).differences == ["the state after batch 42 is not that of the live query"]
+
+
+def test_the_oldest_savepoint_is_the_rpo_and_a_failed_step_fails_the_drill() -> None:
+    report = DrillReport(
+        job="orders",
+        repository="file:///savepoints",
+        queries=(query(), query(age_s=90.0)),
+        steps={"choose": 0.1234},
+        rto_s=None,
+        failed_step=None,
+        code=None,
+        error="",
+        not_run="",
+        scratch="file:///scratch",
+        kept=False,
+        started_at=utc_now(),
+        seconds=1.0,
+    )
+    assert report.passed
+    assert (report.rpo_s, report.to_dict()["rto_s"]) == (90.0, None)
+    assert report.to_dict()["steps"] == {"choose": 0.123}
+    failed = replace(report, failed_step="restore", queries=())
+    assert not failed.passed
+    assert failed.to_dict()["rpo_s"] is None
