@@ -2,8 +2,9 @@
 
 A restore takes the sinks back and switches the generation after that. Where it ends in between, killed or by
 an error, the generation that counts is not the one that its sinks are at: a query that went on in it would
-skip batches or leave a gap in its output, without a word. So the note comes first, and a start compares it
-with the sinks. It is over once there is a generation of the number that it names, or a higher one.
+skip batches or leave a gap in its output, without a word. So the note comes first, right before the first
+sink is changed, and a start compares it with the sinks. A restore that is refused before that leaves none. A
+note is over once there is a generation of the number that it names, or a higher one.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def note_rollback(
     location: str,
     by: Mapping[str, str],
 ) -> None:
-    """Leave behind that sinks are taken back from now on; with the operation lock in hand.
+    """Leave behind that sinks are changed from now on; with the operation lock in hand.
 
     What an earlier note says counts as long as no generation came of it: it knows which sinks a restore
     rolled back before it ended, and this one finds those where they have to be.

@@ -35,13 +35,13 @@ from streambank.recovery.resolve import Chosen
 from streambank.recovery.sinks import (
     Sinks,
     check_stands_at,
-    check_table_still_even,
     look_at_sinks,
     query_sinks_now,
     refusals,
     warnings,
 )
 from streambank.recovery.sources import Sources, look_at_sources
+from streambank.recovery.tables import check_table_still_even
 from streambank.recovery.unguarded import unguarded_refusals, unnamed_sink
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository

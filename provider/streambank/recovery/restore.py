@@ -9,14 +9,15 @@ The order of steps, on which everything rests:
 4. The files are laid out, hashed on the way; `metadata` is a note that no Spark starts from
    (savepoint/materialize.py).
 5. The locks are checked and Kafka sources are looked at once more, the sinks are taken back where that was
-   chosen (which is noted before: control/rollbacks.py), and new outputs begun.
+   chosen (which is noted right before the first of them is changed: control/rollbacks.py), and new outputs
+   begun.
 6. The real `metadata` is written: the target is a checkpoint from here on.
 7. The job's generation is switched: one conditional create.
 8. The report is left behind, and the savepoint is claimed where that was chosen.
 
-What fails before step 6 leaves no target behind. A rollback of a sink that was cut off is finished by the
-next restore; until then, and after any rollback, no checkpoint that is further than the sink may be used: a
-job is not started from one.
+What fails before step 6 leaves no target behind, and no note where no sink was changed. A rollback of a sink
+that was cut off is finished by the next restore; until then, and after any rollback, no checkpoint that is
+further than the sink may be used: a job is not started from one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 from streambank.control.claims import Claim
@@ -278,29 +280,17 @@ def _write(
         if not request.unmoved:
             check_still_there(request.repository, manifest, request.kafka, request.source)
         check_still_at(request, manifest, prepared.sinks)
-        files, tables = to_roll_back(prepared.sinks, request.sink_choices)
-        if files or tables:
-            if held is not None:
-                note_rollback(
-                    held.control,
-                    QueryRef.parse(manifest.job).query,
-                    [sink.store for sink in files],
-                    [one.standing.name for one in tables if not one.standing.safe],
+        changing = cache(partial(_note_rollback, request, prepared, held))  # once
+        for done in roll_back_sinks(prepared.sinks, request.sink_choices, manifest.savepoint, changing):
+            rolled_back.append(done)
+            if held is not None and done.changed:
+                held.control.record_event(
+                    "sink-rolled-back",
+                    query=QueryRef.parse(manifest.job).query or MAIN,
                     savepoint=manifest.savepoint,
-                    batch=manifest.batch,
-                    location=prepared.target.uri,
-                    by=request.by,
+                    by=dict(request.by),
+                    sink=done.to_dict(),
                 )
-            for done in roll_back_sinks(prepared.sinks, request.sink_choices, manifest.savepoint):
-                rolled_back.append(done)
-                if held is not None and done.changed:
-                    held.control.record_event(
-                        "sink-rolled-back",
-                        query=QueryRef.parse(manifest.job).query or MAIN,
-                        savepoint=manifest.savepoint,
-                        by=dict(request.by),
-                        sink=done.to_dict(),
-                    )
         begun.extend(begin_outputs(prepared.sinks))
         if held is not None and (rolled_back or begun):
             held.check()
@@ -320,6 +310,25 @@ def _write(
         _remember_damage(request, chosen=prepared.chosen, error=error)
         raise
     return layout, rolled_back, begun
+
+
+def _note_rollback(request: RestoreRequest, prepared: Prepared, held: _Held | None) -> None:
+    """Note that sinks are rolled back from now on. A restore that changed none leaves no note."""
+    if held is None:
+        return
+    held.check()  # each sink was asked once more since
+    manifest = prepared.chosen.manifest
+    files, tables = to_roll_back(prepared.sinks, request.sink_choices)
+    note_rollback(
+        held.control,
+        QueryRef.parse(manifest.job).query,
+        [sink.store for sink in files],
+        [one.standing.name for one in tables if not one.standing.safe],
+        savepoint=manifest.savepoint,
+        batch=manifest.batch,
+        location=prepared.target.uri,
+        by=request.by,
+    )
 
 
 def _remember_damage(request: RestoreRequest, chosen: Chosen, error: IntegrityError) -> None:

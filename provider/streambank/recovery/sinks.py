@@ -22,7 +22,7 @@ from streambank.kafka.settings import Brokers
 from streambank.kafka.sink import KafkaSinkStanding, look_at_kafka_sink
 from streambank.recovery.choices import SinkChoices
 from streambank.recovery.reached import Reached
-from streambank.recovery.tables import table_refusals, table_warnings
+from streambank.recovery.tables import GuardedTable, look_at_tables, table_refusals, table_warnings
 from streambank.recovery.unguarded import (
     UnguardedStanding,
     standing_of,
@@ -32,14 +32,16 @@ from streambank.recovery.unguarded import (
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.sinks.declared import SINK_KINDS, DeclaredSink, of_query
-from streambank.sinks.delta import KIND as DELTA
 from streambank.sinks.file.capture import KIND
 from streambank.sinks.file.fresh_log import NewOutput, begin_output, in_the_way
 from streambank.sinks.file.position import FileSinkStanding, SavedLog, read_saved_log
 from streambank.sinks.file.rollback import RollbackReport, roll_back, stand
-from streambank.sinks.ledger import KIND as LEDGER
 from streambank.sinks.of_query import QuerySinks, sinks_of_query
-from streambank.sinks.table import TITLES, TableGuard, TableRollback, TableStanding, UnknownTable
+from streambank.sinks.table import (
+    TITLES,
+    BeforeChange,
+    TableRollback,
+)
 from streambank.storage import normalize_location, open_store, same_place
 from streambank.storage.store import Store
 
@@ -81,21 +83,6 @@ class GuardedSink:
                 + ("." if self.new.uri == self.store.uri else f". What {self.store.uri} has stays there.")
             )
         return fields
-
-
-@dataclass(frozen=True, slots=True)
-class GuardedTable:
-    """A table of the query as it is now.
-
-    Attributes:
-        guard: Who judges it and rolls it back.
-        record: What the savepoint keeps of it; None where it was taken without.
-        standing: How it compares.
-    """
-
-    guard: TableGuard
-    record: Mapping[str, Any] | None
-    standing: TableStanding
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +193,7 @@ def look_at_sinks(
     unguarded: list[UnguardedStanding] = []
     judged: list[KafkaSinkStanding] = []
     writes = now or QuerySinks()
-    tables = [] if now is None else _look_at_tables(manifest, now, same_line=same_line)
+    tables = [] if now is None else look_at_tables(manifest, now, same_line=same_line)
     for record in manifest.sinks:
         kind, path = str(record.get("kind")), str(record.get("path"))
         if kind in TITLES or writes.covers(kind):
@@ -250,47 +237,6 @@ def look_at_sinks(
 def _is_declared(path: str, writes: QuerySinks) -> bool:
     plain = any(one.path == path for one in writes.plain)
     return plain or any(path == one.path or same_place(path, one.path) for one in writes.tables)
-
-
-def _look_at_tables(manifest: Manifest, now: QuerySinks, *, same_line: bool) -> list[GuardedTable]:
-    """Each table that the query writes to now, and each that the savepoint names and the job does not."""
-    kept = [record for record in manifest.sinks if record.get("kind") in TITLES]
-    found: list[GuardedTable] = []
-    for guard in now.tables:
-        record = next((one for one in kept if _is_of(one, guard)), None)
-        kept = [one for one in kept if one is not record]
-        standing = guard.stand(manifest.batch, record)
-        if not same_line and not _tells(record) and standing.safe is not None:
-            standing = replace(
-                standing,
-                position="not-known",
-                not_known="The savepoint does not say how far it was, and the query was restored since: a "
-                "batch of its number may be another one.",
-                hint="Use a savepoint that was taken since, or one that says so.",
-            )
-        found.append(GuardedTable(guard, record, standing))
-    for record in kept:
-        why = RefusedError(
-            "The savepoint names it, and what the query writes to by its job does not.",
-            hint="Declare it in the job's `sinks`, and restore with that declaration.",
-        )
-        guard = UnknownTable(str(record.get("kind")), str(record.get("path")), why)
-        found.append(GuardedTable(guard, record, guard.stand(manifest.batch, record)))
-    return found
-
-
-def _is_of(record: Mapping[str, Any], guard: TableGuard) -> bool:
-    """Whether a savepoint's record is of a table, which may be named in another way now."""
-    kind, path = record.get("kind"), str(record.get("path"))
-    same = path == guard.path or (kind == DELTA and same_place(path, guard.path))
-    return kind == guard.kind and same
-
-
-def _tells(record: Mapping[str, Any] | None) -> bool:
-    """Whether a record tells one line of the query's life from another; a bare batch number does not."""
-    if record is None or record.get("sink_batch") is None or record.get("not_asked"):
-        return False
-    return record.get("kind") != LEDGER or record.get("run_id") is not None
 
 
 def query_sinks_now(control: JobControl, manifest: Manifest, declared: Iterable[DeclaredSink]) -> QuerySinks:
@@ -459,8 +405,16 @@ def to_roll_back(sinks: Sinks, choices: SinkChoices) -> tuple[list[GuardedSink],
     return files, [one for one in sinks.tables if choices[one.standing.path] == "rollback"]
 
 
-def roll_back_sinks(sinks: Sinks, choices: SinkChoices, savepoint: str) -> Iterator[SinkRollback]:
+def roll_back_sinks(
+    sinks: Sinks, choices: SinkChoices, savepoint: str, before_change: BeforeChange
+) -> Iterator[SinkRollback]:
     """Take every guarded sink back that was chosen for that, one after the other.
+
+    Args:
+        sinks: The sinks.
+        choices: What was chosen for them.
+        savepoint: Its id.
+        before_change: Called right before each sink is changed.
 
     Raises:
         RefusedError, ConflictError, StorageError: See `sinks.file.rollback.roll_back` and
@@ -468,21 +422,9 @@ def roll_back_sinks(sinks: Sinks, choices: SinkChoices, savepoint: str) -> Itera
     """
     files, tables = to_roll_back(sinks, choices)
     for sink in files:
-        yield roll_back(sink.saved, sink.store, sink.was, savepoint)
+        yield roll_back(sink.saved, sink.store, sink.was, savepoint, before_change)
     for table in tables:
-        yield table.guard.roll_back(table.standing)
-
-
-def check_table_still_even(table: GuardedTable, batch: int) -> None:
-    """Make sure that a table that was not ahead of a savepoint still is not.
-
-    Raises:
-        RefusedError: It is ahead now (code `sink-would-lose-rows`), or cannot be asked (`sink-not-known`).
-    """
-    for refusal in table_refusals(
-        [table.guard.stand(batch, table.record)], "refuse", "no-claim", stateful=True
-    ):
-        raise refusal
+        yield table.guard.roll_back(table.standing, before_change)
 
 
 def begin_outputs(sinks: Sinks) -> list[NewOutput]:

@@ -1,14 +1,77 @@
-"""What a choice makes of tables that remember which batches of the query they hold."""
+"""Tables that remember which batches of the query they hold: where each is, and what a choice makes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from streambank.core.choices import RestoreMode, SinkChoice
 from streambank.core.errors import RefusedError, StorageError, StreambankError
-from streambank.sinks.table import TableStanding
+from streambank.repository.manifest import Manifest
+from streambank.sinks.delta import KIND as DELTA
+from streambank.sinks.ledger import KIND as LEDGER
+from streambank.sinks.of_query import QuerySinks
+from streambank.sinks.table import TITLES, TableGuard, TableStanding, UnknownTable
+from streambank.storage import same_place
 
 _ROLL_BACK = "--sink rollback rolls it back to the savepoint's batch, with the batches that it remembers; "
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedTable:
+    """A table of the query as it is now.
+
+    Attributes:
+        guard: Who judges it and rolls it back.
+        record: What the savepoint keeps of it; None where it was taken without.
+        standing: How it compares.
+    """
+
+    guard: TableGuard
+    record: Mapping[str, Any] | None
+    standing: TableStanding
+
+
+def look_at_tables(manifest: Manifest, now: QuerySinks, *, same_line: bool) -> list[GuardedTable]:
+    """Each table that the query writes to now, and each that the savepoint names and the job does not."""
+    kept = [record for record in manifest.sinks if record.get("kind") in TITLES]
+    found: list[GuardedTable] = []
+    for guard in now.tables:
+        record = next((one for one in kept if _is_of(one, guard)), None)
+        kept = [one for one in kept if one is not record]
+        standing = guard.stand(manifest.batch, record)
+        if not same_line and not _tells(record) and standing.safe is not None:
+            standing = replace(
+                standing,
+                position="not-known",
+                not_known="The savepoint does not say how far it was, and the query was restored since: a "
+                "batch of its number may be another one.",
+                hint="Use a savepoint that was taken since, or one that says so.",
+            )
+        found.append(GuardedTable(guard, record, standing))
+    for record in kept:
+        why = RefusedError(
+            "The savepoint names it, and what the query writes to by its job does not.",
+            hint="Declare it in the job's `sinks`, and restore with that declaration.",
+        )
+        guard = UnknownTable(str(record.get("kind")), str(record.get("path")), why)
+        found.append(GuardedTable(guard, record, guard.stand(manifest.batch, record)))
+    return found
+
+
+def _is_of(record: Mapping[str, Any], guard: TableGuard) -> bool:
+    """Whether a savepoint's record is of a table, which may be named in another way now."""
+    kind, path = record.get("kind"), str(record.get("path"))
+    same = path == guard.path or (kind == DELTA and same_place(path, guard.path))
+    return kind == guard.kind and same
+
+
+def _tells(record: Mapping[str, Any] | None) -> bool:
+    """Whether a record tells one line of the query's life from another; a bare batch number does not."""
+    if record is None or record.get("sink_batch") is None or record.get("not_asked"):
+        return False
+    return record.get("kind") != LEDGER or record.get("run_id") is not None
 
 
 def table_refusals(
@@ -84,3 +147,15 @@ def table_warnings(tables: Iterable[TableStanding], mode: RestoreMode) -> Iterat
                 f"The fork writes into the {table.name} of the query that it is forked from, unless its "
                 f"application is configured otherwise. {_shared(table)}"
             )
+
+
+def check_table_still_even(table: GuardedTable, batch: int) -> None:
+    """Make sure that a table that was not ahead of a savepoint still is not.
+
+    Raises:
+        RefusedError: It is ahead now (code `sink-would-lose-rows`), or cannot be asked (`sink-not-known`).
+    """
+    for refusal in table_refusals(
+        [table.guard.stand(batch, table.record)], "refuse", "no-claim", stateful=True
+    ):
+        raise refusal

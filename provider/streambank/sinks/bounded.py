@@ -13,7 +13,14 @@ from typing import Any, TypeVar
 
 from streambank.core.errors import StorageError, StreambankError
 from streambank.savepoint.sinks import Captured
-from streambank.sinks.table import TITLES, TableGuard, TableRollback, TableStanding, UnknownTable
+from streambank.sinks.table import (
+    TITLES,
+    BeforeChange,
+    TableGuard,
+    TableRollback,
+    TableStanding,
+    UnknownTable,
+)
 
 CAPTURE_S = 30.0
 """How long a savepoint waits for a table."""
@@ -55,9 +62,9 @@ class BoundedGuard:
         except StreambankError as error:
             return UnknownTable(self.kind, self.path, error).stand(batch, record)
 
-    def roll_back(self, standing: TableStanding) -> TableRollback:
+    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         """See `TableGuard.roll_back`; what is changed is waited for as long as it takes."""
-        return self._guard.roll_back(standing)
+        return self._guard.roll_back(standing, before_change)
 
     @property
     def _name(self) -> str:

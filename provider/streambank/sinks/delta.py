@@ -11,7 +11,8 @@ Only restoring needs `deltalake`; there is no JVM.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,7 +25,7 @@ from streambank.core.errors import (
 )
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.delta_log import MARK, RESTORE, Commit, DeltaLog, each
-from streambank.sinks.table import TableRollback, TableStanding
+from streambank.sinks.table import BeforeChange, TableRollback, TableStanding
 from streambank.storage import normalize_location, open_store, scheme_of
 
 KIND = "delta"
@@ -219,7 +220,7 @@ class DeltaGuard:
             return f"{len(gone)} files of that version are gone ({gone[0]}), as after VACUUM."
         return ""
 
-    def roll_back(self, standing: TableStanding) -> TableRollback:
+    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         """Restore the table to the version of the savepoint's batch, and its transaction identifier with it.
 
         Raises:
@@ -240,7 +241,7 @@ class DeltaGuard:
             raise RefusedError(
                 standing.why_not(), code="sink-cannot-roll-back", hint="Use another savepoint, or accept."
             )
-        self._restore(int(standing.seen), int(target), batch)
+        self._restore(int(standing.seen), int(target), batch, before_change)
         after = self.stand(batch, {"version": int(target), "sink_batch": self._holds(int(target))})
         if after.position != "even":
             raise ConflictError(
@@ -268,9 +269,8 @@ class DeltaGuard:
             )
         return found[1]
 
-    def _restore(self, current: int, target: int, batch: int) -> None:
+    def _restore(self, current: int, target: int, batch: int, before_change: BeforeChange) -> None:
         from deltalake import CommitProperties, DeltaTable, Transaction
-        from deltalake.exceptions import CommitFailedError, DeltaError
 
         location, options = delta_place(self.path, self._options)
         properties = CommitProperties(
@@ -278,9 +278,19 @@ class DeltaGuard:
             max_commit_retries=0,  # what another writer did meanwhile is judged again, never merged
             app_transactions=[Transaction(self._writer, self._holds(target))],
         )
-        try:
+        with self._reached(target):
             table = DeltaTable(location, version=current, storage_options=options)
+        before_change()
+        with self._reached(target):
             table.restore(target, commit_properties=properties)
+
+    @contextmanager
+    def _reached(self, target: int) -> Iterator[None]:
+        """The errors of delta-rs as ours, while it restores the table to a version."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        try:
+            yield
         except CommitFailedError as error:
             raise ConflictError(
                 f"Another writer changed the Delta table {self.path} while it was rolled back: {error}",

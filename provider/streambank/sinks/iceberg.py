@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.iceberg_catalog import IcebergTable
-from streambank.sinks.table import TableRollback, TableStanding
+from streambank.sinks.table import BeforeChange, TableRollback, TableStanding
 from streambank.sinks.tags import TagScope, add_tag
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class IcebergGuard:
             target=str(target),
         )
 
-    def roll_back(self, standing: TableStanding) -> TableRollback:
+    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         """Make the snapshot of the savepoint's batch the current one.
 
         Raises:
@@ -286,9 +286,11 @@ class IcebergGuard:
             # The catalog commits it only if the current snapshot still is the one that was compared.
             changes = table.manage_snapshots()
             if int(target) in {entry.id for entry in history.line(history.current)}:
-                changes.rollback_to_snapshot(int(target)).commit()
+                changes = changes.rollback_to_snapshot(int(target))
             else:
-                changes.set_current_snapshot(int(target)).commit()
+                changes = changes.set_current_snapshot(int(target))
+            before_change()
+            changes.commit()
         kept = {"snapshot": target, "sink_batch": self._holds(int(target), batch)}
         after = self.stand(batch, kept)
         if after.position != "even":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.core.names import LEDGER
 from streambank.savepoint.sinks import Captured
-from streambank.sinks.table import Position, TableRollback, TableStanding
+from streambank.sinks.table import BeforeChange, Position, TableRollback, TableStanding
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -150,7 +150,7 @@ class LedgerGuard:
                 )
         return "", rows
 
-    def roll_back(self, standing: TableStanding) -> TableRollback:
+    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         """Delete the lines of later batches, and the rows that carry their numbers, in one transaction.
 
         Raises:
@@ -169,6 +169,7 @@ class LedgerGuard:
             # The lines first: of a batch that is committed between the two, the line stays and tells of it.
             lines = self._delete(connection, self._ledger(), batch)
             rows = sum(self._delete(connection, _table(name), batch) for name in self._rows)
+            before_change()  # what failed until here is undone with the transaction
             connection.commit()
             newest = self._newest(connection)
         if newest is not None and newest > batch:

@@ -11,7 +11,7 @@ as well, together with what it remembers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -19,6 +19,8 @@ from streambank.core.errors import StorageError, StreambankError
 from streambank.savepoint.sinks import Captured
 
 Position = Literal["even", "ahead", "behind", "diverged", "not-known"]
+BeforeChange = Callable[[], object]
+"""What a rollback calls right before it changes a sink."""
 _MOST_SHOWN = 3
 
 
@@ -213,13 +215,15 @@ class TableGuard(Protocol):
             record: What the savepoint keeps of the table; None where it was taken without.
         """
 
-    def roll_back(self, standing: TableStanding) -> TableRollback:
+    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         """Take the table back to the savepoint's batch, at once or not at all.
 
         A second call goes on from what the first one has done.
 
         Args:
             standing: How it stood when a person decided.
+            before_change: Called right before the table is changed. Where it was not called, the table is as
+                it was; what it raises ends the rollback.
 
         Raises:
             ConflictError: Somebody has written to it since (code `sink-moved`).
@@ -260,7 +264,7 @@ class UnknownTable:
             transient=isinstance(self._why, StorageError),
         )
 
-    def roll_back(self, standing: TableStanding) -> TableRollback:
+    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         """Never.
 
         Raises:

@@ -13,9 +13,10 @@ from streambank.declaration.declaration import Job, load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import check_generations
 from streambank.recovery import restore as restoring
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.preconditions import Prepared, RestoreRequest, prepare
 from streambank.recovery.restore import RestoreReport, restore
 from streambank.sinks.file import rollback
+from streambank.storage.store import Store
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
 from tests.support.storage.faulty_store import SimulatedCrash
 
@@ -48,12 +49,18 @@ def go_back(shop: SimulatedJob) -> RestoreReport:
     )
 
 
-def killed(shop: SimulatedJob, patch: pytest.MonkeyPatch, where: object, name: str) -> None:
+def _die(*args: object, **options: object) -> None:
+    raise SimulatedCrash("killed")
+
+
+def killed(
+    shop: SimulatedJob,
+    patch: pytest.MonkeyPatch,
+    where: object,
+    name: str,
+    die: Callable[..., object] = _die,
+) -> None:
     """A restore of batch 2 that is killed as it is about to call something; its locks are broken then."""
-
-    def die(*args: object, **options: object) -> None:
-        raise SimulatedCrash(name)
-
     with patch.context() as patched:
         patched.setattr(where, name, die)
         with pytest.raises(SimulatedCrash):
@@ -90,7 +97,44 @@ def test_one_that_was_killed_before_it_touched_a_sink_is_no_obstacle(
 ) -> None:
     killed(shop, monkeypatch, restoring, "roll_back_sinks")
 
+    assert not job.records().store.names("taken-back/main")
+    assert prepare_launch(job, job.records(), by=BY).queries["main"].generation == 1
+
+
+def test_one_that_was_killed_right_after_its_note_is_no_obstacle(
+    shop: SimulatedJob, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal of a rollback of files is the first that it changes: without one nothing was touched."""
+    write = type(shop.sink_store).write
+
+    def die(store: Store, key: str, *args: object, **options: object) -> object:
+        if "_rollback.json" in key:
+            raise SimulatedCrash(key)
+        return write(store, key, *args, **options)  # type: ignore[arg-type]  # passed on
+
+    killed(shop, monkeypatch, type(shop.sink_store), "write", die)
+
     assert job.records().store.names("taken-back/main")  # it got as far as the note
+    assert prepare_launch(job, job.records(), by=BY).queries["main"].generation == 1
+
+
+def test_one_that_is_refused_before_it_touches_the_output_leaves_no_note(
+    shop: SimulatedJob, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of the savepoint's batches disappear after the comparison."""
+
+    def look_and_lose(*args: object) -> Prepared:
+        found = prepare(*args)  # type: ignore[arg-type]  # passed on
+        for name in shop.sink_store.names(""):
+            if name.startswith("part-00000"):
+                shop.sink_store.delete(name)
+        return found
+
+    with monkeypatch.context() as patched, pytest.raises(RefusedError) as caught:
+        patched.setattr(restoring, "prepare", look_and_lose)
+        go_back(shop)
+    assert caught.value.code == "sink-cannot-roll-back"
+    assert not job.records().store.names("taken-back/main")
     assert prepare_launch(job, job.records(), by=BY).queries["main"].generation == 1
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from sqlalchemy.engine import Connection
 
+from streambank.control.rollbacks import note_rollback
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.declaration.declaration import Job, load_jobs
@@ -86,6 +89,11 @@ class Shop:
         assert refused.value.code == "sinks-taken-back"
         assert f"--job {JOB} --generation --sink rollback" in refused.value.hint
         return refused.value.message
+
+    def nothing_changed(self) -> None:
+        """The job goes on where it is, and no note says otherwise."""
+        assert not self.job.records().store.names("taken-back/main")
+        assert prepare_launch(self.job, self.job.records(), by=BY).queries["main"].generation == 1
 
     def converges(self) -> RestoreReport:
         """A restore that ends well, and a job that can be started again."""
@@ -203,6 +211,7 @@ class TestOneOfTwoFails:
     [
         (DeltaGuard, "roll_back"),
         (DeltaGuard, "_restore"),
+        (DeltaTable, "restore"),
         (LedgerGuard, "roll_back"),
         (LedgerGuard, "_delete"),
         (Connection, "commit"),
@@ -213,7 +222,7 @@ class TestOneOfTwoFails:
 def test_a_crash_at_each_call(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, where: type, name: str, moment: str
 ) -> None:
-    """Killed before or after it: the older generation is not started, and a second restore converges."""
+    """Killed before or after it: unless nothing was changed, no start; and a second restore converges."""
     call: Callable[..., object] = getattr(where, name)
 
     def die(*args: object, **options: object) -> None:
@@ -224,7 +233,10 @@ def test_a_crash_at_each_call(
     with monkeypatch.context() as patched:
         patched.setattr(where, name, die)
         shop.killed()
-    assert "may have been rolled back" in shop.start_is_refused()
+    if where is DeltaGuard and moment == "before":
+        shop.nothing_changed()
+    else:
+        assert "may have been rolled back" in shop.start_is_refused()
     shop.converges()
 
 
@@ -244,6 +256,85 @@ def test_killed_twice(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         shop.killed()
     shop.start_is_refused()
     shop.converges()
+
+
+class TestNothingWasChanged:
+    """A restore that ends before it changes a sink leaves no note, and the job can be started."""
+
+    def test_refused_by_the_first_table(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+        with monkeypatch.context() as patched:
+            TestAnotherWriter.writes(patched, lambda: shop.lake.write_other(["theirs"]))
+            with pytest.raises(ConflictError):
+                shop.go_back()
+        shop.nothing_changed()
+
+    def test_a_database_that_does_not_let_it_delete(self, shop: Shop) -> None:
+        """The Delta table is even already: only the ledger is left, and its transaction is undone."""
+        shop.go_back()
+        shop.books.write(5, ["5-0"])
+        shop.books.fail_at_delete("items")
+        before = shop.rows()
+        with pytest.raises(StorageError, match="injected fault"):
+            shop.go_back()
+        assert shop.rows() == before
+        assert prepare_launch(shop.job, shop.job.records(), by=BY).queries["main"].generation == 2
+        shop.books.mend("items")
+        shop.go_back()
+        assert shop.rows() == shop.saved
+
+    @pytest.mark.parametrize("note", ["error-before", "error-after", "crash-before", "crash-after"])
+    def test_a_fault_at_the_note(self, shop: Shop, monkeypatch: pytest.MonkeyPatch, note: str) -> None:
+        """No sink is changed without one; one that is there refuses a start, whatever came of it."""
+        fired: list[str] = []
+        kind, moment = note.split("-")
+
+        def broken(*args: Any, **options: Any) -> None:
+            if moment == "after":
+                note_rollback(*args, **options)
+            fired.append(note)
+            raise SimulatedCrash(note) if kind == "crash" else StorageError("injected fault")
+
+        before = shop.rows()
+        with monkeypatch.context() as patched:
+            patched.setattr(restoring, "note_rollback", broken)
+            if kind == "crash":
+                shop.killed()
+            else:
+                with pytest.raises(StorageError, match="injected fault"):
+                    shop.go_back()
+        assert fired == [note] and shop.rows() == before
+        if moment == "before":
+            shop.nothing_changed()
+        else:
+            assert "Delta table" in shop.start_is_refused()
+        shop.converges()
+
+    def test_an_earlier_note_stays(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The first restore rolled one table back, the second one was refused before it changed anything."""
+        shop.books.fail_at_delete("items")
+        with pytest.raises(StorageError):
+            shop.go_back()
+        with monkeypatch.context() as patched:
+            TestAnotherWriter.writes(patched, lambda: shop.lake.write_other(["theirs"]))
+            with pytest.raises(ConflictError):
+                shop.go_back()
+        assert "Delta table" in shop.start_is_refused()
+
+    def test_a_lost_lock_changes_nothing(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A person breaks it while the table is asked once more, since the restore seems to hang."""
+        asked = DeltaGuard.roll_back
+
+        def slow(*args: Any) -> object:
+            shop.unlock()
+            return asked(*args)
+
+        before = shop.rows()
+        with monkeypatch.context() as patched, pytest.raises(ConflictError):
+            patched.setattr(DeltaGuard, "roll_back", slow)
+            shop.go_back()
+        assert shop.rows() == before
+        shop.nothing_changed()
+        shop.converges()
 
 
 class TestAnotherWriter:

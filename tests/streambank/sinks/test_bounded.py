@@ -11,7 +11,7 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.bounded import BoundedGuard, within
-from streambank.sinks.table import TableRollback, TableStanding
+from streambank.sinks.table import BeforeChange, TableRollback, TableStanding
 
 
 class Hanging:
@@ -30,7 +30,7 @@ class Hanging:
         self._does()
         return TableStanding(self.kind, self.path, batch, "even")
 
-    def roll_back(self, standing: TableStanding) -> TableRollback:
+    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         self._does()
         return TableRollback(self.kind, self.path, standing.savepoint_batch)
 

@@ -32,6 +32,7 @@ from streambank.core.python310 import UTC
 from streambank.core.units import from_json_time
 from streambank.sinks.file.log import list_log, log_key
 from streambank.sinks.file.position import ASIDE_DIRECTORY, FileSinkStanding, SavedLog, assess
+from streambank.sinks.table import BeforeChange
 from streambank.storage.store import FileInfo, Store
 
 _JOURNAL = "_rollback.json"
@@ -158,7 +159,13 @@ def was_rolled_back(store: Store, before: Collection[str]) -> bool:
     return not set(rollbacks(store)) <= set(before) or bool(_unfinished(store)[0])
 
 
-def roll_back(saved: SavedLog, store: Store, was_uri: str, savepoint: str) -> RollbackReport:
+def roll_back(
+    saved: SavedLog,
+    store: Store,
+    was_uri: str,
+    savepoint: str,
+    before_change: BeforeChange = lambda: None,
+) -> RollbackReport:
     """Take the sink back to the savepoint's batch.
 
     Args:
@@ -166,6 +173,7 @@ def roll_back(saved: SavedLog, store: Store, was_uri: str, savepoint: str) -> Ro
         store: The output directory; nothing else may write to it.
         was_uri: Where it was when the savepoint was taken.
         savepoint: Id of the savepoint, for the name of the folder of what is set aside.
+        before_change: Called right before the first change.
 
     Raises:
         RefusedError: `sink-cannot-roll-back`: files of the savepoint are gone, or files outside would have
@@ -187,7 +195,7 @@ def roll_back(saved: SavedLog, store: Store, was_uri: str, savepoint: str) -> Ro
     same = {name for name, info in there.items() if _is_same(store, info, saved.content.get(name))}
     write = sorted(name for name in saved.content if name not in same)
     remove = sorted((name for name in there if name not in same), reverse=True)
-    aside = _begin(store, savepoint, saved.batch, standing, write, remove, journals)
+    aside = _begin(store, savepoint, saved.batch, standing, write, remove, journals, before_change)
 
     for key, lies in standing.aside.items():
         _move(store, lies, key)
@@ -234,6 +242,7 @@ def _begin(
     write: Sequence[LogName],
     remove: Sequence[LogName],
     supersedes: Sequence[str],
+    before_change: BeforeChange,
 ) -> str:
     """Create the journal in a folder of its own, and return the folder."""
     journal = {
@@ -255,6 +264,7 @@ def _begin(
             hint="Go on in a new output directory instead (--new-sink), or give --sink accept.",
         )
     data = text.encode()
+    before_change()
     number = len(store.names(ASIDE_DIRECTORY)) + 1
     while True:
         folder = f"{ASIDE_DIRECTORY}/{savepoint}-{number}"
