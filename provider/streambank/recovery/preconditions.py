@@ -300,12 +300,13 @@ def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
     Raises:
         StreambankError: See `look_at_sinks`; or the job's records cannot be read.
     """
-    reached, unnamed, now, same_line = None, None, None, True
+    reached, unnamed, now = None, None, None
+    same_line: bool | None = True
     if not request.unmoved:
         guarded = [record.get("guarded") is True for record in manifest.sinks]
         records = _records_to_ask(request, manifest)
         now = query_sinks_now(records, manifest, request.declared_sinks)
-        same_line = not _restored_since(records, manifest)
+        same_line = _is_same_line(records, manifest)
         unnamed = unnamed_sink(records, manifest)
         if unnamed is not None or now.plain or not guarded or not all(guarded):
             reached = _how_far(request, manifest)
@@ -323,17 +324,20 @@ def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
     )
 
 
-def _restored_since(records: JobControl, manifest: Manifest) -> bool:
-    """Whether the query went back below a savepoint's batch since that was taken.
+def _is_same_line(records: JobControl, manifest: Manifest) -> bool | None:
+    """Whether the query did not go back below a savepoint's batch since that was taken.
 
-    A restore of the savepoint itself, or of a later one, leads to no other batch of its number.
+    A restore of the savepoint itself, or of a later one, leads to no other batch of its number. Before the
+    first generation a query ran without records, and may have been restored into a directory.
     """
     try:
         generations = records.generations(QueryRef.parse(manifest.job).query).all()
     except FormatError:
-        return True  # damaged: it may have
+        return False  # damaged: it may have
     since = [one.from_savepoint for one in generations if one.made_at > manifest.taken_at]
-    return any(_below(one, manifest.batch) for one in since if one is not None)
+    if any(_below(one, manifest.batch) for one in since if one is not None):
+        return False
+    return True if len(since) < len(generations) else None
 
 
 def _below(savepoint: str, batch: int) -> bool:

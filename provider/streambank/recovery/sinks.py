@@ -164,7 +164,7 @@ def look_at_sinks(
     reached: Reached | None = None,
     unnamed: tuple[str, str] | None = None,
     now: QuerySinks | None = None,
-    same_line: bool = True,
+    same_line: bool | None = True,
 ) -> Sinks:
     """Compare each sink with the savepoint. Reads only.
 
@@ -179,7 +179,8 @@ def look_at_sinks(
         reached: How far the query ever got; None where it is known to stand at the savepoint's batch.
         unnamed: Kind and description of a sink that the savepoint does not name, and the job's records do.
         now: What the query writes to by the word of its job; None where its tables need not be asked.
-        same_line: The query was not restored since the savepoint, so that a batch of its number is that one.
+        same_line: The query was not restored to an earlier batch since the savepoint; None where no records
+            tell.
 
     Raises:
         InputError: `unknown-sink`, `two-sinks-one-directory`: what `new` says makes no sense.

@@ -33,22 +33,23 @@ class GuardedTable:
     standing: TableStanding
 
 
-def look_at_tables(manifest: Manifest, now: QuerySinks, *, same_line: bool) -> list[GuardedTable]:
-    """Each table that the query writes to now, and each that the savepoint names and the job does not."""
+def look_at_tables(manifest: Manifest, now: QuerySinks, *, same_line: bool | None) -> list[GuardedTable]:
+    """Each table that the query writes to now, and each that the savepoint names and the job does not.
+
+    Args:
+        manifest: The savepoint.
+        now: What the query writes to.
+        same_line: The query was not restored to an earlier batch since the savepoint; None where no records
+            tell.
+    """
     kept = [record for record in manifest.sinks if record.get("kind") in TITLES]
     found: list[GuardedTable] = []
     for guard in now.tables:
         record = next((one for one in kept if _is_of(one, guard)), None)
         kept = [one for one in kept if one is not record]
         standing = guard.stand(manifest.batch, record)
-        if not same_line and not _tells(record) and standing.safe is not None:
-            standing = replace(
-                standing,
-                position="not-known",
-                not_known="The savepoint does not say how far it was, and the query was restored since: a "
-                "batch of its number may be another one.",
-                hint="Use a savepoint that was taken since, or one that says so.",
-            )
+        if not _tells(record) and standing.safe is not None:
+            standing = _by_number(guard, standing, manifest, same_line=same_line)
         found.append(GuardedTable(guard, record, standing))
     for record in kept:
         why = RefusedError(
@@ -58,6 +59,35 @@ def look_at_tables(manifest: Manifest, now: QuerySinks, *, same_line: bool) -> l
         guard = UnknownTable(str(record.get("kind")), str(record.get("path")), why)
         found.append(GuardedTable(guard, record, guard.stand(manifest.batch, record)))
     return found
+
+
+def _by_number(
+    guard: TableGuard, standing: TableStanding, manifest: Manifest, *, same_line: bool | None
+) -> TableStanding:
+    """The standing of a table of which a savepoint does not say how far it was; not known if in doubt.
+
+    Its batch of the savepoint's number may be another one than then: if the query went back further since and
+    the table with it. The table itself may remember; else the records of the job have to exclude that.
+    """
+    same = guard.same_batch(manifest.batch, manifest.taken_at)
+    if same or (same is None and same_line):
+        return standing
+    if same is False:
+        why = f"its batch {manifest.batch} is another one than when that was taken."
+    elif same_line is None:
+        why = (
+            "neither it nor any records of the job show whether it was rolled back further since: a batch of "
+            "its number may be another one."
+        )
+    else:
+        why = "the query was restored since: a batch of its number may be another one."
+    return replace(
+        standing,
+        position="not-known",
+        not_known=f"The savepoint does not say how far it was, and {why}",
+        hint="Use a savepoint that was taken since, or one that says so. To leave this sink as it is: "
+        f'--sink-of "{standing.path}=accept".',
+    )
 
 
 def _is_of(record: Mapping[str, Any], guard: TableGuard) -> bool:

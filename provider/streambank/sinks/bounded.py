@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from datetime import datetime
 from typing import Any, TypeVar
 
 from streambank.core.errors import StorageError, StreambankError
@@ -61,6 +62,13 @@ class BoundedGuard:
             return within(self._stand_s, lambda: self._guard.stand(batch, record), self._name)
         except StreambankError as error:
             return UnknownTable(self.kind, self.path, error).stand(batch, record)
+
+    def same_batch(self, batch: int, at: datetime) -> bool | None:
+        """See `TableGuard.same_batch`; None where there is no answer within that time."""
+        try:
+            return within(self._stand_s, lambda: self._guard.same_batch(batch, at), self._name)
+        except StreambankError:
+            return None
 
     def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         """See `TableGuard.roll_back`; what is changed is waited for as long as it takes."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from importlib.util import find_spec
 from typing import Any
 
@@ -207,6 +208,36 @@ class DeltaGuard:
         found = log.newest_with(version, self._writer, None)
         return None if found is None else found[1]
 
+    def same_batch(self, batch: int, at: datetime) -> bool | None:
+        """See `TableGuard.same_batch`: by the log, back to the newest entry that is not later."""
+        try:
+            log = self._log()
+            newest = log.newest()
+            if newest is None:
+                return None
+            entries = _Entries(log, newest)
+            now, then = self._written(entries, newest, batch), None
+            if now is not None and (version := entries.at(at)) is not None:
+                then = self._written(entries, version, batch)
+        except StreambankError:
+            return None
+        return None if now is None or then is None else now == then
+
+    def _written(self, entries: _Entries, version: int, batch: int) -> int | None:
+        """Which version wrote the batch that a version holds; None where the log does not tell."""
+        while (commit := entries.get(version)) is not None:
+            holds = commit.transactions.get(self._writer)
+            if commit.operation == RESTORE:
+                target = commit.mark.get("version", commit.restored)
+                if holds is None or not isinstance(target, int) or target >= version:
+                    return None  # by hand: what it holds and what it remembers are of different batches
+                version = target
+            elif holds is not None and holds <= batch:
+                return version if holds == batch else None
+            else:
+                version -= 1
+        return None
+
     def _cannot(self, undone: Sequence[Commit]) -> str:
         if find_spec("deltalake") is None:
             return "the package deltalake is not installed here (extra `delta`)."
@@ -318,6 +349,29 @@ class DeltaGuard:
             transient=transient,
             skips_computing=self._by_connector,
         )
+
+
+class _Entries:
+    """Entries of a log from its newest version backwards, each read when it is asked for."""
+
+    def __init__(self, log: DeltaLog, newest: int) -> None:
+        self._left = log.newest_first(newest)
+        self._read: dict[int, Commit] = {}
+
+    def get(self, version: int) -> Commit | None:
+        """One of them; None where it is gone, or older than those that are read."""
+        while version not in self._read and (commit := next(self._left, None)) is not None:
+            self._read[commit.version] = commit
+        return self._read.get(version)
+
+    def at(self, moment: datetime) -> int | None:
+        """The newest version that is not later than a moment; None where that is not known."""
+        version = max(self._read, default=0)
+        while (commit := self.get(version)) is not None and commit.at is not None:
+            if commit.at <= moment:
+                return version
+            version -= 1
+        return None
 
 
 def _is_as_before(by_hand: Sequence[Commit], since: int) -> bool:

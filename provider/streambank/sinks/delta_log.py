@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote
 
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.json_text import loads
+from streambank.core.python310 import UTC
 from streambank.storage.store import Store
 
 Item = TypeVar("Item")
@@ -33,6 +35,8 @@ _READERS = 16
 _BLOCK, _FIRST_BLOCK = 128, 4
 """How many entries are read together; few at first, since mostly the newest one tells."""
 _DIGITS = 20
+_MOST_MS = 253_402_300_800_000
+"""The end of the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Commit:
         restored: Which version it restores; None for another operation, or where it does not tell.
         changes: Whether rows, schema or properties are others after it; compaction changes none of them.
         table: The table's id, where the commit tells.
+        at: When it was committed, by the clock of its writer; None where it does not tell.
         mark: What a rollback of Streambank left.
     """
 
@@ -61,6 +66,7 @@ class Commit:
     changes: bool = False
     restored: int | None = None
     table: str | None = None
+    at: datetime | None = None
     mark: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -157,6 +163,20 @@ class DeltaLog:
             them is gone before such an entry.
         """
         last = newest
+        for commit in self.newest_first(newest):
+            holds = commit.transactions.get(writer)
+            if holds is None:
+                continue
+            if batch is None or holds <= batch:
+                return last, holds
+            last = commit.version - 1
+        return None
+
+    def newest_first(self, newest: int) -> Iterator[Commit]:
+        """Entries from a version backwards, up to 10,000, until one is gone.
+
+        Below a gap nothing says what holds which batch.
+        """
         oldest = max(0, newest - MOST_VERSIONS + 1)
         end, size = newest, _FIRST_BLOCK
         while end >= oldest:
@@ -164,18 +184,12 @@ class DeltaLog:
             expected = end
             for commit in reversed(self.commits_there(begin, end)):
                 if commit.version != expected:
-                    return None  # below a gap nothing says what holds which batch
+                    return
                 expected -= 1
-                holds = commit.transactions.get(writer)
-                if holds is None:
-                    continue
-                if batch is None or holds <= batch:
-                    return last, holds
-                last = commit.version - 1
+                yield commit
             if expected >= begin:
-                return None
+                return
             end, size = begin - 1, min(2 * size, _BLOCK)
-        return None
 
     def commits(self, first: int, last: int) -> list[Commit]:
         """Entries of a range of versions, both included.
@@ -273,12 +287,14 @@ def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Com
     table: str | None = None
     mark: Mapping[str, Any] = {}
     restored: int | None = None
+    at: datetime | None = None
     for name, action in actions:
         if name == "txn":
             transactions[str(action["appId"])] = int(action["version"])
         elif name == "commitInfo":
             operation = str(action.get("operation", ""))
             restored = _restored(action) if operation == RESTORE else None
+            at = _time(action.get("inCommitTimestamp", action.get("timestamp")))
             mark = action[MARK] if isinstance(action.get(MARK), Mapping) else {}
         elif name == "metaData":
             table, changes = str(action["id"]), True
@@ -301,8 +317,13 @@ def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Com
         changes,
         restored,
         table,
+        at,
         mark,
     )
+
+
+def _time(ms: Any) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if isinstance(ms, int) and 0 <= ms < _MOST_MS else None
 
 
 def _restored(info: Mapping[str, Any]) -> int | None:

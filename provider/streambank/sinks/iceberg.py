@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
@@ -68,6 +70,7 @@ class _History:
         self.uuid = str(metadata.table_uuid)
         self.current: int | None = metadata.current_snapshot_id
         self._entries = {one.snapshot_id: _entry(one, query_id) for one in metadata.snapshots}
+        self._log = [(one.timestamp_ms, one.snapshot_id) for one in metadata.snapshot_log]
 
     @property
     def seen(self) -> str:
@@ -83,6 +86,23 @@ class _History:
             found[snapshot] = self._entries[snapshot]
             snapshot = self._entries[snapshot].parent
         return list(found.values())
+
+    def written(self, snapshot: int | None, batch: int) -> int | None:
+        """Which snapshot wrote the batch that a snapshot holds; None where that is not known."""
+        own = (entry for entry in self.line(snapshot) if entry.batch is not None and entry.batch <= batch)
+        found = next(own, None)
+        return found.id if found is not None and found.batch == batch else None
+
+    def current_at(self, moment: datetime) -> int | None:
+        """Which snapshot was the current one; None where that is not known.
+
+        An entry of the table's log of current snapshots goes with its snapshot. Two equal ones in a row are
+        left where one between them has gone.
+        """
+        if any(one == other for (_, one), (_, other) in pairwise(self._log)):
+            return None
+        at_ms = int(moment.timestamp() * 1000)
+        return next((snapshot for since_ms, snapshot in reversed(self._log) if since_ms <= at_ms), None)
 
     def newest_with(self, batch: int) -> tuple[_Entry, int] | None:
         """The snapshot right before the first later batch, and the batch that it holds; None for none."""
@@ -301,6 +321,19 @@ class IcebergGuard:
             )
         done = f"Snapshot {target} is the current one."
         return TableRollback(KIND, self.path, batch, done, standing.later_rows, target)
+
+    def same_batch(self, batch: int, at: datetime) -> bool | None:
+        """See `TableGuard.same_batch`: by the ancestors of the current snapshot, then and now."""
+        try:
+            with self._place.opened() as table:
+                if table is None:
+                    return None
+                history = _History(table, self._query_id)
+        except StreambankError:
+            return None
+        now = history.written(history.current, batch)
+        then = history.written(history.current_at(at), batch)
+        return None if now is None or then is None else now == then
 
     def _holds(self, snapshot: int, batch: int) -> int:
         with self._place.opened() as table:

@@ -13,20 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.core.names import LEDGER
+from streambank.core.python310 import UTC
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.table import BeforeChange, Position, TableRollback, TableStanding
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, Select
     from sqlalchemy.sql.expression import TableClause
 
 KIND = "ledger"
 CONNECT_TIMEOUT_S = 10
+_BEHIND_UTC = timedelta(hours=12)
+"""How far a clock on a wall may be behind UTC."""
 _TIMED = ("psycopg2", "psycopg", "pymysql", "mysqldb")
 """Drivers that take `connect_timeout`."""
 _GONE = "the rows of the savepoint's batches were deleted from it then. Use a newer savepoint."
@@ -201,20 +205,43 @@ class LedgerGuard:
 
     def _run(self, connection: Connection, batch: int | None) -> str | None:
         """Which run of the query wrote a line; None where the ledger does not tell."""
-        from sqlalchemy import String, column, select
+        found = None if batch is None else self._value(connection, "run_id", batch)
+        return None if found is None else str(found)
+
+    def _value(self, connection: Connection, name: str, batch: int) -> Any:
+        """A column of a line; None where there is no such line or column."""
+        from sqlalchemy import column, select
         from sqlalchemy.exc import DBAPIError
 
-        if batch is None:
-            return None
         ledger = self._ledger()
-        asked = select(column("run_id", String)).select_from(ledger)
+        asked: Select[Any] = select(column(name)).select_from(ledger)
         asked = asked.where(ledger.c.query_id == self._query_id, ledger.c.batch_id == batch)
         try:
             with connection.begin_nested():
-                found = connection.execute(asked).scalar()
+                return connection.execute(asked).scalar()
         except DBAPIError:
             return None  # it has no such column
-        return None if found is None else str(found)
+
+    def same_batch(self, batch: int, at: datetime) -> bool | None:
+        """See `TableGuard.same_batch`: a line that was deleted is written again later, if at all.
+
+        A time without a zone may be that of any zone.
+        """
+        try:
+            with self._connected() as connection:
+                found = self._value(connection, "committed_at", batch)
+        except StreambankError:
+            return None
+        if isinstance(found, str):
+            try:
+                found = datetime.fromisoformat(found)
+            except ValueError:
+                return None
+        if not isinstance(found, datetime):
+            return None
+        if found.tzinfo is None:
+            return True if found.replace(tzinfo=UTC) + _BEHIND_UTC <= at else None
+        return found <= at
 
     def _newest(self, connection: Connection, up_to: int | None = None) -> int | None:
         from sqlalchemy import func, select

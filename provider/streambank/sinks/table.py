@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from streambank.core.errors import StorageError, StreambankError
@@ -215,6 +216,20 @@ class TableGuard(Protocol):
             record: What the savepoint keeps of the table; None where it was taken without.
         """
 
+    def same_batch(self, batch: int, at: datetime) -> bool | None:
+        """Whether its batch of this number is the one that it held at a moment. Never raises.
+
+        A savepoint that says nothing of a table has only the number of its batch. The table may have been
+        rolled back further since, and hold another batch of that number.
+
+        Args:
+            batch: The batch.
+            at: The moment. Clocks may differ by less than it takes to restore a job and to start it.
+
+        Returns:
+            None where what the table remembers does not tell.
+        """
+
     def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         """Take the table back to the savepoint's batch, at once or not at all.
 
@@ -263,6 +278,10 @@ class UnknownTable:
             hint=self._why.hint,
             transient=isinstance(self._why, StorageError),
         )
+
+    def same_batch(self, batch: int, at: datetime) -> bool | None:
+        """Not known."""
+        return None
 
     def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         """Never.

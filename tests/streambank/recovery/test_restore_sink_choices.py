@@ -16,6 +16,7 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.declared import DeclaredSink
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
 from tests.support.sinks.lake import Lake
 
@@ -205,8 +206,26 @@ class TestAnotherLineOfTheQuery:
         shop.lake.write(5, ["another"])
         plan = plan_restore(shop.request(mute, sink="rollback", sink_of={LOG: "accept"}))
         table = next(one for one in plan.sinks if one["kind"] == "delta")
-        assert table["position"] == "not-known" and "was restored since" in table["says"]
+        assert table["position"] == "not-known" and "batch 5 is another one than" in table["says"]
         assert not plan.possible
+
+    def test_a_batch_of_the_same_number_in_an_earlier_line(self, shop: Shop) -> None:
+        """The query went to another line of its life by a savepoint that is not of an earlier batch."""
+        early = shop.take()  # batch 4
+        shop.run(1)
+        first = shop.take()  # batch 5
+        choices: dict[str, Any] = {"sink": "rollback", "sink_of": {LOG: "accept"}}
+        restore(shop.request(early, **choices))
+        shop.lake.write(5, ["another"])
+        second = quick_store(f"{shop.job.base}/second")
+        LiveCheckpoint(second, query_id=shop.job.live.query_id).run(6)
+        other = second.read("offsets/5").replace(b'"batchTimestampMs": 5', b'"batchTimestampMs": 50')
+        second.write("offsets/5", other)
+        mute = take(TakeRequest(second, shop.job.repository, JOB)).savepoint
+        assert mute != first and plan_restore(shop.request(mute, **choices)).possible
+        restore(shop.request(first, **choices))
+        table = plan_restore(shop.request(mute, **choices)).sinks[0]
+        assert table["position"] == "not-known" and "batch 5 is another one than" in table["says"]
 
     def test_one_that_tells_is_judged_by_what_it_tells(self, shop: Shop) -> None:
         early = shop.take()

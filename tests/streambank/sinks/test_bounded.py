@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -30,6 +31,10 @@ class Hanging:
         self._does()
         return TableStanding(self.kind, self.path, batch, "even")
 
+    def same_batch(self, batch: int, at: datetime) -> bool:
+        self._does()
+        return True
+
     def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
         self._does()
         return TableRollback(self.kind, self.path, standing.savepoint_batch)
@@ -38,6 +43,7 @@ class Hanging:
 def test_what_answers_is_passed_on() -> None:
     guard = BoundedGuard(Hanging(lambda: None))
     assert guard.capture(4).record == {"kind": "iceberg"} and guard.stand(4, None).safe
+    assert guard.same_batch(4, datetime.now(timezone.utc))
 
 
 def test_what_hangs_is_not_waited_for() -> None:
@@ -54,6 +60,7 @@ def test_what_hangs_is_not_waited_for() -> None:
         assert "no answer within" in captured.warning and captured.record["not_asked"]
         standing = guard.stand(4, None)
         assert standing.position == "not-known" and standing.transient
+        assert guard.same_batch(4, datetime.now(timezone.utc)) is None
     finally:
         end.set()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +292,63 @@ class TestLines:
         for _ in range(3):
             lake.write_other(["x"])
         assert "names no batch" in guard(lake).capture(4).warning
+
+
+class TestSameBatch:
+    """Whether the batch of a number is the one that the table held at a moment."""
+
+    @staticmethod
+    def now() -> datetime:
+        return datetime.now(UTC)
+
+    def test_rolled_back_and_written_again(self, lake: Lake) -> None:
+        at, early = self.now(), captured(lake, 2)
+        assert guard(lake).same_batch(4, at) and guard(lake).same_batch(2, at)
+        guard(lake).roll_back(guard(lake).stand(2, early))
+        assert guard(lake).same_batch(4, at) is None, "it holds none now"
+        lake.write(3, ["3 again"])
+        lake.write(4, ["4 again"])
+        assert guard(lake).same_batch(4, at) is False and guard(lake).same_batch(2, at)
+        assert guard(lake).same_batch(4, self.now())
+
+    def test_back_to_the_first_line(self, lake: Lake) -> None:
+        at, first, early = self.now(), captured(lake), captured(lake, 2)
+        guard(lake).roll_back(guard(lake).stand(2, early))
+        lake.write(3, ["3 again"])
+        lake.write(4, ["4 again"])
+        between = self.now()
+        guard(lake).roll_back(guard(lake).stand(4, first))
+        assert guard(lake).same_batch(4, at) and guard(lake).same_batch(4, between) is False
+
+    def test_later_batches_that_were_rolled_back(self, lake: Lake) -> None:
+        at, record = self.now(), captured(lake)
+        for _ in range(2):
+            lake.write(5, batch_rows(5))
+            guard(lake).roll_back(guard(lake).stand(4, record))
+        assert guard(lake).same_batch(4, at)
+
+    def test_a_restore_by_hand_is_not_understood(self, lake: Lake) -> None:
+        at = self.now()
+        lake.open().restore(2)
+        assert guard(lake).same_batch(4, at) is None
+
+    def test_a_log_that_does_not_reach_back(self, lake: Lake) -> None:
+        at = self.now()
+        lake.write(5, batch_rows(5))
+        lake.open().create_checkpoint()
+        for version in range(5):
+            (lake.folder / "_delta_log" / f"{version:020}.json").unlink()
+        assert guard(lake).same_batch(5, at) is None
+
+    def test_a_log_without_times(self, lake: Lake) -> None:
+        entry = lake.folder / "_delta_log" / f"{4:020}.json"
+        entry.write_text(re.sub(r'"timestamp":\d+', '"timestamp":null', entry.read_text()))
+        assert guard(lake).same_batch(4, self.now()) is None
+
+    def test_a_damaged_log_or_none(self, lake: Lake, tmp_path: Path) -> None:
+        (lake.folder / "_delta_log" / f"{4:020}.json").write_text("{")
+        assert guard(lake).same_batch(4, self.now()) is None
+        assert DeltaGuard(str(tmp_path / "none"), QUERY).same_batch(4, self.now()) is None
 
 
 def test_the_newest_version_is_found_wherever_checkpoints_are(tmp_path: Path) -> None:

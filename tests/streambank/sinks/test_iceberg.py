@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,30 @@ class TestRollback:
         guard(ice).roll_back(standing)
         assert ice.rows() == before and guard(ice).stand(4, late).safe
         assert not ice.write(4, ["new"]) and ice.write(5, ["new"])
+
+    def test_the_same_batch_or_another_one_of_its_number(self, ice: IceTable) -> None:
+        at, first, early = datetime.now(UTC), captured(ice), captured(ice, 2)
+        assert guard(ice).same_batch(4, at)
+        guard(ice).roll_back(guard(ice).stand(2, early))
+        assert guard(ice).same_batch(4, at) is None, "it holds none now"
+        ice.write(3, ["3 again"])
+        ice.write(4, ["4 again"])
+        between = datetime.now(UTC)
+        assert guard(ice).same_batch(4, at) is False and guard(ice).same_batch(2, at)
+        guard(ice).roll_back(guard(ice).stand(4, first))
+        assert guard(ice).same_batch(4, at) and guard(ice).same_batch(4, between) is False
+
+    def test_snapshots_that_have_expired_do_not_tell_of_a_batch(self, ice: IceTable) -> None:
+        at, record = datetime.now(UTC), captured(ice)
+        others = ice.write_other(["x"])
+        ice.write(5, batch_rows(5))
+        guard(ice).roll_back(guard(ice).stand(4, record))
+        assert guard(ice).same_batch(4, at)
+        with ice.opened() as table:
+            log = [one.snapshot_id for one in table.metadata.snapshot_log]
+        assert log[-1] == others, "the log of current snapshots has the rollback"
+        ice.expire(*(one for one in log if one != log[-1]))
+        assert guard(ice).same_batch(4, at) is None
 
     def test_a_savepoint_after_a_rollback(self, ice: IceTable) -> None:
         record = captured(ice)

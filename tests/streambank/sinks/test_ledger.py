@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from demo.ports import any_free
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.sinks.declared import DeclaredSink
 from streambank.sinks.ledger import LedgerGuard
 from streambank.sinks.table import TableStanding
+from streambank_spark.ledger import _definition
 from tests.support.sinks.books import ROWS, Books
 from tests.support.sinks.postgres import PASSWORD, running_postgres
 
@@ -281,6 +284,50 @@ class TestNotReachable:
         assert standing.safe is None and not standing.transient
         assert said in standing.sentence() and "SQLAlchemy" in standing.hint
         assert PASSWORD not in json.dumps(standing.to_dict()) + standing.hint
+
+
+class TestSameBatch:
+    """By `committed_at`, which a line has as the database gives it back."""
+
+    @pytest.mark.parametrize(
+        ("committed_at", "same"),
+        [
+            ("2026-03-01 12:00:00+00:00", True),
+            ("2026-03-01 12:00:01+00:00", False),
+            ("2026-03-01 13:00:00+01:00", True),
+            ("2026-03-01 12:00:00", None),  # of which zone?
+            ("2026-03-01 00:00:00", True),
+            ("yesterday", None),
+            (None, None),
+        ],
+    )
+    def test_it_is_no_later_than_the_moment(
+        self, books: Books, committed_at: str | None, same: bool | None
+    ) -> None:
+        books.do("ALTER TABLE streambank_batches ADD COLUMN committed_at VARCHAR(40)")
+        books.do("UPDATE streambank_batches SET committed_at = :at WHERE batch_id = 4", at=committed_at)
+        assert guard(books).same_batch(4, datetime(2026, 3, 1, 12, tzinfo=UTC)) is same
+
+    def test_as_the_helper_writes_it(self, url: str) -> None:
+        """Of `streambank_spark.ledger`: SQLite gives it back without a zone, Postgres with one."""
+        engine = create_engine(url)
+        Books(url, QUERY).do("DROP TABLE IF EXISTS streambank_batches")
+        table = _definition("streambank_batches")
+        table.create(engine)
+        now = datetime.now(UTC)
+        line = {"query_id": QUERY, "batch_id": 4, "committed_at": now}
+        with engine.begin() as connection:
+            connection.execute(table.insert().values(line))
+        engine.dispose()
+        found = LedgerGuard(PATH, url, QUERY)
+        assert found.same_batch(4, now) is (None if "sqlite" in url else True)
+        assert found.same_batch(4, now + timedelta(hours=12)) is True
+        assert found.same_batch(3, now) is None
+
+    def test_without_the_column_or_the_database(self, books: Books, tmp_path: Path) -> None:
+        now = datetime.now(UTC)
+        assert guard(books).same_batch(4, now) is None
+        assert LedgerGuard(PATH, f"sqlite:///{tmp_path / 'none.db'}", QUERY).same_batch(4, now) is None
 
 
 class TestDeclared:

@@ -52,7 +52,8 @@ class Books:
             if run is None:
                 connection.execute(text(f"INSERT INTO {LEDGER} VALUES (:q, :b)"), batch_of)
             else:
-                connection.execute(text(f"INSERT INTO {LEDGER} VALUES (:q, :b, :r)"), {"r": run, **batch_of})
+                columns = "(query_id, batch_id, run_id) VALUES (:q, :b, :r)"
+                connection.execute(text(f"INSERT INTO {LEDGER} {columns}"), {"r": run, **batch_of})
 
     def fail_at_delete(self, table: str) -> None:
         """From now on the database refuses to delete from a table."""
