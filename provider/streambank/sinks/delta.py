@@ -26,6 +26,7 @@ from streambank.core.errors import (
 )
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.delta_log import MARK, RESTORE, Commit, DeltaLog, each
+from streambank.sinks.secrets import without_values
 from streambank.sinks.table import BeforeChange, TableRollback, TableStanding
 from streambank.storage import normalize_location, open_store, scheme_of
 
@@ -309,31 +310,35 @@ class DeltaGuard:
             max_commit_retries=0,  # what another writer did meanwhile is judged again, never merged
             app_transactions=[Transaction(self._writer, self._holds(target))],
         )
-        with self._reached(target):
+        with self._reached(target, options):
             table = DeltaTable(location, version=current, storage_options=options)
         before_change()
-        with self._reached(target):
+        with self._reached(target, options):
             table.restore(target, commit_properties=properties)
 
     @contextmanager
-    def _reached(self, target: int) -> Iterator[None]:
+    def _reached(self, target: int, options: Mapping[str, str]) -> Iterator[None]:
         """The errors of delta-rs as ours, while it restores the table to a version."""
+        secret = {name: options[name] for name in _CREDENTIALS if name in options} | self._options
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         try:
             yield
         except CommitFailedError as error:
             raise ConflictError(
-                f"Another writer changed the Delta table {self.path} while it was rolled back: {error}",
+                f"Another writer changed the Delta table {self.path} while it was rolled back: "
+                f"{without_values(str(error), secret)}",
                 code="sink-moved",
                 hint="Stop whatever writes to it, then restore again.",
-            ) from error
+            ) from None
         except (DeltaError, OSError, ValueError) as error:
             raise StorageError(
-                f"The Delta table {self.path} could not be restored to version {target}: {error}",
+                f"The Delta table {self.path} could not be restored to version {target}: "
+                f"{without_values(str(error), secret)}",
                 code="sink-not-reachable",
-                hint="The table is as it was. Remove the cause, and restore again.",
-            ) from error
+                hint="Remove the cause, such as a missing right to write, or look at `options` of the job's "
+                "sinks. Then restore again: it goes on from what the table is then.",
+            ) from None  # what the library keeps of it may hold credentials
 
     def _log(self) -> DeltaLog:
         return DeltaLog(open_store(self.path))
@@ -384,6 +389,7 @@ _WRITER = (
     "Declare its `writer`: what foreachBatch gives as txnAppId, or as the id of delta-rs' Transaction. "
     "Without one the table remembers no batches: declare it as `append`."
 )
+_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ANEW = "Restore into a new table with another query id, or use --sink accept."
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
+from streambank.sinks.secrets import without_values
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -15,8 +16,20 @@ if TYPE_CHECKING:
 NAME = "name"
 """The property that says how the catalog is called; PyIceberg takes the name apart from the others."""
 DEFAULT_NAME = "default"
-_LEAST_SECRET = 3
-"""Shorter values are words such as `v1`, and a message without them cannot be understood."""
+_ACCESS = {
+    "AWS_REGION": "s3.region",
+    "AWS_ENDPOINT_URL": "s3.endpoint",
+    "AWS_ACCESS_KEY_ID": "s3.access-key-id",
+    "AWS_SECRET_ACCESS_KEY": "s3.secret-access-key",
+    "AWS_SESSION_TOKEN": "s3.session-token",
+    "AWS_SKIP_SIGNATURE": "s3.anonymous",
+}
+"""How PyIceberg calls what `object_store` calls otherwise."""
+_OWN_ACCESS = re.compile(
+    r"(s3\.(endpoint|anonymous|signer.*)|(s3|client)\.(access-key-id|secret-access-key|session-token|profile-name"
+    r"|role-arn))\Z"
+)
+"""Properties with which a catalog says itself how S3 is reached."""
 
 
 class IcebergTable:
@@ -25,13 +38,15 @@ class IcebergTable:
     Args:
         path: Its identifier in the catalog, such as `sales.orders`.
         catalog: The catalog's properties as PyIceberg reads them, and its `name`: the section of PyIceberg's
-            own configuration, and for a catalog in a database the name under which its tables are listed.
+            own configuration, and for a catalog in a database the name under which its tables are listed. A
+            `warehouse` on S3 is reached as our own stores are, unless they name an endpoint or credentials.
     """
 
     def __init__(self, path: str, catalog: Mapping[str, str]) -> None:
         self.path = path
         self._catalog = dict(catalog)
         self._name = self._catalog.pop(NAME, DEFAULT_NAME)
+        self._access: dict[str, str] = {}
 
     @contextmanager
     def opened(self) -> Iterator[Table | None]:
@@ -59,9 +74,11 @@ class IcebergTable:
                 hint="pip install 'airflow-provider-streambank[iceberg]'",
             ) from error
         try:
+            self._access = self._s3()
             try:
                 # A question makes no tables in a database that is not a catalog yet.
-                catalog = load_catalog(self._name, **{"init_catalog_tables": "false", **self._catalog})
+                properties = {"init_catalog_tables": "false", **self._access, **self._catalog}
+                catalog = load_catalog(self._name, **properties)
             except (ValueError, NoSuchPropertyException, NotInstalledError, ImportError) as error:
                 raise self._no_catalog(error) from None
             with catalog:
@@ -85,6 +102,19 @@ class IcebergTable:
                 hint="Look at `catalog` of the job's sinks, at the catalog, and at the rights of that user.",
             ) from None  # what the library keeps of it may hold the password
 
+    def _s3(self) -> dict[str, str]:
+        """Our own access to S3, for a warehouse there whose catalog says nothing of its own."""
+        from pyiceberg.utils.config import Config
+
+        said = {**(Config().get_catalog_config(self._name) or {}), **self._catalog}
+        warehouse = str(said.get("warehouse", ""))
+        if not warehouse.startswith(("s3://", "s3a://")) or any(map(_OWN_ACCESS.match, said)):
+            return {}
+        from streambank.storage.s3.client import object_store_options
+
+        ours = object_store_options(warehouse)
+        return {ice: ours[name] for name, ice in _ACCESS.items() if name in ours and ice not in said}
+
     def _no_catalog(self, error: Exception) -> RefusedError:
         missing = isinstance(error, ImportError) or type(error).__name__ == "NotInstalledError"
         # PyIceberg repeats all properties, where it cannot make a catalog of them.
@@ -100,19 +130,5 @@ class IcebergTable:
         """What an error says in its first line, without values of the catalog's properties."""
         original = getattr(error, "orig", None) or error
         line = next(iter(str(original).strip().splitlines()), "")
-        for name, value in sorted(self._catalog.items(), key=lambda item: -len(item[1])):
-            for secret in (value, *_login(value)):
-                if len(secret) >= _LEAST_SECRET:
-                    line = line.replace(secret, f"<{name}>")
+        line = without_values(line, self._access | self._catalog)
         return f"{type(original).__name__}: {line}" if line else type(original).__name__
-
-
-def _login(value: str) -> Iterator[str]:
-    """User and password of an address, as they are in it and decoded."""
-    try:
-        parts = urlsplit(value)
-        found = [part for part in (parts.password, parts.username) if part]
-    except ValueError:
-        return
-    for part in found:
-        yield from (part, unquote(part))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -43,7 +43,7 @@ class Hanging:
 def test_what_answers_is_passed_on() -> None:
     guard = BoundedGuard(Hanging(lambda: None))
     assert guard.capture(4).record == {"kind": "iceberg"} and guard.stand(4, None).safe
-    assert guard.same_batch(4, datetime.now(timezone.utc))
+    assert guard.same_batch(4, datetime.now(UTC))
 
 
 def test_what_hangs_is_not_waited_for() -> None:
@@ -60,7 +60,7 @@ def test_what_hangs_is_not_waited_for() -> None:
         assert "no answer within" in captured.warning and captured.record["not_asked"]
         standing = guard.stand(4, None)
         assert standing.position == "not-known" and standing.transient
-        assert guard.same_batch(4, datetime.now(timezone.utc)) is None
+        assert guard.same_batch(4, datetime.now(UTC)) is None
     finally:
         end.set()
 

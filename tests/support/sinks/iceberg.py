@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -28,24 +28,34 @@ class IceTable:
     Args:
         folder: Where both are.
         query_id: Whose batches are written.
+        warehouse: Where its files are instead.
+        access: Properties by which the application reaches that.
     """
 
-    def __init__(self, folder: Path, query_id: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        query_id: str,
+        *,
+        warehouse: str | None = None,
+        access: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder, self.query_id = folder, query_id
         folder.mkdir(exist_ok=True)
         self.properties = {
             "name": "lake",
             "type": "sql",
             "uri": f"sqlite:///{folder / 'catalog.db'}",
-            "warehouse": f"file://{folder / 'warehouse'}",
+            "warehouse": warehouse or f"file://{folder / 'warehouse'}",
         }
+        self._access = dict(access or {})
         self.place = IcebergTable(NAME, self.properties)
 
     @contextmanager
     def catalog(self) -> Iterator[Catalog]:
         """The catalog; closed with the block."""
         own = {name: value for name, value in self.properties.items() if name != "name"}
-        with load_catalog("lake", **own) as found:
+        with load_catalog("lake", **own, **self._access) as found:
             yield found
 
     @contextmanager

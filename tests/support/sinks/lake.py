@@ -16,32 +16,44 @@ class Lake:
     Args:
         folder: Its directory.
         writer: Under which id its batches are in the log.
+        location: Where it is instead, such as `s3://bucket/lake`.
+        options: What delta-rs needs for that.
     """
 
-    def __init__(self, folder: Path, writer: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        writer: str,
+        *,
+        location: str | None = None,
+        options: dict[str, str] | None = None,
+    ) -> None:
         self.folder, self.writer = folder, writer
+        self.location, self._options = location or str(folder), options
 
     def write(self, batch: int, rows: Iterable[str]) -> bool:
         """Write a batch, as foreachBatch does; false where the table takes it for done."""
-        if (self.folder / "_delta_log").exists():
+        if DeltaTable.is_deltatable(self.location, self._options):
             done = self.open().transaction_version(self.writer)
             if done is not None and done >= batch:
                 return False
         write_deltalake(
-            str(self.folder),
+            self.location,
             pa.table({"k": list(rows)}),
             mode="append",
+            storage_options=self._options,
             commit_properties=CommitProperties(app_transactions=[Transaction(self.writer, batch)]),
         )
         return True
 
     def write_other(self, rows: Iterable[str]) -> None:
         """Somebody else appends."""
-        write_deltalake(str(self.folder), pa.table({"k": list(rows)}), mode="append")
+        table = pa.table({"k": list(rows)})
+        write_deltalake(self.location, table, mode="append", storage_options=self._options)
 
     def open(self) -> DeltaTable:
         """The table as it is now."""
-        return DeltaTable(str(self.folder))
+        return DeltaTable(self.location, storage_options=self._options)
 
     def rows(self) -> Counter[str]:
         """How often each row is there."""

@@ -242,6 +242,8 @@ def object_store_options(uri: str) -> dict[str, str]:
     except BotoCoreError as error:
         raise translate(error, uri) from error
     found = {"AWS_REGION": client.meta.region_name}
+    asked = _encryption(access)
+    found |= {name: asked[ours] for name, ours in _OBJECT_STORE_ENCRYPTION.items() if ours in asked}
     if not str(client.meta.endpoint_url).endswith(_AMAZON):
         found["AWS_ENDPOINT_URL"] = client.meta.endpoint_url
         found["AWS_ALLOW_HTTP"] = str(client.meta.endpoint_url.startswith("http://")).lower()
@@ -252,6 +254,10 @@ def object_store_options(uri: str) -> dict[str, str]:
 
 
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
+_OBJECT_STORE_ENCRYPTION = {
+    "AWS_SERVER_SIDE_ENCRYPTION": "ServerSideEncryption",
+    "AWS_SSE_KMS_KEY_ID": "SSEKMSKeyId",
+}
 
 
 def _keep_out_of_logs() -> None:
