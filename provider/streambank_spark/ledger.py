@@ -19,7 +19,7 @@ restore to an older batch deletes later lines, and the rows that carry their num
     url = "${ORDERS_DATABASE_URL}"
     rows = ["orders"]
 
-SQLAlchemy 1.4 or 2 and a driver for the database have to be installed where the application runs (extra
+SQLAlchemy 2 and a driver for the database have to be installed where the application runs (extra
 `ledger`). All rows of a batch pass through the memory of the driver, unless the function writes otherwise.
 """
 

@@ -103,11 +103,16 @@ class IcebergTable:
             ) from None  # what the library keeps of it may hold the password
 
     def _s3(self) -> dict[str, str]:
-        """Our own access to S3, for a warehouse there whose catalog says nothing of its own."""
+        """Our own access to S3, for a warehouse there whose catalog says nothing of its own.
+
+        A REST catalog needs none here: it reads and writes the table's metadata itself.
+        """
         from pyiceberg.utils.config import Config
 
         said = {**(Config().get_catalog_config(self._name) or {}), **self._catalog}
-        warehouse = str(said.get("warehouse", ""))
+        warehouse, kind = str(said.get("warehouse", "")), str(said.get("type", "")).lower()
+        if kind == "rest" or (not kind and str(said.get("uri", "")).startswith("http")):
+            return {}
         if not warehouse.startswith(("s3://", "s3a://")) or any(map(_OWN_ACCESS.match, said)):
             return {}
         from streambank.storage.s3.client import object_store_options

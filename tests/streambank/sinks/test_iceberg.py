@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import RESTError
 
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.sinks.declared import DeclaredSink
@@ -18,7 +20,9 @@ from streambank.sinks.iceberg_catalog import IcebergTable
 from streambank.sinks.tags import TagScope
 from tests.support.cli import streambank, succeed
 from tests.support.sinks.ice_job import IceJob
-from tests.support.sinks.iceberg import NAME, IceTable
+from tests.support.sinks.iceberg import NAME, IceTable, s3_properties
+from tests.support.storage.s3_servers import ACCESS_KEY, SECRET_KEY, S3Server, free_ports, run_seaweedfs
+from tests.support.waiting import wait_for
 
 QUERY = "051c7676-82ba-42c3-8085-6b157703ac5f"
 SCOPE = TagScope("5f2c0f5e-0000-4000-8000-000000000000", "shop.orders/main")
@@ -35,11 +39,55 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> IceTable:
 
 
 @pytest.fixture
-def ice(template: IceTable) -> Any:
+def sql(template: IceTable) -> Any:
     """The same table; its metadata holds absolute paths, so it is brought back and not copied."""
     saved = (template.folder / "catalog.db").read_bytes()
     yield template
     (template.folder / "catalog.db").write_bytes(saved)
+
+
+@pytest.fixture(scope="session")
+def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A server with a REST catalog of Iceberg tables, and their bucket `lake`."""
+    with run_seaweedfs(tmp_path_factory.mktemp("rest"), tables="lake") as server:
+        yield server
+
+
+@pytest.fixture
+def rest(rest_server: S3Server, tmp_path: Path) -> IceTable:
+    """A table like the others in that catalog, whose properties say nothing of S3."""
+    catalog = {
+        "type": "rest",
+        "uri": rest_server.catalog,
+        "warehouse": "s3://lake",
+        "credential": f"{ACCESS_KEY}:{SECRET_KEY}",
+        "oauth2-server-uri": f"{rest_server.catalog}/v1/oauth/tokens",
+    }
+    made = IceTable(tmp_path / "lake", QUERY, catalog=catalog, access=s3_properties(rest_server))
+
+    def ready() -> bool:
+        """Whether there is no such table; the bucket of tables is made after the server is up."""
+        try:
+            with made.catalog() as found:
+                found.create_namespace_if_not_exists("db")
+                if found.table_exists(NAME):
+                    found.drop_table(NAME)
+        except (OSError, RESTError):
+            return False
+        return True
+
+    wait_for("the catalog", ready)
+    made.create()
+    for batch in range(5):
+        made.write(batch, batch_rows(batch))
+    return made
+
+
+@pytest.fixture(params=["sql", pytest.param("rest", marks=pytest.mark.storm)])
+def ice(request: pytest.FixtureRequest) -> IceTable:
+    """A table with batches 0 to 4 in each kind of catalog."""
+    found: IceTable = request.getfixturevalue(request.param)
+    return found
 
 
 def batch_rows(batch: int, count: int = 3) -> list[str]:
@@ -91,11 +139,11 @@ class TestCapture:
         found = sink.guard(QUERY, tags=SCOPE)
         assert found is not None and found.capture(4).record["tag"] is None and not ice.tags()
 
-    def test_a_table_that_takes_no_tag_stops_no_savepoint(self, ice: IceTable) -> None:
-        ice.refuse_changes()
-        found = guard(ice).capture(4)
+    def test_a_table_that_takes_no_tag_stops_no_savepoint(self, sql: IceTable) -> None:
+        sql.refuse_changes()
+        found = guard(sql).capture(4)
         assert "got no tag, and may expire" in found.warning
-        assert found.record["tag"] is None and found.record["snapshot"] == str(ice.current())
+        assert found.record["tag"] is None and found.record["snapshot"] == str(sql.current())
 
     def test_no_table_yet(self, ice: IceTable) -> None:
         found = IcebergGuard(IcebergTable("db.none", ice.properties), QUERY).capture(3)
@@ -149,7 +197,7 @@ class TestStanding:
     def test_two_queries_in_one_table_are_told_apart(self, ice: IceTable) -> None:
         record = captured(ice)
         ice.write(5, batch_rows(5))
-        other = IceTable(ice.folder, "other query")
+        other = ice.of("other query")
         other.write(7, ["x"])
         standing = guard(ice).stand(4, record)
         assert standing.sink_batch == 5 and not standing.can_roll_back, "it would lose the other's rows"
@@ -267,11 +315,11 @@ class TestRollback:
     def test_a_commit_that_breaks_off_is_done_once(
         self, ice: IceTable, monkeypatch: pytest.MonkeyPatch, lost: str
     ) -> None:
-        from pyiceberg.catalog.sql import SqlCatalog
-
         record, before = captured(ice), ice.rows()
         ice.write(5, batch_rows(5))
-        commit = SqlCatalog.commit_table
+        with ice.catalog() as catalog:
+            kind = type(catalog)
+        commit = kind.commit_table
 
         def broken(*arguments: Any) -> None:
             if lost == "reply":
@@ -279,7 +327,7 @@ class TestRollback:
             raise OSError("connection reset")
 
         with monkeypatch.context() as fault:
-            fault.setattr(SqlCatalog, "commit_table", broken)
+            fault.setattr(kind, "commit_table", broken)
             with pytest.raises(StorageError, match="connection reset"):
                 guard(ice).roll_back(guard(ice).stand(4, record))
         standing = guard(ice).stand(4, record)
@@ -384,9 +432,9 @@ class TestRollback:
 
 
 class TestErrors:
-    def test_a_catalog_that_is_away(self, ice: IceTable, tmp_path: Path) -> None:
-        record = captured(ice)
-        away = {**ice.properties, "uri": f"sqlite:///{tmp_path / 'gone' / 'catalog.db'}"}
+    def test_a_catalog_that_is_away(self, sql: IceTable, tmp_path: Path) -> None:
+        record = captured(sql)
+        away = {**sql.properties, "uri": f"sqlite:///{tmp_path / 'gone' / 'catalog.db'}"}
         found = IcebergGuard(IcebergTable(NAME, away), QUERY, scope=SCOPE)
         standing = found.stand(4, record)
         assert standing.safe is None and standing.transient and "cannot be asked" in standing.sentence()
@@ -395,19 +443,19 @@ class TestErrors:
             raise AssertionError("it is not there")
         assert caught.value.code == "sink-not-reachable"
 
-    def test_metadata_that_is_away(self, ice: IceTable, tmp_path: Path) -> None:
-        record = captured(ice)
-        metadata = ice.folder / "warehouse" / "db" / "orders" / "metadata"
+    def test_metadata_that_is_away(self, sql: IceTable, tmp_path: Path) -> None:
+        record = captured(sql)
+        metadata = sql.folder / "warehouse" / "db" / "orders" / "metadata"
         shutil.move(metadata, tmp_path / "aside")
-        standing = guard(ice).stand(4, record)
+        standing = guard(sql).stand(4, record)
         shutil.move(tmp_path / "aside", metadata)
         assert standing.safe is None and standing.transient
 
-    def test_no_catalog_is_made_of_an_empty_database(self, ice: IceTable, tmp_path: Path) -> None:
+    def test_no_catalog_is_made_of_an_empty_database(self, sql: IceTable, tmp_path: Path) -> None:
         import sqlite3
         from contextlib import closing
 
-        place = IcebergTable(NAME, {**ice.properties, "uri": f"sqlite:///{tmp_path / 'empty.db'}"})
+        place = IcebergTable(NAME, {**sql.properties, "uri": f"sqlite:///{tmp_path / 'empty.db'}"})
         assert IcebergGuard(place, QUERY).stand(4, None).safe is None
         with closing(sqlite3.connect(tmp_path / "empty.db")) as database:
             assert not database.execute("SELECT name FROM sqlite_master").fetchall()
@@ -444,6 +492,38 @@ class TestErrors:
         standing = guard(ice).stand(4, None)
         assert "pyiceberg is not installed" in standing.sentence() and "[iceberg]" in standing.hint
         assert not standing.transient
+
+
+@pytest.mark.storm
+class TestRest:
+    """What only a REST catalog has: credentials of its own, and answers that get lost on the way."""
+
+    def test_s3_is_not_asked(self, rest: IceTable, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The catalog reads and writes the metadata: without any access to S3 all of this works."""
+        monkeypatch.setenv("AWS_PROFILE", "there-is-none")
+        record = captured(rest)
+        rest.write(5, batch_rows(5))
+        assert guard(rest).roll_back(guard(rest).stand(4, record)).rows == 3
+
+    def test_a_wrong_credential(self, rest: IceTable) -> None:
+        record = captured(rest)
+        rest.write(5, batch_rows(5))
+        standing = guard(rest).stand(4, record)
+        wrong = {**rest.properties, "credential": f"{ACCESS_KEY}:not-the-secret-0123456789"}
+        found = IcebergGuard(IcebergTable(NAME, wrong), QUERY)
+        unknown, warning = found.stand(4, record), found.capture(4).warning
+        with pytest.raises(StorageError) as caught:
+            found.roll_back(standing)
+        assert caught.value.code == "sink-not-reachable" and "`catalog`" in caught.value.hint
+        assert unknown.safe is None and "cannot be asked" in warning
+        assert "not-the-secret" not in f"{caught.value.message}{caught.value.__cause__}{unknown}{warning}"
+
+    def test_a_catalog_that_is_away(self, rest: IceTable) -> None:
+        record = captured(rest)
+        (port,) = free_ports(1)
+        away = {**rest.properties, "uri": f"http://127.0.0.1:{port}"}
+        standing = IcebergGuard(IcebergTable(NAME, away), QUERY).stand(4, record)
+        assert standing.safe is None and standing.transient and "cannot be asked" in standing.sentence()
 
 
 def test_a_restore_of_a_declared_job(folder: Path) -> None:

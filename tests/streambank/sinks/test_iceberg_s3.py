@@ -11,7 +11,7 @@ from streambank.core.errors import StorageError
 from streambank.sinks.iceberg import IcebergGuard
 from streambank.sinks.iceberg_catalog import IcebergTable
 from streambank.storage.s3.credentials import S3Access, using_s3
-from tests.support.sinks.iceberg import NAME, IceTable
+from tests.support.sinks.iceberg import NAME, IceTable, s3_properties
 from tests.support.storage.s3_servers import ACCESS_KEY, SECRET_KEY, S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
@@ -26,20 +26,11 @@ def ice(seaweedfs: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    made = IceTable(tmp_path / "lake", QUERY, warehouse=seaweedfs.location(), access=properties(seaweedfs))
+    made = IceTable(tmp_path / "lake", QUERY, warehouse=seaweedfs.location(), access=s3_properties(seaweedfs))
     made.create()
     for batch in range(5):
         made.write(batch, [f"{batch}-0", f"{batch}-1"])
     return made
-
-
-def properties(server: S3Server, secret: str = SECRET_KEY) -> dict[str, str]:
-    return {
-        "s3.endpoint": server.endpoint,
-        "s3.region": "us-east-1",
-        "s3.access-key-id": ACCESS_KEY,
-        "s3.secret-access-key": secret,
-    }
 
 
 def access(server: S3Server, secret: str = SECRET_KEY) -> S3Access:
@@ -76,7 +67,7 @@ def test_by_the_variables_of_the_process(
 
 
 def test_what_the_catalog_says_comes_first(ice: IceTable, seaweedfs: S3Server) -> None:
-    place = IcebergTable(NAME, ice.properties | properties(seaweedfs))
+    place = IcebergTable(NAME, ice.properties | s3_properties(seaweedfs))
     with using_s3(access(seaweedfs, WRONG)):
         goes_back(ice, IcebergGuard(place, QUERY))
 
@@ -84,7 +75,7 @@ def test_what_the_catalog_says_comes_first(ice: IceTable, seaweedfs: S3Server) -
 def test_so_does_what_pyiceberg_itself_is_configured_with(
     ice: IceTable, seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in properties(seaweedfs).items():
+    for name, value in s3_properties(seaweedfs).items():
         monkeypatch.setenv(
             f"PYICEBERG_CATALOG__LAKE__{name.upper().replace('.', '__').replace('-', '_')}", value
         )

@@ -18,6 +18,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from streambank.sinks.iceberg import BATCH, QUERY
 from streambank.sinks.iceberg_catalog import IcebergTable
+from tests.support.storage.s3_servers import ACCESS_KEY, SECRET_KEY, S3Server
 
 NAME = "db.orders"
 
@@ -30,6 +31,7 @@ class IceTable:
         query_id: Whose batches are written.
         warehouse: Where its files are instead.
         access: Properties by which the application reaches that.
+        catalog: Properties of another catalog.
     """
 
     def __init__(
@@ -39,10 +41,11 @@ class IceTable:
         *,
         warehouse: str | None = None,
         access: Mapping[str, str] | None = None,
+        catalog: Mapping[str, str] | None = None,
     ) -> None:
         self.folder, self.query_id = folder, query_id
         folder.mkdir(exist_ok=True)
-        self.properties = {
+        self.properties = dict(catalog or {}) or {
             "name": "lake",
             "type": "sql",
             "uri": f"sqlite:///{folder / 'catalog.db'}",
@@ -50,6 +53,10 @@ class IceTable:
         }
         self._access = dict(access or {})
         self.place = IcebergTable(NAME, self.properties)
+
+    def of(self, query_id: str) -> IceTable:
+        """The same table, for another query that writes to it."""
+        return IceTable(self.folder, query_id, catalog=self.properties, access=self._access)
 
     @contextmanager
     def catalog(self) -> Iterator[Catalog]:
@@ -166,3 +173,13 @@ class IceTable:
         found = table.current_snapshot()
         assert found is not None
         return found.snapshot_id
+
+
+def s3_properties(server: S3Server) -> dict[str, str]:
+    """Properties by which PyIceberg reaches S3."""
+    return {
+        "s3.endpoint": server.endpoint,
+        "s3.region": "us-east-1",
+        "s3.access-key-id": ACCESS_KEY,
+        "s3.secret-access-key": SECRET_KEY,
+    }

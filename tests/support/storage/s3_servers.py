@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,15 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class S3Server:
-    """A running server with one bucket, `BUCKET`."""
+    """A running server with one bucket, `BUCKET`.
+
+    Attributes:
+        endpoint: Its address.
+        catalog: The address of its REST catalog of Iceberg tables; empty where it runs none.
+    """
 
     endpoint: str
+    catalog: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -100,21 +106,25 @@ def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @contextmanager
-def run_seaweedfs(folder: Path) -> Iterator[S3Server]:
+def run_seaweedfs(folder: Path, *, tables: str | None = None) -> Iterator[S3Server]:
     """SeaweedFS: a real object store, with credentials that it checks; for benchmarks, too.
 
     Args:
         folder: An empty one for its data, its log and its users.
+        tables: A bucket of Iceberg tables, which then have a REST catalog.
     """
     users = folder / "s3.json"
     users.write_text(json.dumps(_users()))
     names = [f"{name}.port{end}" for name in ("master", "volume", "filer", "s3") for end in ("", ".grpc")]
+    names += ["s3.port.iceberg"] if tables else []
+    catalogs: list[str] = []
 
     def command() -> tuple[int, Sequence[str]]:
         ports = dict(zip(names, free_ports(len(names)), strict=True))
         ports["admin.port"], ports["admin.port.grpc"] = _admin_ports()
         data = folder / f"data-{ports['s3.port']}"
         data.mkdir()
+        catalogs[:] = [f"http://127.0.0.1:{ports['s3.port.iceberg']}"] if tables else [""]
         return ports["s3.port"], [
             str(Path(sys.executable).parent / "weed"),
             "mini",
@@ -124,7 +134,7 @@ def run_seaweedfs(folder: Path) -> Iterator[S3Server]:
             "-master.telemetry=false",
             "-admin.ui=false",
             "-webdav=false",
-            "-s3.port.iceberg=0",
+            f"-tableBucket={tables}" if tables else "-s3.port.iceberg=0",
             "-s3.port.lance=0",
             "-s3.autoCreateBucket=false",
             "-volume.preStopSeconds=0",
@@ -133,7 +143,7 @@ def run_seaweedfs(folder: Path) -> Iterator[S3Server]:
         ]
 
     with _running(command, folder) as server:
-        yield server
+        yield replace(server, catalog=catalogs[0])
 
 
 @pytest.fixture(scope="session")
