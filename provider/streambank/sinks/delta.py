@@ -11,9 +11,11 @@ Only restoring needs `deltalake`; there is no JVM.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from importlib.metadata import version as installed_version
 from importlib.util import find_spec
 from typing import Any
 
@@ -242,6 +244,9 @@ class DeltaGuard:
     def _cannot(self, undone: Sequence[Commit]) -> str:
         if find_spec("deltalake") is None:
             return "the package deltalake is not installed here (extra `delta`)."
+        installed = installed_version("deltalake")
+        if tuple(map(int, re.findall(r"\d+", installed)[:2])) < _OLDEST:
+            return f"the package deltalake is {installed} here, and 1.6 or newer is needed (extra `delta`)."
         added = frozenset[str]().union(*(commit.added for commit in undone))
         needed = sorted(frozenset[str]().union(*(commit.removed for commit in undone)) - added)
         inside = [path for path in needed if "://" not in path and not path.startswith("/")]
@@ -389,6 +394,8 @@ _WRITER = (
     "Declare its `writer`: what foreachBatch gives as txnAppId, or as the id of delta-rs' Transaction. "
     "Without one the table remembers no batches: declare it as `append`."
 )
+_OLDEST = (1, 6)
+"""The first delta-rs whose commits take what a rollback leaves in them."""
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ANEW = "Restore into a new table with another query id, or use --sink accept."
 

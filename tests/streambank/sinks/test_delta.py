@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections import Counter
@@ -349,6 +350,46 @@ class TestSameBatch:
         (lake.folder / "_delta_log" / f"{4:020}.json").write_text("{")
         assert guard(lake).same_batch(4, self.now()) is None
         assert DeltaGuard(str(tmp_path / "none"), QUERY).same_batch(4, self.now()) is None
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_deletion_vectors_go_back_with_their_files(lake: Lake, kept: bool) -> None:
+    """A batch marks rows of a file as deleted; the version before has it without marks, or with others."""
+    entries = lake.folder / "_delta_log"
+    lines = [json.loads(line) for line in (entries / f"{4:020}.json").read_text().splitlines()]
+    add = next(line["add"] for line in lines if "add" in line)
+    feature = ["deletionVectors"]
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "sizeInBytes": 36}
+    vectors = [{**vector, "offset": 1 + 50 * number, "cardinality": 1 + number} for number in range(2)]
+    removed = {"path": add["path"], "deletionTimestamp": 0, "dataChange": True, "extendedFileMetadata": True}
+    removed |= {"partitionValues": {}, "size": add["size"]}
+
+    def commit(version: int, *actions: dict[str, Any]) -> None:
+        text = "\n".join(map(json.dumps, [*actions, {"txn": {"appId": QUERY, "version": version}}]))
+        (entries / f"{version:020}.json").write_text(f"{text}\n")
+
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": feature}
+    commit(5, {"protocol": {**protocol, "writerFeatures": [*feature, "appendOnly", "invariants"]}})
+    commit(6, {"remove": removed}, {"add": {**add, "deletionVector": vectors[0]}})
+    batch = 5
+    if kept:
+        batch, before = 6, {**removed, "deletionVector": vectors[0]}
+        commit(7, {"remove": before}, {"add": {**add, "deletionVector": vectors[1]}})
+    standing = guard(lake).stand(batch, None)
+    assert standing.position == "ahead" and standing.can_roll_back
+    guard(lake).roll_back(standing)
+    text = (entries / f"{batch + 2:020}.json").read_text()
+    actions = {name: action for line in text.splitlines() for name, action in json.loads(line).items()}
+    assert actions["add"]["path"] == actions["remove"]["path"] == add["path"]
+    assert actions["add"].get("deletionVector") == (vectors[0] if kept else None)
+    assert actions["remove"]["deletionVector"] == vectors[int(kept)]
+
+
+def test_a_delta_rs_that_is_too_old_is_named(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.write(5, batch_rows(5))
+    monkeypatch.setattr("streambank.sinks.delta.installed_version", lambda _: "1.5.0")
+    standing = guard(lake).stand(4, None)
+    assert not standing.can_roll_back and "deltalake is 1.5.0 here" in standing.why_not()
 
 
 def test_the_newest_version_is_found_wherever_checkpoints_are(tmp_path: Path) -> None:
