@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from streambank.control.watch import WatchEnd
     from streambank.declaration.health import HealthPolicy
 
+SHORT_PAUSE_S = 10.0
+"""A pause before a start of no more seconds is made in the task, a longer one in the triggerer."""
 _LONGEST = 300
 _PATIENCE = ("max_failures", "backoff_s", "max_backoff_s")
 
@@ -193,7 +196,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             except StorageError as error:
                 # It did not even get as far as the lease: one more of the drivers that did not get on.
                 self.show_driver_failure()
-                self._pause(context, error.message, self._watched(context, course), got_on=False)
+                return self._pause(context, error.message, self._watched(context, course), got_on=False)
             if result.state == "not-desired":
                 return self._over("stopped", self.hook.watchers.job(self.job).look().to_dict(), course)
             self.link_to(context, result)
@@ -248,7 +251,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 if not self.hook.health.is_still_unhealthy(self.job, event["unhealthy"]):
                     self._watch(course, before["batch"])
             found = {"unhealthy": event["unhealthy"], "before": before}
-            self._pause(context, event["health_why"], course, got_on=got_on, found=found)
+            return self._pause(context, event["health_why"], course, got_on=got_on, found=found)
         if event["status"] != "gone":
             return self._over(event["status"], event, course)
         with airflow_failures():
@@ -257,7 +260,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             self._give_up(context, hopeless, course)
         if event["exit_code"] in HOPELESS:
             self.raise_gone(f"The driver of job {self.job} gave up", event)
-        self._pause(context, event["why"], course, got_on=got_on)
+        return self._pause(context, event["why"], course, got_on=got_on)
 
     def _heal(self, context: Context, remember: Mapping[str, Any], course: Course) -> dict[str, Any]:
         """Let another driver take over, if that is still needed, and watch on."""
@@ -278,7 +281,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 raise
             except StorageError as error:
                 self.show_driver_failure()
-                self._pause(context, error.message, course, got_on=False)
+                return self._pause(context, error.message, course, got_on=False)
             if result.state == "not-needed":
                 self.log.info("Nothing is done: the driver makes progress again.")
                 self._watch(before, batch)
@@ -295,8 +298,12 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         *,
         got_on: bool,
         found: Mapping[str, Any] | None = None,
-    ) -> NoReturn:
+    ) -> dict[str, Any]:
         """Wait a while before the next start, the longer the more drivers have failed in a row.
+
+        A short wait is in the task itself. Airflow's scheduler takes a task for a failed one if it is back
+        from the triggerer before the scheduler has seen that its process ended, which takes a busy one
+        seconds; and each such failure uses up a try.
 
         Args:
             context: Airflow's.
@@ -335,13 +342,11 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         self.log.warning("The driver %s (%s); another one is started in %g s.", said, why, pause_s)
         until = to_json_time(utc_now() + timedelta(seconds=pause_s))
         self._alert_of_restart(context, f"{said} ({why.rstrip('.')})", pause_s, after)
-        self.defer(
-            trigger=PauseTrigger(
-                until=until,
-                remember={**after.to_dict(), **(found or {})},
-            ),
-            method_name="start_again",
-        )
+        remember = {**after.to_dict(), **(found or {})}
+        if pause_s <= SHORT_PAUSE_S:
+            time.sleep(pause_s)
+            return self.start_again(context, {"remember": remember})
+        self.defer(trigger=PauseTrigger(until=until, remember=remember), method_name="start_again")
         raise AssertionError("a task that defers does not return")
 
     def _give_up_unstartable(self, context: Context, error: RefusedError, course: Course) -> None:

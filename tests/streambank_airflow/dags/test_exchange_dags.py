@@ -119,6 +119,7 @@ def generation(managed: Managed) -> tuple[int, int | None]:
     return found.number, found.again
 
 
+@pytest.mark.storm
 def test_expired_keys_go_and_the_job_goes_on(
     airflow_database: None, managed: Managed, rewriting: Rewriting
 ) -> None:

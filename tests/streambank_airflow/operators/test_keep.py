@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.triggers.base import TriggerEvent
 
 from streambank.control.control import JobControl
 from streambank.control.watch import WatchView
 from streambank.core.units import to_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
 from streambank_airflow.hooks.health import HealthVerbs
+from streambank_airflow.operators import keep
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
+from streambank_airflow.triggers.job import PauseTrigger
 from streambank_airflow.watch.job import Signs
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.jobs.declared import BY
@@ -140,9 +144,24 @@ def test_nothing_is_given_up_for_what_is_no_longer_so(
     assert (events(managed, "crash-loop"), launches(managed)) == ([], 1)
 
 
+@pytest.mark.parametrize(("short_s", "pauses_in_the_triggerer"), [(10.0, 0), (0.0, 1)])
 def test_drivers_that_get_on_and_end_all_the_same_are_given_up_some_time(
-    managed: Managed, capfd: pytest.CaptureFixture[str]
+    managed: Managed,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    short_s: float,
+    pauses_in_the_triggerer: int,
 ) -> None:
+    """A short pause is made in the task: back at once from the triggerer, it would be taken for failed."""
+    pauses: list[str] = []
+    run_trigger = PauseTrigger.run
+
+    def run_and_count(self: PauseTrigger) -> AsyncIterator[TriggerEvent]:
+        pauses.append(self.until)
+        return run_trigger(self)
+
+    monkeypatch.setattr(PauseTrigger, "run", run_and_count)
+    monkeypatch.setattr(keep, "SHORT_PAUSE_S", short_s)
     managed.declare(QUICK.format("10m") + "max_restarts = 1\n")
     managed.dies.write_text("4")
 
@@ -152,6 +171,7 @@ def test_drivers_that_get_on_and_end_all_the_same_are_given_up_some_time(
     assert "2 drivers of job flights ended within 3600 s" in capfd.readouterr().out
     (given_up,) = events(managed, "crash-loop")
     assert (given_up["failures"], given_up["restarts"], launches(managed)) == (0, 2, 2)
+    assert len(pauses) == pauses_in_the_triggerer
 
 
 def test_a_driver_that_is_gone_counts_as_before_where_its_error_is_told(

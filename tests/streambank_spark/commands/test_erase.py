@@ -99,6 +99,7 @@ def site(recorded: Path, tmp_path: Path) -> Iterator[Site]:
     assert not list((tmp_path / "work").rglob("*")), "what was laid out is gone"
 
 
+@pytest.mark.storm
 def test_every_savepoint_is_looked_into_and_what_is_not_erased_is_named(
     spark: SparkSession, site: Site
 ) -> None:

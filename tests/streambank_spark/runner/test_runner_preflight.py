@@ -13,6 +13,7 @@ from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.drivers.real_driver import Job, printed
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_a_driver_refuses_what_its_launcher_could_not_see(tmp_path: Path) -> None:
     job = Job(tmp_path, queries=("moved", "raw", "left"))

@@ -54,6 +54,7 @@ def test_term_in_the_middle_of_a_batch_lets_it_commit(tmp_path: Path, term: Call
         assert view is not None and view.state == "ended"
 
 
+@pytest.mark.storm
 def test_idle_stop_on_request_is_quick_and_everything_is_left_behind(tmp_path: Path) -> None:
     with Job(tmp_path).driver("steady.py", str(tmp_path), "--trigger", LONG) as driver:
         driver.wait_committed(0)
