@@ -77,6 +77,10 @@ class Report:
         rpo_s: How old the restored savepoint was when the disaster struck.
         rto_s: From the disaster to the first batch committed after it, the person's approval included.
         approval_s: How much of that was the wait for the approval.
+        drill_rto_s: How long the drill's restore took until its first batch.
+        drill_batches: How many batches of the live job it executed again.
+        drill_state_equal: Whether the state after them was that of the live job.
+        drill_steps: Seconds of each of its steps.
         rows: Rows compared, and how many were missing or there too often.
         listening: Every address on which a process of the demo accepted connections.
         where_to_click: What to look at: title -> address.
@@ -94,6 +98,10 @@ class Report:
     rpo_s: float = 0.0
     rto_s: float = 0.0
     approval_s: float = 0.0
+    drill_rto_s: float = 0.0
+    drill_batches: int = 0
+    drill_state_equal: bool = False
+    drill_steps: dict[str, float] = field(default_factory=dict)
     rows: dict[str, Any] = field(default_factory=dict)
     listening: list[str] = field(default_factory=list)
     where_to_click: dict[str, str] = field(default_factory=dict)
@@ -172,6 +180,11 @@ class Report:
             "disaster to next committed batch (RTO)",
             f"{self.rto_s:.1f} s, of which {self.approval_s:.1f} s for plan and approval",
         )
+        if self.drill_batches:
+            table.add_row(
+                "a drill of the next restore",
+                f"{self.drill_batches} batches again, state equal; first one after {self.drill_rto_s:.1f} s",
+            )
         if self.rows:
             same = "equal" if self.rows.get("equal") else "DIFFERENT"
             table.add_row(

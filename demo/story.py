@@ -71,7 +71,7 @@ class Story:
         """Until all four processes are healthy and the DAGs are parsed."""
         timeout_s *= self.patience
         deadline = time.monotonic() + timeout_s
-        wanted = {f"{JOB}.{verb}" for verb in ("run", "stop", "savepoint", "restore")} | {REPLAY_DAG}
+        wanted = {f"{JOB}.{verb}" for verb in ("run", "stop", "savepoint", "restore", "drill")} | {REPLAY_DAG}
         found: set[str] = set()
         with self.screen.step("Airflow starts: api-server, scheduler, dag-processor, triggerer") as step:
             while not self.airflow.is_healthy() or not wanted <= (found := set(self.airflow.dags())):
@@ -233,6 +233,25 @@ class Story:
             last = self.job.last_commit()
             if self.report.rows["equal"] or self.report.rows["surplus"] or last == before:
                 return last
+
+    def rehearse(self) -> None:
+        """Trigger the drill DAG: the next disaster is rehearsed on a copy, while the job runs on."""
+        dag_id = f"{JOB}.drill"
+        with self.screen.step(f"{dag_id} rehearses a restore on a copy, beside the running job") as step:
+            run = self.airflow.trigger(dag_id, {})
+            self.airflow.wait(dag_id, run, timeout_s=300 * self.patience, meanwhile=self.check)
+            done = self.airflow.result(dag_id, run, "drill")
+            (query,) = done["queries"]
+            report = self.report
+            report.drill_rto_s, report.drill_batches = float(done["rto_s"]), int(query["batches"])
+            report.drill_steps = {name: float(took) for name, took in done["steps"].items()}
+            report.drill_state_equal = bool(query["state_equal"])
+            step.detail = (
+                f"passed: savepoint {query['savepoint']}; {report.drill_batches} batches and the state after "
+                f"them are as in the live job; a restore takes {report.drill_rto_s:.1f} s (RTO)"
+            )
+        if not report.drill_state_equal or not report.drill_batches:
+            raise WaitedTooLongError(f"the drill compared nothing: {query['not_compared']}")
 
     def stop_the_job(self) -> None:
         """Stop it by its DAG, at a batch boundary, with a savepoint."""

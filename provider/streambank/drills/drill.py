@@ -318,7 +318,9 @@ class _Drill:
         if facts.get("query_id") not in (None, manifest.query_id):
             return "the live query began again since the savepoint, so its batches are others"
         generation = self.control.generation(query)
-        if generation is not None and generation.made_at > manifest.taken_at:
+        if generation is None or generation.made_at <= manifest.taken_at:
+            return None
+        if generation.from_savepoint != manifest.savepoint:
             return "the live query was restored since the savepoint, so its batches are others"
         return None
 
