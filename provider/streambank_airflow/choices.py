@@ -153,6 +153,36 @@ def _check_place(job: Job, field: str, place: str, beside: str, below: Sequence[
     )
 
 
+def drill_repositories(job: Job) -> tuple[str, ...]:
+    """Where a drill that a form asks for may take savepoints from: the usual place first.
+
+    Args:
+        job: The job.
+    """
+    usual = job.drill.repository or job.repository
+    return tuple(dict.fromkeys((usual, job.repository, *job.replicate.to)))
+
+
+def check_form_repository(job: Job, repository: str | None) -> None:
+    """Make sure that a form names only a repository that the job declares.
+
+    Args:
+        job: The job.
+        repository: What the form names; None for the usual one.
+
+    Raises:
+        InputError: It names another one (code `place-not-allowed`).
+    """
+    if repository is None or repository in drill_repositories(job):
+        return
+    raise InputError(
+        f"{repository} is not where a form may let a drill of {job.name} take savepoints from: that is "
+        f"{' or '.join(drill_repositories(job))}.",
+        code="place-not-allowed",
+        hint=f"Choose one of these, or declare it: `to` in [jobs.{job.name}.replicate].",
+    )
+
+
 def check_objectives(names: Sequence[str]) -> list[str]:
     """Names of objectives, checked when the DAG is read rather than waited for in vain.
 

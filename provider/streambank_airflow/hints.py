@@ -39,6 +39,18 @@ HINTS = {
         "trigger <job>.run with *Accept lost records*."
     ),
     "closure-changed": "Nothing that was moved is deleted. Report this with the log of the task.",
+    "drill-differs": (
+        "Look whether the application depends on more than its input, such as a clock, a random number or a "
+        "table that has changed. To look at the copy, trigger <job>.drill with *Keep the copy*."
+    ),
+    "drill-timeout": (
+        "Declare a longer drill.timeout, or trigger <job>.drill with fewer *Batches to execute again*. If the "
+        "application takes so long to come up, so does a restore."
+    ),
+    "driver-died": (
+        "The report of the drill has the cause. To look at the driver's log, trigger <job>.drill with *Keep "
+        "the copy*."
+    ),
     "empty-policy": "Add a table [jobs.NAME.retention] with at least one rule, such as keep_last = 10.",
     "fork-cannot-roll-back": (
         "Set *Output written after the savepoint* to refuse or accept. Let the fork write elsewhere: say "
@@ -252,6 +264,17 @@ def hint_for(code: str, hint: str, job: str | None = None) -> str:
     # What follows the first line is quoted: the end of a driver's log.
     if speaks_cli(hint.partition("\n")[0]):
         hint = HINTS.get(code, hint)
+    return hint.replace("<job>", job) if job else hint
+
+
+def hint_of_code(code: str, job: str | None = None) -> str:
+    """The hint of an error of which only the code is known; empty where no code has one here.
+
+    Args:
+        code: The code.
+        job: The job whose DAGs are named; `<job>` stands for it where it is not known.
+    """
+    hint = HINTS.get(code, "")
     return hint.replace("<job>", job) if job else hint
 
 

@@ -24,6 +24,7 @@ class DrillPolicy:
         scratch: Under which location the copy is laid out, seen by the job's Spark; None for beside the
             checkpoint.
         timeout_s: How long the application may take.
+        spread: Whether it begins at a minute of the job's own, beside drills of other jobs.
     """
 
     schedule: str | None = None
@@ -32,6 +33,7 @@ class DrillPolicy:
     batches: int = DRILL_BATCHES
     scratch: str | None = None
     timeout_s: float = DRILL_TIMEOUT_S
+    spread: bool = True
 
 
 def read_drill(fields: Fields) -> DrillPolicy:

@@ -27,6 +27,7 @@ KINDS = (
     "replica-failed",
     "savepoint-damaged",
     "compaction-failed",
+    "drill-failed",
     "sla",
 )
 """What `[[jobs.NAME.notify]]` may be for; docs/howto/sla-notifications.md says when each is sent."""

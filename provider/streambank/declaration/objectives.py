@@ -298,6 +298,14 @@ PROMISES: Mapping[str, Promise] = {
         ),
         "s",
     ),
+    "drill_age": Promise(
+        Measure(
+            "reported",
+            "how long ago a drill of the job passed: a restore that was rehearsed",
+            "Trigger `<job>.drill`, and read in the report of the newest drill at which step it fails.",
+        ),
+        "s",
+    ),
     "progress_age": Promise(
         Measure(
             "reported",
@@ -322,5 +330,5 @@ PROMISES: Mapping[str, Promise] = {
 }
 """Every objective. Without any limit it is not judged until a job declares one."""
 
-OF_JOB = frozenset({"alive", "restart_rate"})
+OF_JOB = frozenset({"alive", "restart_rate", "drill_age"})
 """Objectives of the job as a whole: each of its queries has the same verdict."""

@@ -61,6 +61,8 @@ from streambank.work.executor import DEFAULT_PACE, Pace
 RANDOM = "random"
 """The reference that stands for any savepoint that is kept."""
 _LOOK_S = 0.5
+_PATIENCE_S, _AT_ONCE_S = 5.0, 0.1
+"""How long the copy's driver may finish its batch at the end of a drill, and where a drill is interrupted."""
 _STATE_READ, _BATCH, _STATE_COMPARED = "copy-state-read", "copy-batch", "copy-state-compared"
 _DONE, _REFUSED = "copy-done", "copy-refused"
 """Events of the copy's driver (streambank_spark/runner/replay.py)."""
@@ -103,7 +105,8 @@ def drill(
     """Rehearse a restore.
 
     A step that fails ends the drill and stands in its report: that a restore would not have worked is what a
-    drill is for. Raised is only what keeps the report from being kept.
+    drill is for. Raised is only what keeps the report from being kept. A drill that is interrupted leaves no
+    report, no driver and no copy.
 
     Args:
         request: What is asked.
@@ -159,6 +162,7 @@ class _Drill:
         self.queries: dict[str, QueryDrill] = {}
         self.first_batch_s: dict[str, float] = {}
         self.not_run = ""
+        self.force_after_s = _PATIENCE_S
 
     def run(self) -> DrillReport:
         """Do every step; the report says how far it came."""
@@ -169,13 +173,15 @@ class _Drill:
                 self._run(stack)
             except StreambankError as error:
                 failed = error
+            except BaseException:
+                # An interrupt, or the end of the task: whoever is behind it does not wait for a batch.
+                self.force_after_s = _AT_ONCE_S
+                self._clean(stack)
+                raise
             failed_step = self.step if failed is not None else None
             kept = self.request.keep
             try:
-                with self._in("clean", "removing the copy"):
-                    stack.close()
-                    if not kept:
-                        remove_all(open_store(self.scratch))
+                self._clean(stack)
             except StreambankError as error:
                 kept = True
                 failed, failed_step = failed or error, failed_step or "clean"
@@ -196,6 +202,12 @@ class _Drill:
             by=dict(self.request.by),
             why=self.request.why,
         )
+
+    def _clean(self, stack: ExitStack) -> None:
+        with self._in("clean", "removing the copy"):
+            stack.close()
+            if not self.request.keep:
+                remove_all(open_store(self.scratch))
 
     @contextmanager
     def _in(self, step: str, words: str) -> Iterator[None]:
@@ -371,7 +383,13 @@ class _Drill:
 
     def _end(self, copy: Job) -> None:
         """End whatever runs on the copy; its log has been read by now."""
-        stop_job(copy, by=self.request.by, why="the drill is over", force_after_s=5.0, launcher=self.launcher)
+        stop_job(
+            copy,
+            by=self.request.by,
+            why="the drill is over",
+            force_after_s=self.force_after_s,
+            launcher=self.launcher,
+        )
 
     # Afterwards.
 
@@ -482,7 +500,7 @@ class _Watched:
                 raise StorageError(
                     f"The time of the drill is over, and not every query of the copy {what}.",
                     code="drill-timeout",
-                    hint="Give a longer timeout, or fewer batches.",
+                    hint="Give a longer `--timeout`, or fewer `--batches`.",
                 )
             time.sleep(_LOOK_S)
 

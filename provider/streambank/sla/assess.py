@@ -232,6 +232,7 @@ def job_material(
         skew=skew,
         life=life if isinstance(life, Life) else None,
         health=job.health,
+        queries=tuple(job.queries),
     )
     return Material(found, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
 

@@ -182,6 +182,14 @@ _ALL = (
         "the same, if the repository has savepoints of the query",
     ),
     Metric(
+        "drill_age_s",
+        "s",
+        "how long ago a drill of the job passed",
+        "the job's records",
+        "one per job",
+        NOTHING,
+    ),
+    Metric(
         "recovery_s",
         "s",
         "time from the launch of a driver, the request to restart it, or the start of a restore, to the next "

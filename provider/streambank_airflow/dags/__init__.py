@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streambank_airflow.dags.drill import drill_dag
 from streambank_airflow.dags.exchange import compact_dag, rescale_dag
 from streambank_airflow.dags.restore import restore_dag
 from streambank_airflow.dags.run import run_dag
@@ -9,4 +10,13 @@ from streambank_airflow.dags.savepoint import savepoint_dag
 from streambank_airflow.dags.sla import sla_dag
 from streambank_airflow.dags.stop import stop_dag
 
-__all__ = ["compact_dag", "rescale_dag", "restore_dag", "run_dag", "savepoint_dag", "sla_dag", "stop_dag"]
+__all__ = [
+    "compact_dag",
+    "drill_dag",
+    "rescale_dag",
+    "restore_dag",
+    "run_dag",
+    "savepoint_dag",
+    "sla_dag",
+    "stop_dag",
+]

@@ -15,6 +15,7 @@ from airflow.sdk import Param
 from streambank_airflow.markdown import code
 
 if TYPE_CHECKING:
+    from streambank.declaration.drill import DrillPolicy
     from streambank.declaration.savepoints import RestorePolicy
     from streambank.declaration.state import CompactPolicy
 
@@ -323,6 +324,61 @@ def _start_and_note() -> dict[str, Param]:
             type="boolean",
             title="Start afterwards",
             description_md="Start the job and wait for its first batch.",
+        ),
+        "note": _note(),
+    }
+
+
+DRILLED = {
+    "latest-good": "latest-good - the newest that verifies",
+    "random": "random - any that is kept",
+}
+
+
+def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequence[str]) -> dict[str, Param]:
+    """The form of `<job>.drill`.
+
+    Args:
+        queries: The job's queries where it has several by name: no savepoint is of all of them.
+        drill: What the declaration says of drills.
+        repositories: Where savepoints may come from, the usual place first.
+    """
+    return {
+        "savepoint": _choice(
+            drill.savepoint,
+            DRILLED,
+            title="Savepoint",
+            description_md="Which savepoint of each query is restored.",
+        )
+        if queries
+        else Param(
+            drill.savepoint,
+            type="string",
+            minLength=1,
+            examples=list(DRILLED),
+            title="Savepoint",
+            description_md="`latest-good` is the newest that verifies, `random` any that is kept. Or an id, or "
+            "the beginning of one.",
+        ),
+        "repository": _choice(
+            repositories[0],
+            {one: one for one in repositories},
+            title="Repository",
+            description_md="Where the savepoint comes from: the job's repository, or a replica that it declares.",
+        ),
+        "batches": Param(
+            drill.batches,
+            type="integer",
+            minimum=0,
+            title="Batches to execute again",
+            description_md="How many batches of the live query after the savepoint's the copy executes, for "
+            "comparison.",
+        ),
+        "keep": Param(
+            False,
+            type="boolean",
+            title="Keep the copy",
+            description_md="Leave checkpoint, output and log of the copy, for a look. Delete them afterwards.",
         ),
         "note": _note(),
     }

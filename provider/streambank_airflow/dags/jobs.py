@@ -1,6 +1,6 @@
 """From `streaming_jobs.toml` to DAGs, for each job.
 
-`<job>.run`, `.stop`, `.savepoint`, `.restore`, `.sla`, `.compact` and `.rescale`.
+`<job>.run`, `.stop`, `.savepoint`, `.restore`, `.drill`, `.sla`, `.compact` and `.rescale`.
 
 A DAG file needs two lines:
 
@@ -24,6 +24,7 @@ from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job, load_jobs
 from streambank_airflow.dags import (
     compact_dag,
+    drill_dag,
     rescale_dag,
     restore_dag,
     run_dag,
@@ -44,6 +45,7 @@ BUILDERS: Mapping[str, Callable[[Job, DagFile], DAG]] = {
     "stop": stop_dag,
     "savepoint": savepoint_dag,
     "restore": restore_dag,
+    "drill": drill_dag,
     "sla": sla_dag,
     "compact": compact_dag,
     "rescale": rescale_dag,

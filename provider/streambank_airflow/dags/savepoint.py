@@ -13,7 +13,7 @@ from streambank.core.zones import UTC_NAME, time_zone
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile
-from streambank_airflow.dags.stagger import staggered
+from streambank_airflow.dags.stagger import SHIFTED, staggered
 from streambank_airflow.operators.base import StreambankOperator
 from streambank_airflow.operators.blackout import SkipInBlackoutOperator
 from streambank_airflow.operators.repository import (
@@ -30,7 +30,6 @@ SEVERAL = (
     "Takes a savepoint of each query of the running job ({}), without stopping it, and verifies it. Each is "
     "whole by itself, but they are not mutually consistent: no two are of the same moment."
 )
-SHIFTED = "Declared with the schedule `{}`; runs on `{}`, so that jobs do not all start at once."
 BLACKOUT = "Scheduled runs are skipped within {} ({})."
 
 

@@ -12,6 +12,8 @@ from streambank.core.zones import UTC_NAME
 from streambank.declaration.declaration import Job
 from streambank.declaration.schedules import PRESETS
 
+SHIFTED = "Declared with the schedule `{}`; runs on `{}`, so that jobs do not all start at once."
+"""What the page of a DAG says where its schedule is not the declared one."""
 _PART = re.compile(r"(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?")
 
 
@@ -52,13 +54,16 @@ def unshifted_alone(job: Job, jobs: Collection[Job]) -> Job:
         jobs: All jobs of the file.
     """
     others = [other for other in jobs if other.name != job.name]
-    saved, judged = job.savepoint, job.sla
+    saved, judged, drilled = job.savepoint, job.sla, job.drill
     saves, judges = _Times(saved.schedule, job.time_zone), _Times(judged.schedule, job.time_zone)
+    drills = _Times(drilled.schedule, job.time_zone)
     if not any(saves.meet(_Times(other.savepoint.schedule, other.time_zone)) for other in others):
         saved = replace(saved, stagger_s=0.0)
     if not any(judges.meet(_Times(other.sla.schedule, other.time_zone)) for other in others):
         judged = replace(judged, spread=False)
-    return replace(job, savepoint=saved, sla=judged)
+    if not any(drills.meet(_Times(other.drill.schedule, other.time_zone)) for other in others):
+        drilled = replace(drilled, spread=False)
+    return replace(job, savepoint=saved, sla=judged, drill=drilled)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,24 @@
-"""The verbs that bring a job back: to a savepoint, or to an earlier generation.
+"""The verbs that bring a job back, to a savepoint or to an earlier generation, and the one that rehearses it.
 
 The engine's modules for them are loaded when they are needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, SinkChoice
-from streambank.core.errors import RefusedError, check_choice
+from streambank.core.errors import InputError, RefusedError, check_choice
 from streambank.core.names import MAIN
 from streambank.storage import open_store
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 from streambank_airflow.hooks.jobs import STOP_RUNNING
 
 if TYPE_CHECKING:
+    from streambank.drills.report import DrillReport
     from streambank.recovery.plan import RestorePlan
     from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.reinstate import Reinstated
@@ -110,6 +111,61 @@ class RecoveryVerbs:
             unmoved=unmoved,
         )
         return restore(request, pace=Pace(executor=executor)).to_dict()
+
+    @connected
+    def drill(
+        self,
+        ref: str,
+        *,
+        savepoint: str | None,
+        repository: str | None,
+        batches: int | None,
+        scratch: str | None,
+        keep: bool,
+        timeout_s: float | None,
+        note: str,
+        by: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> DrillReport:
+        """Rehearse a restore of all queries of a job; see `streambank.drills.drill.drill`.
+
+        Args:
+            ref: The job.
+            savepoint: `latest-good`, `random`, or an id; None for what is declared, as of all the others.
+            repository: The repository or replica that it comes from.
+            batches: How many batches of the live query are executed again.
+            scratch: Under which location the copy is laid out.
+            keep: Leave the copy.
+            timeout_s: How long the application may take.
+            note: Why.
+            by: Who asks.
+            say: Hears when a step begins, in words.
+
+        Raises:
+            InputError: A query is named (code `bad-option`).
+            StreambankError: The job is not found, or the report could not be written down.
+        """
+        from streambank.drills.drill import DrillRequest, drill
+
+        job, query = self.declared.find(ref)
+        if query is not None:
+            raise InputError(
+                f"A drill is of a whole job, and {ref} names a query.",
+                code="bad-option",
+                hint=f"Name the job alone: {job.name}.",
+            )
+        request = DrillRequest(
+            job,
+            savepoint=savepoint,
+            repository=repository,
+            batches=batches,
+            scratch=scratch,
+            keep=keep,
+            timeout_s=timeout_s,
+            by=by,
+            why=note,
+        )
+        return drill(request, say=say)
 
     @connected
     def restored_by(self, ref: str, since: datetime) -> str | None:

@@ -36,7 +36,7 @@ CODES = {
     "savepoint-damaged": "savepoint-damaged",
 }
 """Codes of errors that are alerts wherever they end a task, and the kind of alert that each is."""
-FOUND_AGAIN = frozenset({*CODES.values(), "replica-failed"})
+FOUND_AGAIN = frozenset({*CODES.values(), "replica-failed", "drill-failed"})
 """Kinds that every scheduled run finds again as long as nobody repairs the cause."""
 QUIET = timedelta(days=1)
 """How long the same incident of such a kind is not sent again."""

@@ -2,7 +2,8 @@
 
 What it does stands in the application arguments of the launch spec; all around it is the real thing. It
 commits one batch and then waits for a stop; with `--period-s` it goes on committing, into checkpoints of
-which savepoints can be taken.
+which savepoints can be taken. A launch that redirects its queries is the copy of a drill: then it does what
+one does, and writes down what came of it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from streambank.checkpoint.replay import Replay, lay_plan
 from streambank.control.control import JobControl
 from streambank.control.keepalive import Keeper
 from streambank.control.processes import ProcessId, this_process
@@ -87,7 +89,7 @@ def main() -> int:
         return int(options.die_before_lease)
     try:
         driver = FakeDriver(spec, spec.control_of_job(), this_process("python"))
-        work = (CommitsOnce if options.period_s is None else KeepsCommitting)(driver, options)
+        work = kind_of_work(spec, options)(driver, options)
         driver.begin(work.status, on_lost=lambda why: os.kill(os.getpid(), 9))
     except StreambankError as error:
         print(f"streambank: {error.message}", flush=True)
@@ -131,6 +133,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--period-s", type=float, help="commit a batch so often, until it is asked to stop")
     found.add_argument("--batches", type=int, default=10**9, help="with a period: end after so many")
     found.add_argument("--dies", type=Path, help="a file: after as many batches end as by kill -9")
+    found.add_argument("--differs", type=Path, help="a file: where it is, a copy computes something else")
     found.add_argument("--hangs", type=Path, help="a file: after as many batches commit no more")
     return found
 
@@ -266,6 +269,46 @@ class KeepsCommitting(Work):
                 self.control.record_query(name, facts)
             self.seen[name] = {"batch": checkpoint.last, "triggered": True}
             self.moved = self.awake.now()
+
+
+class ExecutesAgain(KeepsCommitting):
+    """A copy: it opens its state, and executes the live query's batches. Without any it goes on by itself."""
+
+    def run(self) -> None:
+        for name, checkpoint in self.checkpoints.items():
+            self.note("copy-state-read", query=name, seconds=0.01, batch=checkpoint.last, parts=_STATE)
+        replays = {name: one.replay for name, one in self.spec.queries.items() if one.replay is not None}
+        for name, replay in replays.items():
+            self.execute(name, replay)
+        if len(replays) < len(self.checkpoints):
+            super().run()
+
+    def execute(self, name: str, replay: Replay) -> None:
+        checkpoint, plans = self.checkpoints[name], open_store(replay.plans)
+        differs = self.options.differs is not None and self.options.differs.exists()
+        for batch in replay.batches:
+            lay_plan(plans, checkpoint.store, batch)
+            checkpoint.next_batch = batch
+            checkpoint.commit()
+            output = {"rows": 7, "live_rows": 7, "only_copy": int(differs), "only_live": int(differs)}
+            self.note("copy-batch", query=name, batch=batch, seconds=0.01, input_rows=7, output=output)
+        both = {"copy": {"parts": _STATE}, "live": {"parts": _STATE}}
+        self.note("copy-state-compared", query=name, batch=replay.batches[-1], **both)
+        self.note("copy-done", query=name, batches=list(replay.batches))
+
+    def note(self, kind: str, **facts: Any) -> None:
+        self.control.record_event(kind, launch_id=self.spec.launch_id, epoch=self.claim.epoch, **facts)
+
+
+_STATE = [{"rows": 3}]
+"""What it says of each part of its state."""
+
+
+def kind_of_work(spec: LaunchSpec, options: argparse.Namespace) -> type[CommitsOnce | KeepsCommitting]:
+    """What a driver of a launch does."""
+    if any(query.redirect is not None for query in spec.queries.values()):
+        return ExecutesAgain
+    return CommitsOnce if options.period_s is None else KeepsCommitting
 
 
 def _is_due(file: Path | None, done: int) -> bool:

@@ -47,6 +47,11 @@ class Managed:
         """Where this file holds a number, each driver stands still after so many batches."""
         return self.folder / "hangs"
 
+    @property
+    def differs(self) -> Path:
+        """Where this file is, the copy of a drill computes something else than the job."""
+        return self.folder / "differs"
+
     def declare(self, more: str) -> None:
         """Declare more, of this job or another."""
         self.jobs_file.write_text(self.jobs_file.read_text(encoding="utf-8") + more, encoding="utf-8")
@@ -109,7 +114,8 @@ repository = "repository"
 [jobs.flights]
 description = "Departures."
 application = "app.py"
-args = ["--period-s", "0.1", "--dies", "{folder / "dies"}", "--hangs", "{folder / "hangs"}"]
+args = ["--period-s", "0.1", "--dies", "{folder / "dies"}", "--hangs", "{folder / "hangs"}", "--differs",
+    "{folder / "differs"}"]
 checkpoint = "checkpoints/flights"
 {f"queries = {list(queries)}" if queries else ""}
 

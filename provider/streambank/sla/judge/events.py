@@ -13,7 +13,15 @@ from streambank.sla.judge.windows import statistic
 from streambank.sla.objectives import Objective
 from streambank.sla.verdict import Fact, Verdict, say
 
-BESIDE_HISTORY = ("alive", "restart_rate", "savepoint_age", "recovery_time", "partition_skew", "hot_key")
+BESIDE_HISTORY = (
+    "alive",
+    "restart_rate",
+    "savepoint_age",
+    "drill_age",
+    "recovery_time",
+    "partition_skew",
+    "hot_key",
+)
 """Objectives that can be judged without the history."""
 _SHOWN = 3
 
@@ -36,6 +44,21 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
+class Drills:
+    """What is known of the drills of a job.
+
+    Attributes:
+        passed_at: When the newest one that passed began; None where none has.
+        failed: The newest one where that failed: the step, and why. Empty where it passed, or there is none.
+        begun: When the first checkpoint of the job was begun; None before its first start.
+    """
+
+    passed_at: datetime | None = None
+    failed: str = ""
+    begun: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a query besides its history. None: nobody looked, which is not the same as none.
 
@@ -52,6 +75,7 @@ class Facts:
         restarts: Drivers that failed, or were replaced by a program, of the whole job.
         sign: When it last made progress.
         begun: When its first checkpoint was begun.
+        drills: Of its whole job.
     """
 
     savepoints: Sequence[Fact] | None = None
@@ -65,6 +89,7 @@ class Facts:
     restarts: Sequence[Fact] | None = None
     sign: Sign | None = None
     begun: datetime | None = None
+    drills: Drills | None = None
 
 
 def reported_verdict(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -139,6 +164,19 @@ def _savepoint_age(case: Case, objective: Objective, facts: Facts, newest: datet
         why = f"The newest savepoint, {last.subject}, is not older than the newest batch."
         return case.verdict(objective, "ok", why, value=0.0, as_of=last.at)
     return _age(case, objective, last.at, f"The newest savepoint, {last.subject},")
+
+
+def _drill_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    drills = facts.drills
+    if drills is None:
+        return _nobody(case, objective)
+    if drills.passed_at is not None:
+        found = _age(case, objective, drills.passed_at, "The newest drill that passed")
+    elif drills.begun is not None:
+        found = _age(case, objective, drills.begun, "No drill of it has passed, and its checkpoint")
+    else:
+        found = case.verdict(objective, "unknown", "No drill of it has passed, and it was never started.")
+    return replace(found, why=f"{found.why} {drills.failed}".rstrip())
 
 
 def _progress_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -248,6 +286,7 @@ _JUDGES: Mapping[str, Callable[[Case, Objective, Facts, datetime | None], Verdic
     "alive": _alive,
     "restart_rate": _restart_rate,
     "savepoint_age": _savepoint_age,
+    "drill_age": _drill_age,
     "progress_age": _progress_age,
     "failed_batches": _failed,
     "recovery_time": _recovery,

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeGuard, TypeVar
 
 from streambank.control.control import JobControl
+from streambank.control.drills import drills_of, last_passed
 from streambank.control.progress import SegmentHead, last_progress, progress_keys
 from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
@@ -29,7 +30,7 @@ from streambank.job.alive import Life
 from streambank.job.restart import RESTARTED
 from streambank.repository.catalog import newest_good
 from streambank.sla.history.history import Records, file_heads
-from streambank.sla.judge.events import Facts, Sign
+from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.objectives import Objective
 from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.sla.skew.report import skew_of_checkpoint
@@ -77,6 +78,7 @@ def facts_of_query(
     skew: bool = True,
     life: Life | None = None,
     health: HealthPolicy | None = None,
+    queries: Sequence[str] = (),
 ) -> Facts:
     """What is known of a query of a job.
 
@@ -91,12 +93,15 @@ def facts_of_query(
         skew: Whether to look at the checkpoint's files for skew.
         life: Whether the job runs; None where that could not be looked at.
         health: What the job declares about its health.
+        queries: All queries of the job.
     """
     looking = Looking()
     by_name = {one.name: one for one in wanted}
-    savepoints = failures = recovered = skews = hot_keys = None
+    savepoints = drills = failures = recovered = skews = hot_keys = None
     if "savepoint_age" in by_name:
         savepoints = looking.at("Its savepoints", lambda: newest_savepoints(repository, savepoint_name))
+    if "drill_age" in by_name:
+        drills = looking.at("Its drills", lambda: drills_seen(control, queries or (query or MAIN,)))
     if "failed_batches" in by_name:
         failures = looking.at("Its failures", lambda: failures_of(control, query))
     if "recovery_time" in by_name:
@@ -121,6 +126,7 @@ def facts_of_query(
         restarts=None if life is None else [Fact(one.at, 1, one.driver, one.what) for one in life.failures],
         sign=None if life is None else sign_of(life, query or MAIN, health or HealthPolicy()),
         begun=looking.at("Its generations", lambda: begun_at(control, query)),
+        drills=drills,
     )
 
 
@@ -158,6 +164,26 @@ def begun_at(control: JobControl, query: str | None) -> datetime | None:
         StreambankError: The records cannot be read.
     """
     return min((one.made_at for one in control.generations(query).all()), default=None)
+
+
+def drills_seen(control: JobControl, queries: Sequence[str]) -> Drills:
+    """What the records of a job say of its drills.
+
+    Args:
+        control: Its records.
+        queries: All its queries.
+
+    Raises:
+        StreambankError: The records cannot be read.
+    """
+    newest, passed = next(drills_of(control), None), last_passed(control)
+    failed = ""
+    if newest is not None and newest.get("passed") is not True:
+        failed = f"The newest drill failed at the step {newest.get('failed_step')}: {newest.get('error')}"
+    if passed is not None:
+        return Drills(from_json_time(str(passed["started_at"])), failed)
+    begun = (begun_at(control, query) for query in queries)
+    return Drills(None, failed, min((one for one in begun if one is not None), default=None))
 
 
 def newest_savepoints(repository: str, name: str) -> list[Fact]:

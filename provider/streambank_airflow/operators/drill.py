@@ -1,0 +1,244 @@
+"""The operator that rehearses a restore, on a copy beside the running job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from streambank.core.errors import InputError, RefusedError
+from streambank.core.units import parse_duration_s, say_count, say_duration
+from streambank_airflow.choices import check_form_repository
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import hint_of_code
+from streambank_airflow.markdown import code, filled, table
+from streambank_airflow.operators.base import (
+    StreambankOperator,
+    as_bool,
+    as_integer,
+    as_text,
+    asked_by,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from streambank.drills.report import DrillReport, QueryDrill
+
+RESULT_KEY = "return_value"
+REPORT_KEY = "report_markdown"
+"""XCom key under which the report is left for people."""
+_SHOWN = 5
+"""How many differences of a query are in the result; the job's records have all."""
+
+
+class RunDrillOperator(StreambankOperator):
+    """Rehearses a restore with the job's own application, on a copy that goes away, and leaves a report.
+
+    The live job runs on, and only its records get something: the report. A drill that fails fails the task
+    for good, since a retry would find the same. Its report is left all the same. A task that is killed ends
+    the driver of the copy and removes the copy.
+
+    Args:
+        savepoint: `latest-good`, `random`, an id or the beginning of one; None for what the job declares.
+        repository: The repository or replica that it comes from; None for the declared one.
+        batches: How many batches of the live query are executed again; None for the declared number.
+        scratch: Under which location the copy is laid out; None for the declared one.
+        keep: Leave the copy, for a look.
+        timeout: How long the application may take: a duration such as `30m`, or seconds; None for the
+            declared time.
+        from_form: `repository` comes from a form: only the job's repository, its declared replicas and that
+            of its table `drill` are taken.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
+
+    Returns:
+        `job`, `passed`, `failed_step`, `code`, `error`, `not_run`, `repository`, `rto_s`, `rpo_s`, `steps`
+            (seconds of each), `queries` (of each `query`, `savepoint`, `batch`, `age_s`, `batches_behind`,
+            `batches`, `state_equal`, `differences`, `not_compared`), `scratch` (None where it is removed),
+            `started_at`, `seconds`.
+    """
+
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        "savepoint",
+        "repository",
+        "batches",
+        "scratch",
+        "keep",
+        "timeout",
+    )
+    alert_kinds = ("drill-failed",)
+
+    def __init__(
+        self,
+        *,
+        savepoint: str | None = None,
+        repository: str | None = None,
+        batches: int | str | None = None,
+        scratch: str | None = None,
+        keep: bool | str = False,
+        timeout: str | float | None = None,
+        from_form: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.savepoint = savepoint
+        self.repository = repository
+        self.batches = batches
+        self.scratch = scratch
+        self.keep = keep
+        self.timeout = timeout
+        self.from_form = from_form
+        self._drills = False
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Rehearse it; see the class.
+
+        Raises:
+            AirflowFailException: The drill failed, or cannot be done as it is asked for.
+            AirflowException: Its report could not be written down, and a retry may help.
+        """
+        with airflow_failures():
+            repository = as_text(self.repository)
+            if self.from_form:
+                check_form_repository(self.hook.declared.job(self.job), repository)
+            with self._killable():
+                report = self.hook.recovery.drill(
+                    self.job,
+                    savepoint=as_text(self.savepoint),
+                    repository=repository,
+                    batches=_batches(self.batches),
+                    scratch=as_text(self.scratch),
+                    keep=as_bool(self.keep, "keep"),
+                    timeout_s=_timeout_s(self.timeout),
+                    note=self.why,
+                    by=asked_by(context),
+                    say=lambda step: self.log.info("Drill of job %s: %s.", self.job, step),
+                )
+            result = self._leave(context, report)
+            if not report.passed:
+                raise self._failure(report)
+        self.log.info("The drill passed after %s.", say_duration(round(report.seconds)))
+        return result
+
+    def on_kill(self) -> None:
+        """End the drill, which ends the driver of its copy and removes the copy.
+
+        Airflow calls this while `execute` runs below it in the same thread, and kills the process 5 seconds
+        later. After a timeout `execute` is over by then, and with it the drill.
+
+        Raises:
+            SystemExit: The drill goes on unless something is raised. Airflow tries such a task again.
+        """
+        if self._drills:
+            self.log.warning("The drill of job %s is ended: its driver and its copy go.", self.job)
+            raise SystemExit(f"The drill of job {self.job} was ended from outside.")
+
+    @contextmanager
+    def _killable(self) -> Iterator[None]:
+        self._drills = True
+        try:
+            yield
+        finally:
+            self._drills = False
+
+    def _leave(self, context: Context, report: DrillReport) -> dict[str, Any]:
+        """A task that fails returns nothing, and what it found is wanted most then."""
+        result, shown = result_of(report), report_markdown(report)
+        self.log.info("The report:\n%s", shown)
+        task_instance: Any = context["ti"]
+        task_instance.xcom_push(key=REPORT_KEY, value=shown)
+        task_instance.xcom_push(key=RESULT_KEY, value=result)
+        return result
+
+    def _failure(self, report: DrillReport) -> RefusedError:
+        return RefusedError(
+            f"The drill of job {report.job} failed at the step {report.failed_step}: {report.error}",
+            code=report.code,
+            hint=hint_of_code(report.code or "", self.job),
+        )
+
+
+def _batches(value: int | str | None) -> int | None:
+    found = as_integer(value, "batches")
+    if found is not None and found < 0:
+        raise InputError(
+            f"batches must be 0 or more, not {found}.", code="bad-option", hint="0 executes no batch again."
+        )
+    return found
+
+
+def _timeout_s(value: str | float | None) -> float | None:
+    if isinstance(value, int | float):
+        return float(value)
+    text = as_text(value)
+    return None if text is None else parse_duration_s(text)
+
+
+def result_of(report: DrillReport) -> dict[str, Any]:
+    """What the operator returns; see there.
+
+    Args:
+        report: The report, of which the rows and digests of each part of the state stay in the job's records.
+    """
+    whole = report.to_dict()
+    names = ("job", "passed", "failed_step", "code", "error", "not_run", "repository", "rto_s", "rpo_s")
+    return {
+        **{name: whole[name] for name in (*names, "steps")},
+        "queries": [_query(one) for one in report.queries],
+        "scratch": report.scratch if report.kept else None,
+        "started_at": whole["started_at"],
+        "seconds": whole["seconds"],
+    }
+
+
+def _query(drilled: QueryDrill) -> dict[str, Any]:
+    whole: Mapping[str, Any] = drilled.to_dict()
+    names = ("query", "savepoint", "batch", "age_s", "batches_behind", "state_equal", "not_compared")
+    return {
+        **{name: whole[name] for name in names},
+        "batches": len(drilled.batches),
+        "differences": drilled.differences[:_SHOWN],
+    }
+
+
+def report_markdown(report: DrillReport) -> str:
+    """A drill's report as a person reads it: how it ended, what was compared, and what each step took.
+
+    Args:
+        report: The report.
+    """
+    failed = filled("failed at the step {}: {}", report.failed_step or "", report.error)
+    rows: list[tuple[str, str]] = [
+        ("Drill", "passed" if report.passed else failed),
+        ("RTO", "not measured" if report.rto_s is None else say_duration(round(report.rto_s, 1))),
+        ("RPO", "not measured" if report.rpo_s is None else say_duration(round(report.rpo_s))),
+        ("Repository", code(report.repository)),
+    ]
+    if report.not_run:
+        rows.append(("Application", filled("not run on the copy: {}", report.not_run)))
+    for one in report.queries:
+        savepoint = filled("{} of batch {}", code(one.savepoint), f"{one.batch:,}")
+        rows.append((f"Query {one.query}", savepoint))
+        rows += [("Compared", compared) for compared in _compared(one)]
+        rows += [("Differs", difference) for difference in one.differences]
+        rows += [("Not compared", why) for why in one.not_compared]
+    rows += [(f"Step {name}", say_duration(round(seconds, 1))) for name, seconds in report.steps.items()]
+    if report.kept:
+        rows.append(("The copy", code(report.scratch)))
+    return table(rows)
+
+
+def _compared(drilled: QueryDrill) -> Iterator[str]:
+    """What was held against the live query, and is the same there."""
+    rows = {
+        "rows of input": [(one.input_rows, one.live_input_rows) for one in drilled.batches],
+        "rows of state": [(one.state_rows, one.live_state_rows) for one in drilled.batches],
+        "rows of output": [(one.output.get("rows"), one.output.get("live_rows")) for one in drilled.batches],
+    }
+    for what, pairs in rows.items():
+        known = [ours for ours, theirs in pairs if ours is not None and ours == theirs]
+        if known:
+            yield f"{what} of {say_count(len(known), 'batch')}, {sum(known):,} in all"
+    if drilled.state_equal:
+        yield f"the state after batch {drilled.batches[-1].batch}"

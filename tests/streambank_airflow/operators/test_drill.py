@@ -1,0 +1,165 @@
+"""Drills, run by Airflow beside a job without Spark: what they leave, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from streambank.control.control import JobControl
+from streambank.control.drills import drills_of
+from streambank.control.processes import ProcessId
+from streambank.job.savepoint import savepoint_job
+from streambank.storage import local_path, open_store
+from streambank_airflow.operators.drill import REPORT_KEY, RunDrillOperator
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.notifiers import told
+from tests.support.jobs.managed_job import BY, Managed
+from tests.support.waiting import poll
+
+pytestmark = [pytest.mark.usefixtures("airflow_database"), pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def saved(managed: Managed) -> Managed:
+    """A running job with a savepoint, and batches after it; then it commits no more, and so purges none."""
+    managed.start()
+    managed.wait_for_batch(2)
+    poll(lambda: managed.control.query_facts() is not None)
+    savepoint_job(managed.job, by=BY)
+    batches = managed.last_batch() + 6
+    managed.hangs.write_text(str(batches), encoding="utf-8")
+    managed.wait_for_batch(batches - 1)
+    return managed
+
+
+def dag_of(managed: Managed, **arguments: Any) -> DAG:
+    with DAG("one_drill", schedule=None) as dag:
+        RunDrillOperator(
+            task_id="drill", job="flights", jobs_file=str(managed.jobs_file), **{"retries": 0, **arguments}
+        )
+    return dag
+
+
+def copies(managed: Managed) -> list[Path]:
+    """What drills have left beside the checkpoint."""
+    return list((managed.folder / "checkpoints/flights.drills").glob("*"))
+
+
+def reports(managed: Managed) -> list[dict[str, Any]]:
+    """Of the job's drills, the newest first."""
+    return list(drills_of(managed.control))
+
+
+def test_a_drill_leaves_its_report_and_the_job_runs_on(saved: Managed) -> None:
+    before = saved.control.lease.view()
+    run = run_dag(dag_of(saved, batches="{{ 2 }}", note="the audit"))
+
+    assert task_states(run) == {"drill": "success"}
+    result, shown = xcom(run, "drill"), xcom(run, "drill", REPORT_KEY)
+    (query,) = result["queries"]
+    assert (result["passed"], result["failed_step"], result["code"]) == (True, None, None)
+    assert (query["batches"], query["state_equal"], query["differences"]) == (2, True, [])
+    assert result["rto_s"] > 0 and result["rpo_s"] >= 0 and result["scratch"] is None
+    assert xcom(run, "drill", "rto_s") == result["rto_s"], "each field is an XCom of its own"
+    for fact in ("| Drill | passed |", "rows of output of 2 batches, 14 in all", "| Step restore |", "| RPO |"):
+        assert fact in shown
+    assert "| Not compared | the live query's progress" in shown
+    (report,) = reports(saved)
+    assert (report["why"], report["by"]["task_id"]) == ("the audit", "drill")
+    after = saved.control.lease.view()
+    assert before is not None and after is not None
+    assert saved.driver_lives() and after.epoch == before.epoch
+    assert copies(saved) == []
+
+
+def test_a_drill_that_fails_fails_the_task_for_good_and_its_report_is_kept(
+    saved: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chat = saved.folder / "chat"
+    saved.declare(
+        '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.FileNotifier"\n'
+        f'args = {{file = "{chat}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}\nkinds = ["drill-failed"]\n'
+    )
+    saved.differs.touch()
+    dag = dag_of(saved, retries=3)
+    run = run_dag(dag)
+
+    assert task_states(run) == {"drill": "failed"}
+    assert len(reports(saved)) == 1, "a retry would find the same"
+    result = xcom(run, "drill")
+    assert (result["passed"], result["failed_step"], result["code"]) == (False, "compare", "drill-differs")
+    assert "| Differs | the output of batch" in xcom(run, "drill", REPORT_KEY)
+    said = capfd.readouterr().out
+    assert "The drill of job flights failed at the step compare: The copy did not compute" in said
+    assert "trigger flights.drill with *Keep the copy*" in said
+    run_dag(dag)
+    (alert,) = told(chat)
+    assert alert.startswith("drill-failed: one_drill.drill: The drill of job flights failed at the step compare")
+    assert saved.driver_lives() and copies(saved) == []
+
+    saved.differs.unlink()
+    assert task_states(run_dag(dag)) == {"drill": "success"}, "the negative control"
+
+
+def test_a_copy_that_takes_too_long_fails_and_may_be_kept(
+    saved: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    saved.hangs.write_text("0", encoding="utf-8")
+    run = run_dag(dag_of(saved, batches=0, timeout="1s", keep=True))
+
+    result = xcom(run, "drill")
+    assert (result["failed_step"], result["code"]) == ("batches", "drill-timeout")
+    assert "trigger flights.drill with fewer *Batches to execute again*" in capfd.readouterr().out
+    kept = local_path(result["scratch"])
+    assert kept is not None and copies(saved) == [kept]
+    assert (kept / "checkpoint/main/commits").is_dir()
+
+
+@contextmanager
+def once_it_runs(managed: Managed, act: Callable[[], None]) -> Iterator[list[ProcessId]]:
+    """Do something as soon as the driver of a copy lives; its processes are there afterwards."""
+    found: list[ProcessId] = []
+
+    def is_there() -> bool:
+        for records in (managed.folder / "checkpoints/flights.drills").glob("*/control/*"):
+            view = JobControl(open_store(records), records.name).lease.view()
+            if view is not None and view.state == "live" and view.holder is not None:
+                found.extend(view.holder.processes)
+                return True
+        return False
+
+    def work() -> None:
+        poll(is_there)
+        act()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield found
+    thread.join()
+
+
+def test_a_task_that_is_killed_ends_the_driver_and_removes_the_copy(saved: Managed) -> None:
+    saved.hangs.write_text("0", encoding="utf-8")  # or it would end by itself
+    with once_it_runs(saved, lambda: os.kill(os.getpid(), signal.SIGTERM)) as found:
+        run = run_dag(dag_of(saved, batches=0, timeout="30s"))
+
+    assert task_states(run) == {"drill": "failed"}
+    assert found and not any(one.is_living() for one in found)
+    assert copies(saved) == []
+    assert reports(saved) == [], "it has found nothing out"
+    assert saved.driver_lives()
+
+
+def test_after_the_drill_a_kill_ends_nothing(saved: Managed) -> None:
+    operator = dag_of(saved).get_task("drill")
+    assert isinstance(operator, RunDrillOperator)
+    operator.on_kill()  # as after a timeout, once `execute` is over
