@@ -44,8 +44,8 @@ HINTS = {
         "table that has changed. To look at the copy, trigger <job>.drill with *Keep the copy*."
     ),
     "drill-timeout": (
-        "Declare a longer drill.timeout, or trigger <job>.drill with fewer *Batches to execute again*. If the "
-        "application takes so long to come up, so does a restore."
+        "Declare a longer drill.timeout, or trigger <job>.drill with fewer *Batches to execute again*. If "
+        "the application takes so long to come up, so does a restore."
     ),
     "driver-died": (
         "The report of the drill has the cause. To look at the driver's log, trigger <job>.drill with *Keep "

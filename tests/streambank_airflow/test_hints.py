@@ -12,6 +12,7 @@ import pytest
 
 from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.core.finding import Finding
+from streambank.declaration.drill import DrillPolicy
 from streambank.declaration.objectives import PROMISES
 from streambank.declaration.savepoints import RestorePolicy
 from streambank.declaration.state import CompactPolicy
@@ -217,6 +218,7 @@ def test_every_field_that_a_hint_names_is_in_a_form_under_that_title() -> None:
         forms.compact_form((), CompactPolicy()),
         forms.rescale_form(()),
         forms.restore_form((), RestorePolicy()),
+        forms.drill_form((), DrillPolicy(), ("/r",)),
     )
     titles = {field.schema["title"] for form in several for field in form.values()}
     named = {title for hint in HINTS.values() for title in re.findall(r"\*([^*]+)\*", hint)}

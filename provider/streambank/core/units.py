@@ -58,8 +58,9 @@ def say_bytes(size_bytes: float) -> str:
 
 
 def say_count(number: int, what: str) -> str:
-    """A number of things for people: `1 file`, `2 files`."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+    """A number of things for people: `1 file`, `2 files`, `2 batches`."""
+    several = f"{what}es" if what.endswith("ch") else f"{what}s"
+    return f"{number:,} {what if number == 1 else several}"
 
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")

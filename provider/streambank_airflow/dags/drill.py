@@ -30,8 +30,8 @@ def drill_dag(job: Job, file: DagFile) -> DAG:
         "drill",
         summary=(
             "Rehearses a restore with the job's own application, on a copy that is removed afterwards, while "
-            "the job runs on. Reports whether it worked, how long it took (RTO) and how old the savepoint was "
-            "(RPO)." + (f" {SHIFTED.format(declared, schedule)}" if schedule != declared else "")
+            "the job runs on. Reports whether it worked, how long it took (RTO) and how old the savepoint "
+            "was (RPO)." + (f" {SHIFTED.format(declared, schedule)}" if schedule != declared else "")
         ),
         params=forms.drill_form(queries, job.drill, drill_repositories(job)),
         schedule=schedule,

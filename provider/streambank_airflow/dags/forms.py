@@ -357,14 +357,14 @@ def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequenc
             minLength=1,
             examples=list(DRILLED),
             title="Savepoint",
-            description_md="`latest-good` is the newest that verifies, `random` any that is kept. Or an id, or "
-            "the beginning of one.",
+            description_md="`latest-good` is the newest that verifies, `random` any that is kept. Or an id, "
+            "or the beginning of one.",
         ),
         "repository": _choice(
             repositories[0],
             {one: one for one in repositories},
             title="Repository",
-            description_md="Where the savepoint comes from: the job's repository, or a replica that it declares.",
+            description_md="Where the savepoint comes from: the job's repository, or a declared replica.",
         ),
         "batches": Param(
             drill.batches,
@@ -378,7 +378,7 @@ def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequenc
             False,
             type="boolean",
             title="Keep the copy",
-            description_md="Leave checkpoint, output and log of the copy, for a look. Delete them afterwards.",
+            description_md="Leave checkpoint, output and log of the copy, for a look. Delete them later.",
         ),
         "note": _note(),
     }

@@ -5,6 +5,7 @@ from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow.sdk import Param
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
+from streambank.declaration.drill import DrillPolicy
 from streambank.declaration.savepoints import RestorePolicy
 from streambank.declaration.state import CompactPolicy
 from streambank_airflow.choices import ON_BREACH
@@ -17,6 +18,8 @@ FORMS = {
     "savepoint with all that may follow": forms.savepoint_form("sampled", later=tuple(forms.LATER)),
     "savepoint of several queries": forms.savepoint_form("full", ("hourly", "sessions")),
     "sla": forms.sla_form(),
+    "drill": forms.drill_form((), DrillPolicy(), ("/repository", "s3://replica")),
+    "drill of several queries": forms.drill_form(("hourly", "sessions"), DrillPolicy(), ("/repository",)),
     "restore": forms.restore_form((), RestorePolicy()),
     "compact": forms.compact_form((), CompactPolicy()),
     "compact as declared": forms.compact_form((), CompactPolicy(where="value.n < 3")),

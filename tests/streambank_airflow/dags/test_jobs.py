@@ -45,6 +45,7 @@ def test_each_job_gets_its_dags_that_airflow_can_serialize(managed: Managed) -> 
         "flights.stop",
         "flights.savepoint",
         "flights.restore",
+        "flights.drill",
         "flights.sla",
         "flights.compact",
         "flights.rescale",

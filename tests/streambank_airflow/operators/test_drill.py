@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,7 +69,8 @@ def test_a_drill_leaves_its_report_and_the_job_runs_on(saved: Managed) -> None:
     assert (query["batches"], query["state_equal"], query["differences"]) == (2, True, [])
     assert result["rto_s"] > 0 and result["rpo_s"] >= 0 and result["scratch"] is None
     assert xcom(run, "drill", "rto_s") == result["rto_s"], "each field is an XCom of its own"
-    for fact in ("| Drill | passed |", "rows of output of 2 batches, 14 in all", "| Step restore |", "| RPO |"):
+    facts = ("| Drill | passed |", "rows of output of 2 batches, 14 in all", "| Step restore |", "| RPO |")
+    for fact in facts:
         assert fact in shown
     assert "| Not compared | the live query's progress" in shown
     (report,) = reports(saved)
@@ -103,7 +103,7 @@ def test_a_drill_that_fails_fails_the_task_for_good_and_its_report_is_kept(
     assert "trigger flights.drill with *Keep the copy*" in said
     run_dag(dag)
     (alert,) = told(chat)
-    assert alert.startswith("drill-failed: one_drill.drill: The drill of job flights failed at the step compare")
+    assert alert.startswith("drill-failed: one_drill.drill: The drill of job flights failed at the step")
     assert saved.driver_lives() and copies(saved) == []
 
     saved.differs.unlink()

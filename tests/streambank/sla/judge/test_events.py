@@ -10,7 +10,7 @@ import pytest
 from streambank.declaration.objectives import PROMISES
 from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.job.alive import Life
-from streambank.sla.judge.events import Facts, Sign
+from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.verdict import Fact, Verdict
 from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, declare, verdicts
 
@@ -28,6 +28,11 @@ REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
     "savepoint_age": (
         Facts(savepoints=(Fact(NOW - 59 * MINUTE, subject="b1"), Fact(NOW - 300 * MINUTE))),
         Facts(savepoints=(Fact(NOW - 61 * MINUTE, subject="b1"),)),
+        Declared(breach=3600.0),
+    ),
+    "drill_age": (
+        Facts(drills=Drills(NOW - 59 * MINUTE)),
+        Facts(drills=Drills(NOW - 61 * MINUTE)),
         Declared(breach=3600.0),
     ),
     "failed_batches": (
@@ -143,6 +148,28 @@ def test_three_failures_in_a_row_are_tolerated_and_a_commit_ends_the_row() -> No
     committed = batches([STEADY] * 5, until=NOW + 10 * MINUTE)
     facts = Facts(failures=[Fact(NOW + n * MINUTE) for n in range(9)])
     assert verdicts(committed, None, facts)["failed_batches"].value == 0
+
+
+def test_a_job_without_a_drill_that_passed_has_as_long_as_the_limit_gives() -> None:
+    policy = declare(drill_age=Declared(breach=8 * 86_400.0))
+
+    def found(drills: Drills) -> Verdict:
+        return verdicts(batches([STEADY]), policy, Facts(drills=drills))["drill_age"]
+
+    assert found(Drills()).level == "unknown", "it was never started"
+    assert found(Drills(begun=NOW - timedelta(days=7))).level == "ok"
+    old = found(Drills(begun=NOW - timedelta(days=9)))
+    assert old.level == "breach" and old.since == NOW - timedelta(days=1)
+    assert old.why.startswith("No drill of it has passed, and its checkpoint has an age of 9 d")
+
+
+def test_the_newest_drill_says_at_which_step_it_failed_and_does_not_count() -> None:
+    failed = "The newest drill failed at the step restore: It is damaged."
+    policy = declare(drill_age=Declared(breach=8 * 86_400.0))
+    for days, level in ((7, "ok"), (9, "breach")):
+        drills = Drills(NOW - timedelta(days=days), failed)
+        verdict = verdicts(batches([STEADY]), policy, Facts(drills=drills))["drill_age"]
+        assert verdict.level == level and verdict.why.endswith(failed)
 
 
 def test_no_savepoint_at_all_is_worse_than_an_old_one() -> None:

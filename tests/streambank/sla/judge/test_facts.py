@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streambank.control.control import JobControl
+from streambank.control.drills import record_drill
 from streambank.control.generations import Generation
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.health import HealthPolicy
@@ -17,9 +18,10 @@ from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
-from streambank.sla.judge.events import Facts, Sign
+from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.judge.facts import (
     breaks_of,
+    drills_seen,
     facts_of_query,
     failures_of,
     newest_savepoints,
@@ -125,6 +127,26 @@ def saved(folder: Path, batches: int) -> tuple[Repository, list[str]]:
         ids.append(take(TakeRequest(live.store, repository, "flights")).savepoint)
         take(TakeRequest(live.store, repository, "flights/left"))
     return repository, ids
+
+
+def test_the_newest_drill_that_passed_counts_and_one_that_failed_since_is_named(control: JobControl) -> None:
+    assert drills_seen(control, ["main"]) == Drills()
+    first = control.generations().ensure_first("file:///checkpoint", by=BY)
+    assert drills_seen(control, ["main"]) == Drills(begun=first.made_at)
+
+    def drilled(second: float, **report: Any) -> None:
+        record_drill(control, {"started_at": to_json_time(at(second)), **report})
+
+    drilled(1, passed=False, failed_step="launch", error="It died.")
+    assert drills_seen(control, ["main"]) == Drills(
+        None, "The newest drill failed at the step launch: It died.", first.made_at
+    )
+    drilled(2, passed=True)
+    assert drills_seen(control, ["main"]) == Drills(at(2))
+    drilled(3, passed=False, failed_step="compare", error="It differs.")
+    assert drills_seen(control, ["main"]) == Drills(
+        at(2), "The newest drill failed at the step compare: It differs."
+    )
 
 
 def test_the_newest_savepoints_are_those_of_the_query_itself(tmp_path: Path) -> None:
