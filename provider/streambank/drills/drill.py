@@ -61,8 +61,10 @@ from streambank.work.executor import DEFAULT_PACE, Pace
 RANDOM = "random"
 """The reference that stands for any savepoint that is kept."""
 _LOOK_S = 0.5
-_PATIENCE_S, _AT_ONCE_S = 5.0, 0.1
-"""How long the copy's driver may finish its batch at the end of a drill, and where a drill is interrupted."""
+_PATIENCE_S = 5.0
+"""How long the copy's driver may finish its batch at the end of a drill."""
+_GONE_WITHIN_S = 2.0
+"""How long a driver that was killed is waited for."""
 _STATE_READ, _BATCH, _STATE_COMPARED = "copy-state-read", "copy-batch", "copy-state-compared"
 _DONE, _REFUSED = "copy-done", "copy-refused"
 """Events of the copy's driver (streambank_spark/runner/replay.py)."""
@@ -162,7 +164,7 @@ class _Drill:
         self.queries: dict[str, QueryDrill] = {}
         self.first_batch_s: dict[str, float] = {}
         self.not_run = ""
-        self.force_after_s = _PATIENCE_S
+        self.interrupted = False
 
     def run(self) -> DrillReport:
         """Do every step; the report says how far it came."""
@@ -174,8 +176,7 @@ class _Drill:
             except StreambankError as error:
                 failed = error
             except BaseException:
-                # An interrupt, or the end of the task: whoever is behind it does not wait for a batch.
-                self.force_after_s = _AT_ONCE_S
+                self.interrupted = True
                 self._clean(stack)
                 raise
             failed_step = self.step if failed is not None else None
@@ -383,13 +384,24 @@ class _Drill:
 
     def _end(self, copy: Job) -> None:
         """End whatever runs on the copy; its log has been read by now."""
+        if self.interrupted:
+            self._kill(copy.records())
+            return
         stop_job(
             copy,
             by=self.request.by,
             why="the drill is over",
-            force_after_s=self.force_after_s,
+            force_after_s=_PATIENCE_S,
             launcher=self.launcher,
         )
+
+    def _kill(self, records: JobControl) -> None:
+        """Kill the copy's driver at once, without the locks of a start that was interrupted half way."""
+        for handle in self.launcher.find(records):
+            self.launcher.kill(handle)
+        deadline = time.monotonic() + _GONE_WITHIN_S
+        while self.launcher.find(records) and time.monotonic() < deadline:
+            time.sleep(_LOOK_S / 10)
 
     # Afterwards.
 

@@ -131,6 +131,7 @@ class RunDrillOperator(StreambankOperator):
             SystemExit: The drill goes on unless something is raised. Airflow tries such a task again.
         """
         if self._drills:
+            self._drills = False  # once: a second signal must not end the cleaning up
             self.log.warning("The drill of job %s is ended: its driver and its copy go.", self.job)
             raise SystemExit(f"The drill of job {self.job} was ended from outside.")
 
