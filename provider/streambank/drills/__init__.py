@@ -2,4 +2,5 @@
 
 * `drill`: what is done, step by step; `report`: what it leaves behind
 * `copy_of_job`: the job that runs on the copy, apart from the live one
+* `left`: what is left of drills that were killed, and how it goes
 """

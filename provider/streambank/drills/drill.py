@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import random
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -36,6 +35,7 @@ from streambank.control.progress import progress_of_batch
 from streambank.core.errors import NotFoundError, RefusedError, StorageError, StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
+from streambank.drills import left
 from streambank.drills.copy_of_job import checkpoint_in, copy_of, output_in, plans_in, scratch_of
 from streambank.drills.report import OF_A_RESTORE, BatchDrill, DrillReport, QueryDrill
 from streambank.driver.connections import placed
@@ -54,8 +54,7 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize
 from streambank.sinks.file.capture import KIND as FILE
-from streambank.storage import local_path, open_store
-from streambank.storage.store import Store
+from streambank.storage import open_store
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 RANDOM = "random"
@@ -122,7 +121,7 @@ def drill(
     """
     job = placed(request.job)
     control = job.records()
-    name = f"drill-{utc_now():%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    name = left.name_of(utc_now(), secrets.token_hex(3))
     work = _Drill(request, job, control, launcher or launcher_for(job), name, say, pace)
     report = work.run()
     record_drill(control, report.to_dict())
@@ -207,8 +206,22 @@ class _Drill:
     def _clean(self, stack: ExitStack) -> None:
         with self._in("clean", "removing the copy"):
             stack.close()
-            if not self.request.keep:
-                remove_all(open_store(self.scratch))
+            if self.request.keep:
+                left.keep(self.scratch)
+            else:
+                left.remove_all(open_store(self.scratch))
+
+    def _clean_up_after_others(self) -> None:
+        """Remove what drills left that were killed; what cannot be removed does not keep this one from it."""
+        folder = self.scratch.rpartition("/")[0]
+        timeout_s = max(self.request.timeout_s or 0.0, self.job.drill.timeout_s)
+        try:
+            for gone in left.clean_up(
+                self.job, folder, timeout_s=timeout_s, by=self.request.by, launcher=self.launcher
+            ):
+                self.say(f"removed what a killed drill had left: {gone}")
+        except StreambankError as error:
+            self.say(f"what killed drills may have left was not looked for: {error.message}")
 
     @contextmanager
     def _in(self, step: str, words: str) -> Iterator[None]:
@@ -220,6 +233,7 @@ class _Drill:
             self.steps[step] = self.steps.get(step, 0.0) + time.monotonic() - began
 
     def _run(self, stack: ExitStack) -> None:
+        self._clean_up_after_others()
         with self._in("choose", "choosing and verifying the savepoints"):
             repository = Repository.open(open_store(self.source))
             manifests = self._choose(repository, stack)
@@ -534,21 +548,3 @@ class _Watched:
             with contextlib.suppress(StreambankError):
                 log = self.launcher.log_path(self.control, self.launch_id)
                 yield launched_handle(self.control, self.launch_id, (), log)
-
-
-def remove_all(store: Store) -> None:
-    """Remove everything at a location, and the location.
-
-    Args:
-        store: It.
-
-    Raises:
-        StorageError: The environment failed.
-    """
-    path = local_path(store.uri)
-    if path is not None:
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    for info in list(store.list()):
-        store.delete(info.path)
-    store.prune()

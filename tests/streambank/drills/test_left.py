@@ -1,0 +1,73 @@
+"""What drills left behind that were killed goes with the next one, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from streambank.core.units import utc_now
+from streambank.drills import left
+from streambank.drills.copy_of_job import copy_of
+from streambank.driver.launchers.choose import launcher_for
+from streambank.job.start import start_job
+from tests.support.jobs.declared import BY, end_drivers
+from tests.support.jobs.managed_job import Managed, managed_job
+
+HOUR_S = 3600.0
+
+
+@pytest.fixture
+def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed]:
+    with managed_job(tmp_path, monkeypatch) as managed:
+        yield managed
+
+
+def scratch(folder: Path, hours: float, token: str = "0a1b2c") -> Path:
+    """The scratch of a drill that began some hours ago."""
+    found = folder / left.name_of(utc_now() - timedelta(hours=hours), token)
+    (found / "checkpoint/main").mkdir(parents=True)
+    (found / "checkpoint/main/metadata").write_text('{"id":"0a1b2c3d-0000-0000-0000-000000000000"}')
+    return found
+
+
+def clean_up(managed: Managed, folder: Path) -> list[str]:
+    return left.clean_up(
+        managed.job, str(folder), timeout_s=HOUR_S, by=BY, launcher=launcher_for(managed.job)
+    )
+
+
+def test_only_what_is_older_than_any_drill_and_is_not_kept_goes(managed: Managed, tmp_path: Path) -> None:
+    folder = tmp_path / "drills"
+    old, young, kept = scratch(folder, 2.1), scratch(folder, 1.9, "111111"), scratch(folder, 99, "222222")
+    left.keep(str(kept))
+    others = [
+        folder / name for name in ("drill-20010101T000000Z", "orders", "drill-20010101T000000Z-0a1b2c.x")
+    ]
+    for other in others:
+        other.mkdir()
+    assert clean_up(managed, folder) == [f"file://{old}"]
+    assert not old.exists()
+    assert all(path.exists() for path in (young, kept, *others))
+    assert clean_up(managed, tmp_path / "nothing") == []
+
+
+def test_the_driver_of_the_copy_is_ended_and_that_of_the_live_job_is_not(
+    managed: Managed, tmp_path: Path
+) -> None:
+    managed.start()
+    old = scratch(tmp_path / "drills", 3)
+    copy = copy_of(managed.job, f"file://{old}", {})
+    start_job(copy, by=BY, wait=False)
+    records = copy.records()
+    try:
+        assert (view := records.lease.view()) is not None and view.state == "live"
+        assert clean_up(managed, tmp_path / "drills") == [f"file://{old}"]
+        assert view.holder is not None
+        assert not any(process.is_living() for process in view.holder.processes)
+        assert managed.driver_lives()
+        assert not old.exists()
+    finally:
+        end_drivers(records)
