@@ -39,6 +39,7 @@ HINTS = {
         "trigger <job>.run with *Accept lost records*."
     ),
     "closure-changed": "Nothing that was moved is deleted. Report this with the log of the task.",
+    "drill-died": "To look at the log of the driver, trigger <job>.drill with *Keep the copy*.",
     "drill-differs": (
         "Look whether the application depends on more than its input, such as a clock, a random number or a "
         "table that has changed. To look at the copy, trigger <job>.drill with *Keep the copy*."
@@ -46,10 +47,6 @@ HINTS = {
     "drill-timeout": (
         "Declare a longer drill.timeout, or trigger <job>.drill with fewer *Batches to execute again*. If "
         "the application takes so long to come up, so does a restore."
-    ),
-    "driver-died": (
-        "The report of the drill has the cause. To look at the driver's log, trigger <job>.drill with *Keep "
-        "the copy*."
     ),
     "empty-policy": "Add a table [jobs.NAME.retention] with at least one rule, such as keep_last = 10.",
     "fork-cannot-roll-back": (
@@ -219,6 +216,10 @@ HINTS = {
     ),
     "spark-failed": (
         "If it ran out of memory, give it more in the connection of Spark or in the job's [spark]."
+    ),
+    "sink-not-known": (
+        "Let the sink answer and try again, or use a savepoint that says how far it was. To leave this sink "
+        "as it is, trigger <job>.restore with it and accept in *Single sinks*."
     ),
     "sink-not-guarded": (
         "Roll its output back yourself. If *Output written after the savepoint* is set to accept, a restore "

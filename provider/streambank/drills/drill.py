@@ -513,7 +513,7 @@ class _Watched:
         """Wait for something that the driver does.
 
         Raises:
-            StorageError: It has ended before (code `driver-died`), or the time is over (`drill-timeout`).
+            StorageError: It has ended before (code `drill-died`), or the time is over (`drill-timeout`).
             _NotStartedError: A query cannot be redirected, so the runner did not start it.
         """
         while not done():
@@ -539,7 +539,7 @@ class _Watched:
         cause = f": {failure.cause}" if failure is not None else ""
         return StorageError(
             f"The application on the copy ended before it was done{cause}",
-            code="driver-died",
+            code="drill-died",
             hint="What it said stands above; `streambank drill --keep` leaves the copy and its log.",
         )
 

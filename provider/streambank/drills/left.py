@@ -10,9 +10,10 @@ import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from streambank.core.errors import StreambankError
+from streambank.core.python310 import UTC
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import copy_of

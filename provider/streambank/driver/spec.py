@@ -16,9 +16,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from streambank.checkpoint.replay import Replay
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.control.control import JobControl
 from streambank.control.limits import (
@@ -35,6 +34,9 @@ from streambank.core.errors import ConflictError, FormatError, IntegrityError, N
 from streambank.sinks.redirect import Redirect
 from streambank.storage.local.modes import close_directory
 from streambank.storage.store import read_record
+
+if TYPE_CHECKING:
+    from streambank.checkpoint.replay import Replay
 
 FORMAT = 1
 
@@ -70,7 +72,10 @@ class QuerySpec:
         known = {one.name for one in fields(cls)}
         values = {name: value for name, value in data.items() if name in known}
         values["redirect"] = Redirect.from_dict(data.get("redirect"))
-        values["replay"] = Replay.from_dict(data.get("replay"))
+        if data.get("replay") is not None:  # no other launch loads what reads a checkpoint
+            from streambank.checkpoint.replay import Replay
+
+            values["replay"] = Replay.from_dict(data["replay"])
         return cls(**values)
 
 

@@ -81,12 +81,15 @@ def _by_number(
         )
     else:
         why = "the query was restored since: a batch of its number may be another one."
+    way_out = (
+        "Use a savepoint that was taken since, or one that says so. To leave this sink as it is: "
+        f'--sink-of "{standing.path}=accept".'
+    )
     return replace(
         standing,
         position="not-known",
         not_known=f"The savepoint does not say how far it was, and {why}",
-        hint="Use a savepoint that was taken since, or one that says so. To leave this sink as it is: "
-        f'--sink-of "{standing.path}=accept".',
+        hint=way_out,
     )
 
 
@@ -156,10 +159,8 @@ def table_refusals(
 
 
 def _not_known(table: TableStanding) -> StreambankError:
-    hint = f"{table.hint} Or use --sink accept." if table.hint else "Or use --sink accept."
-    if table.transient:  # one that is away for a moment is there at the next try
-        return StorageError(table.sentence(), code="sink-not-known", hint=hint)
-    return RefusedError(table.sentence(), code="sink-not-known", hint=hint)
+    kind = StorageError if table.transient else RefusedError  # what is away for a moment may be back later
+    return kind(table.sentence(), code="sink-not-known", hint=f"{table.hint} Or use --sink accept.".lstrip())
 
 
 def _shared(table: TableStanding) -> str:

@@ -170,7 +170,8 @@ def test_a_drill_names_the_step_that_failed(tmp_path: Path) -> None:
         report = drill(story, code=1)
         assert (report["failed_step"], report["code"]) in (
             ("launch", "driver-died"),
-            ("state", "driver-died"),
+            ("launch", "drill-died"),
+            ("state", "drill-died"),
         )
         assert "AssertionError" in report["error"]
         (tmp_path / "app.py").write_text(APPLICATION)
