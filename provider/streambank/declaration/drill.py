@@ -24,6 +24,10 @@ class DrillPolicy:
         scratch: Under which location the copy is laid out, seen by the job's Spark; None for beside the
             checkpoint.
         timeout_s: How long the application may take.
+        compare: What of output and state has to be as in the live query: `values`, or only `counts` of rows,
+            for an application whose values depend on the order of rows.
+        sources: Kinds of sources that a copy may read although it is not known that this leaves the live
+            query alone, in Spark's words.
         spread: Whether it begins at a minute of the job's own, beside drills of other jobs.
     """
 
@@ -33,6 +37,8 @@ class DrillPolicy:
     batches: int = DRILL_BATCHES
     scratch: str | None = None
     timeout_s: float = DRILL_TIMEOUT_S
+    compare: str = "values"
+    sources: tuple[str, ...] = ()
     spread: bool = True
 
 
@@ -46,6 +52,8 @@ def read_drill(fields: Fields) -> DrillPolicy:
         repository=fields.location("repository"),
         batches=usual.batches if batches is None else batches,
         scratch=fields.location("scratch"),
+        compare=fields.choice("compare", ("values", "counts")) or usual.compare,
+        sources=fields.texts("sources") or (),
         timeout_s=fields.duration_s("timeout") or usual.timeout_s,
     )
     fields.done()

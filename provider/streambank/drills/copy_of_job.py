@@ -6,16 +6,19 @@ and no lock of the live job, moves none of its records, and goes away with that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from streambank.checkpoint.replay import Replay
+from streambank.control.control import JobControl
+from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
 from streambank.sinks.redirect import Redirect
-from streambank.storage import normalize_location
+from streambank.storage import is_inside, normalize_location
 
-_LONGEST_NAME = 100
-"""Of a job (core/names.py)."""
+_LONGEST_NAME = 52
+"""Characters: Kubernetes takes 63 for a label, which begins with `streambank-` (declaration/launch.py)."""
 
 
 def scratch_of(job: Job, name: str) -> str:
@@ -25,7 +28,36 @@ def scratch_of(job: Job, name: str) -> str:
         job: The live job.
         name: A name that no other drill has.
     """
-    return f"{normalize_location(job.drill.scratch or f'{job.checkpoint}.drills')}/{name}"
+    folder = normalize_location(job.drill.scratch or f"{job.checkpoint}.drills")
+    if job.checkpoint.startswith("s3a://"):  # the name by which the job's Spark knows S3
+        folder = re.sub(r"\As3n?://", "s3a://", folder)
+    return f"{folder}/{job.name}/{name}"
+
+
+def check_scratch(job: Job, control: JobControl, scratch: str, source: str) -> None:
+    """Make sure that the copy lies in nothing that is live, and that nothing live lies in it.
+
+    Args:
+        job: The live job.
+        control: Its records.
+        scratch: Where the copy is laid out.
+        source: The repository that the savepoints come from.
+
+    Raises:
+        InputError: It does not lie apart (code `scratch-not-apart`).
+    """
+    live = {job.repository, source, control.store.uri, *job.replicate.to, *job.queries.values()}
+    for name in job.queries:
+        generation = control.generation(name)
+        output = (control.query_facts(name) or {}).get("sink_path")
+        live |= {one for one in (generation and generation.location, output) if one}
+    for place in sorted(live):
+        if is_inside(scratch, place) or is_inside(place, scratch):
+            raise InputError(
+                f"A drill would lay out its copy in {scratch}, not apart from {place} of the live job.",
+                code="scratch-not-apart",
+                hint="Give a scratch of its own: drill.scratch of the job, or --scratch.",
+            )
 
 
 def checkpoint_in(scratch: str, query: str) -> str:
@@ -52,7 +84,7 @@ def copy_of(job: Job, scratch: str, replays: Mapping[str, Replay]) -> Job:
         replays: The batches that its queries execute again, by name; a query without one goes on by itself.
     """
     queries = {name: checkpoint_in(scratch, name) for name in job.queries}
-    apart = f"-{scratch.rpartition('/')[2]}"
+    apart = f"-drill-{scratch.rpartition('-')[2]}"
     return replace(
         job,
         # A cluster finds the drivers of a job by its name, and must never take the live one for the copy's.
@@ -61,7 +93,10 @@ def copy_of(job: Job, scratch: str, replays: Mapping[str, Replay]) -> Job:
         checkpoint=next(iter(queries.values())),
         repository=f"{scratch}/repository",
         control=f"{scratch}/control",
-        redirects={name: Redirect(output_in(scratch, name), scratch=True) for name in queries},
+        redirects={
+            name: Redirect(output_in(scratch, name), scratch=True, sources=job.drill.sources)
+            for name in queries
+        },
         replays=replays,
         sinks=(),
         notify=(),

@@ -32,23 +32,30 @@ from streambank.checkpoint.replay import Replay, stage_replay
 from streambank.control.control import JobControl
 from streambank.control.drills import record_drill
 from streambank.control.progress import progress_of_batch
-from streambank.core.errors import NotFoundError, RefusedError, StorageError, StreambankError
+from streambank.core.errors import InputError, IntegrityError, NotFoundError, RefusedError, StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills import left
-from streambank.drills.copy_of_job import checkpoint_in, copy_of, output_in, plans_in, scratch_of
+from streambank.drills.copy_of_job import (
+    check_scratch,
+    checkpoint_in,
+    copy_of,
+    output_in,
+    plans_in,
+    scratch_of,
+)
 from streambank.drills.report import OF_A_RESTORE, BatchDrill, DrillReport, QueryDrill
+from streambank.drills.watched import BATCH, DONE, REFUSED, STATE_COMPARED, STATE_READ, Watched
 from streambank.driver.connections import placed
-from streambank.driver.failure import SEARCHED_LINES, driver_failure
+from streambank.driver.failure import shown
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.location import launched_handle
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import restoring
 from streambank.recovery.sinks import begin_outputs, look_at_sinks
-from streambank.repository.catalog import heads
+from streambank.repository.catalog import LATEST_GOOD, heads
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -64,9 +71,6 @@ _PATIENCE_S = 5.0
 """How long the copy's driver may finish its batch at the end of a drill."""
 _GONE_WITHIN_S = 2.0
 """How long a driver that was killed is waited for."""
-_STATE_READ, _BATCH, _STATE_COMPARED = "copy-state-read", "copy-batch", "copy-state-compared"
-_DONE, _REFUSED = "copy-done", "copy-refused"
-"""Events of the copy's driver (streambank_spark/runner/replay.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,7 @@ class _Drill:
         self.step = "choose"
         self.queries: dict[str, QueryDrill] = {}
         self.first_batch_s: dict[str, float] = {}
-        self.not_run = ""
+        self.not_run: dict[str, str] = {}
         self.interrupted = False
 
     def run(self) -> DrillReport:
@@ -194,7 +198,7 @@ class _Drill:
             failed_step=failed_step,
             code=failed.code if failed is not None else None,
             error=failed.message if failed is not None else "",
-            not_run=self.not_run,
+            not_run=" ".join(self.not_run[name] for name in sorted(self.not_run)),
             scratch=self.scratch,
             kept=kept,
             started_at=started_at,
@@ -233,6 +237,7 @@ class _Drill:
             self.steps[step] = self.steps.get(step, 0.0) + time.monotonic() - began
 
     def _run(self, stack: ExitStack) -> None:
+        check_scratch(self.job, self.control, self.scratch, self.source)
         self._clean_up_after_others()
         with self._in("choose", "choosing and verifying the savepoints"):
             repository = Repository.open(open_store(self.source))
@@ -256,12 +261,8 @@ class _Drill:
                 timeout_s=self.request.timeout_s or self.job.drill.timeout_s,
                 launcher=self.launcher,
             )
-        watched = _Watched(copy, copy.records(), started.launch_id, self.launcher)
-        try:
-            self._watch(watched, replays, deadline)
-        except _NotStartedError as refused:
-            self.not_run = str(refused)
-            return
+        watched = Watched(copy.records(), started.launch_id, self.launcher)
+        self._watch(watched, replays, deadline)
         with self._in("compare", "comparing with the live query"):
             self._compare(watched, replays)
 
@@ -269,9 +270,15 @@ class _Drill:
 
     def _choose(self, repository: Repository, stack: ExitStack) -> dict[str, Manifest]:
         chosen = {}
+        reference = self.request.savepoint or self.job.drill.savepoint
+        if len(self.job.queries) > 1 and reference not in (LATEST_GOOD, RANDOM):
+            raise InputError(
+                f"Job {self.job.name} has several queries, and {reference} is a savepoint of one of them.",
+                code="bad-option",
+                hint=f"Use {LATEST_GOOD} or {RANDOM}.",
+            )
         for name in self.job.queries:
             of_query = self.job.savepoint_name(name)
-            reference = self.request.savepoint or self.job.drill.savepoint
             if reference == RANDOM:
                 kept = [head.savepoint for head in heads(repository.store, of_query) if head.job == of_query]
                 if not kept:
@@ -280,8 +287,10 @@ class _Drill:
                         code="no-such-savepoint",
                         hint="Take one first, or drill from another repository.",
                     )
-                reference = random.choice(kept)
-            found = choose(repository, reference, of_query, record=True, by=self.request.by, pace=self.pace)
+                which = random.choice(kept)
+            else:
+                which = reference
+            found = choose(repository, which, of_query, record=True, by=self.request.by, pace=self.pace)
             manifest = found.manifest
             stack.enter_context(
                 Holds(repository, "drill", self.request.by).held(manifest.job, manifest.savepoint)
@@ -307,8 +316,15 @@ class _Drill:
     def _restore(self, repository: Repository, query: str, manifest: Manifest) -> None:
         target = open_store(checkpoint_in(self.scratch, query))
         files = [one for one in manifest.sinks if one.get("kind") == FILE and one.get("guarded") is True]
-        with restoring(exclusive=True) as owner:
-            materialize(repository, manifest, target, owner=owner, fork=True, pace=self.pace)
+        try:
+            with restoring(exclusive=True) as owner:
+                materialize(repository, manifest, target, owner=owner, fork=True, pace=self.pace)
+        except IntegrityError:
+            with contextlib.suppress(StreambankError):  # a replica that can only be read
+                repository.record_verification(
+                    manifest.job, manifest.savepoint, level="full", ok=False, findings=1, by=self.request.by
+                )
+            raise
         # A file sink goes on in a new directory only by a log that reaches the savepoint's batch.
         new = {str(one["path"]): output_in(self.scratch, query) for one in files}
         if new:
@@ -357,29 +373,38 @@ class _Drill:
 
     # The application.
 
-    def _watch(self, watched: _Watched, replays: Mapping[str, Replay | None], deadline: float) -> None:
+    def _watch(self, watched: Watched, replays: Mapping[str, Replay | None], deadline: float) -> None:
         read_s = 0.0
         with self._in("state", "opening the state"):
             watched.wait(
-                lambda: watched.has_all(_STATE_READ, self.job.queries), deadline, "has opened its state"
+                lambda: watched.queries(STATE_READ) >= set(self.queries) or bool(watched.events(REFUSED)),
+                deadline,
+                "has opened its state",
             )
-            for event in watched.events(_STATE_READ):
+            for event in watched.events(STATE_READ):
                 state = {name: event[name] for name in ("batch", "parts", "why", "seconds") if name in event}
                 query = str(event["query"])
                 self.queries[query] = replace(self.queries[query], state=state)
                 read_s = max(read_s, float(event["seconds"]))
                 if "why" in state:
-                    self._say_not_compared(query, f"its state was not read: {state['why']}")
+                    self._say_not_compared(query, f"its state was not read: {shown(str(state['why']))}")
         # Until it opens its state the application only comes up.
         self.steps["launch"] += self.steps["state"] - read_s
         self.steps["state"] = read_s
         with self._in("batches", "processing batches"):
             watched.wait(lambda: self._is_done(watched, replays), deadline, "has processed its batches")
+        for refused in watched.events(REFUSED):
+            self.not_run[str(refused["query"])] = str(refused["message"])
+        started = watched.queries(STATE_READ, DONE, "query-started")
+        for name in self.queries.keys() - started:
+            self.not_run.setdefault(name, f"the application did not start query {name} on the copy.")
 
-    def _is_done(self, watched: _Watched, replays: Mapping[str, Replay | None]) -> bool:
-        for event in watched.events(_BATCH):
+    def _is_done(self, watched: Watched, replays: Mapping[str, Replay | None]) -> bool:
+        if watched.events(REFUSED):
+            return True  # the application ends there, as a rule: what it has done until then counts
+        for event in watched.events(BATCH):
             self.first_batch_s.setdefault(str(event["query"]), float(event["seconds"]))
-        done = {str(event["query"]) for event in watched.events(_DONE)}
+        done = {str(event["query"]) for event in watched.events(DONE)}
         for name, manifest in self.queries.items():
             if replays.get(name) is not None:
                 if name not in done:
@@ -388,7 +413,7 @@ class _Drill:
                 return False
         return True
 
-    def _has_gone_on(self, watched: _Watched, query: str, batch: int) -> bool:
+    def _has_gone_on(self, watched: Watched, query: str, batch: int) -> bool:
         committed = batches_of(checkpoint_in(self.scratch, query)).committed
         if committed is not None and committed > batch:
             return True
@@ -411,7 +436,7 @@ class _Drill:
 
     def _kill(self, records: JobControl) -> None:
         """Kill the copy's driver at once, without the locks of a start that was interrupted half way."""
-        for handle in self.launcher.find(records):
+        for handle in [*self.launcher.find(records), *Watched(records, None, self.launcher).handles()]:
             self.launcher.kill(handle)
         deadline = time.monotonic() + _GONE_WITHIN_S
         while self.launcher.find(records) and time.monotonic() < deadline:
@@ -419,31 +444,56 @@ class _Drill:
 
     # Afterwards.
 
-    def _compare(self, watched: _Watched, replays: Mapping[str, Replay | None]) -> None:
+    def _compare(self, watched: Watched, replays: Mapping[str, Replay | None]) -> None:
         for name, replay in replays.items():
             if replay is None:
                 continue
-            executed = [one for one in watched.events(_BATCH) if one["query"] == name]
+            executed = [one for one in watched.events(BATCH) if one["query"] == name]
             batches = tuple(self._batch(name, one) for one in executed)
             found = replace(self.queries[name], batches=batches)
             whys = {str(one.output["why"]) for one in batches if "why" in one.output}
             if any(one.live_input_rows is None for one in batches):
                 whys.add("the live query's progress of some batches is not kept any more")
-            for event in watched.events(_STATE_COMPARED):
+            for event in watched.events(STATE_COMPARED):
                 if event["query"] == name:
                     equal, why = _same_state(event["copy"], event["live"])
                     found = replace(found, state_equal=equal)
                     whys |= {why} if why is not None else set()
             self.queries[name] = replace(found, not_compared=(*found.not_compared, *sorted(whys)))
-        differences = [one for found in self.queries.values() for one in found.differences]
+        self._check_proven(watched)
+        values = self.job.drill.compare == "values"
+        differences = [one for found in self.queries.values() for one in found.differences_of(values=values)]
         if differences:
             more = f" ({len(differences) - 1} more differences)" if len(differences) > 1 else ""
             raise RefusedError(
                 f"The copy did not compute what the live query did: {differences[0]}{more}.",
                 code="drill-differs",
-                hint="Look whether the application depends on more than its input, such as a clock, a random "
-                "number or a table that has changed; `streambank drill --keep` leaves the copy for a look.",
+                hint="Look whether the application depends on more than its input, such as a random number, "
+                "a table that has changed, or the order of rows in a sum of fractions (drill.compare). "
+                "`streambank drill --keep` leaves the copy for a look.",
             )
+
+    def _check_proven(self, watched: Watched) -> None:
+        """A query whose state nobody could read, and that has processed no batch, has shown nothing.
+
+        Raises:
+            RefusedError: There is one (code `drill-proves-nothing`).
+        """
+        for name, found in self.queries.items():
+            went_on = batches_of(checkpoint_in(self.scratch, name)).committed or -1
+            if went_on > found.batch:
+                continue
+            self.first_batch_s.pop(name, None)
+            if name not in self.not_run:
+                self._say_not_compared(name, "no batch was processed: there was nothing new to read")
+            if "parts" not in found.state:
+                why = self.not_run.get(name) or "No batch was processed."
+                raise RefusedError(
+                    f"The drill shows nothing of query {name} but that its files are whole: its state was "
+                    f"not read, and no batch was processed. {why}",
+                    code="drill-proves-nothing",
+                    hint="Drill a savepoint that the live query is ahead of.",
+                )
 
     def _batch(self, query: str, event: Mapping[str, Any]) -> BatchDrill:
         batch = int(event["batch"])
@@ -465,15 +515,13 @@ class _Drill:
         )
 
     def _rto_s(self) -> float | None:
-        if len(self.first_batch_s) < len(self.queries) or not self.queries:
-            return self._alone_s()
-        return sum(self.steps[name] for name in OF_A_RESTORE[:-1]) + max(self.first_batch_s.values())
-
-    def _alone_s(self) -> float | None:
-        """The same where the copy went on by itself; None where it did not get there."""
-        if not self.queries or "compare" not in self.steps:
+        if self.not_run or not self.queries or "compare" not in self.steps:
             return None
-        return sum(self.steps[name] for name in OF_A_RESTORE)
+        if any("no batch was processed" in why for one in self.queries.values() for why in one.not_compared):
+            return None
+        if len(self.first_batch_s) < len(self.queries):
+            return sum(self.steps[name] for name in OF_A_RESTORE)
+        return sum(self.steps[name] for name in OF_A_RESTORE[:-1]) + max(self.first_batch_s.values())
 
 
 def _with_scratch(job: Job, folder: str) -> Job:
@@ -486,65 +534,3 @@ def _same_state(copy: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[bool 
         if "why" in one:
             return None, f"the state of the {whose} was not read: {one['why']}"
     return copy["parts"] == live["parts"], None
-
-
-class _NotStartedError(Exception):
-    """The application was not run on the copy, since that would have written where the live job does."""
-
-
-class _Watched:
-    """The driver of the copy, as its records show it."""
-
-    def __init__(self, job: Job, control: JobControl, launch_id: str | None, launcher: Launcher) -> None:
-        self.job = job
-        self.control = control
-        self.launch_id = launch_id
-        self.launcher = launcher
-
-    def events(self, kind: str) -> list[Mapping[str, Any]]:
-        """What the driver has written down of a kind."""
-        return [one.data for one in self.control.events() if one.data.get("kind") == kind]
-
-    def has_all(self, kind: str, queries: Mapping[str, str]) -> bool:
-        """Whether an event of a kind is there for each query."""
-        return {str(one.get("query")) for one in self.events(kind)} >= set(queries)
-
-    def wait(self, done: Callable[[], bool], deadline: float, what: str) -> None:
-        """Wait for something that the driver does.
-
-        Raises:
-            StorageError: It has ended before (code `drill-died`), or the time is over (`drill-timeout`).
-            _NotStartedError: A query cannot be redirected, so the runner did not start it.
-        """
-        while not done():
-            if (refused := self.events(_REFUSED)) != []:
-                raise _NotStartedError(str(refused[0]["message"]))
-            view = self.control.lease.view()
-            if view is not None and view.free and not done():
-                raise self._died()
-            if time.monotonic() > deadline:
-                raise StorageError(
-                    f"The time of the drill is over, and not every query of the copy {what}.",
-                    code="drill-timeout",
-                    hint="Give a longer `--timeout`, or fewer `--batches`.",
-                )
-            time.sleep(_LOOK_S)
-
-    def _died(self) -> StreambankError:
-        lines: list[str] = []
-        with contextlib.suppress(StreambankError):
-            for handle in self.launcher.find(self.control) or self._ended():
-                lines = self.launcher.log_lines(handle, SEARCHED_LINES)
-        failure = driver_failure(self.control, self.launch_id, lines)
-        cause = f": {failure.cause}" if failure is not None else ""
-        return StorageError(
-            f"The application on the copy ended before it was done{cause}",
-            code="drill-died",
-            hint="What it said stands above; `streambank drill --keep` leaves the copy and its log.",
-        )
-
-    def _ended(self) -> Iterator[Any]:
-        if self.launch_id is not None:
-            with contextlib.suppress(StreambankError):
-                log = self.launcher.log_path(self.control, self.launch_id)
-                yield launched_handle(self.control, self.launch_id, (), log)

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
-from streambank.core.errors import StreambankError
+from streambank.core.errors import StorageError, StreambankError
 from streambank.core.python310 import UTC
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 KEPT = "kept"
 """A file in the scratch of a drill whose copy stays."""
-MARGIN_S = 3600.0
+MARGIN_S = 86_400.0
 """How much older than its application may run a drill is that counts as killed."""
 _NAME = re.compile(r"drill-(\d{8}T\d{6})Z-[0-9a-f]{6}")
 
@@ -98,7 +98,16 @@ def remove_all(store: Store) -> None:
     """
     path = local_path(store.uri)
     if path is not None:
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StorageError(
+                f"The copy of a drill in {path} could not be removed: {error}",
+                code="copy-not-removed",
+                hint="Remove it yourself; it holds the state of the job as it was.",
+            ) from error
         return
     for info in list(store.list()):
         store.delete(info.path)

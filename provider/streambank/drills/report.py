@@ -42,6 +42,14 @@ class BatchDrill:
     @property
     def differences(self) -> list[str]:
         """In what it differs from the live batch, for people."""
+        return self.differences_of(values=True)
+
+    def differences_of(self, *, values: bool) -> list[str]:
+        """In what it differs from the live batch, for people.
+
+        Args:
+            values: Whether what rows hold counts, or only how many there are.
+        """
         found = []
         for what, ours, theirs in (
             ("rows of input", self.input_rows, self.live_input_rows),
@@ -49,6 +57,8 @@ class BatchDrill:
         ):
             if ours is not None and theirs is not None and ours != theirs:
                 found.append(f"batch {self.batch} has {ours:,} {what}, and {theirs:,} in the live query")
+        if not values and self.output.get("rows") == self.output.get("live_rows"):
+            return found
         lacks, adds = self.output.get("only_live", 0), self.output.get("only_copy", 0)
         if lacks or adds:
             lacking = f"lacks {lacks:,} rows of the live query's" if lacks else ""
@@ -89,8 +99,16 @@ class QueryDrill:
     @property
     def differences(self) -> list[str]:
         """In what the copy differs from the live query, for people."""
-        found = [difference for one in self.batches for difference in one.differences]
-        if self.state_equal is False:
+        return self.differences_of(values=True)
+
+    def differences_of(self, *, values: bool) -> list[str]:
+        """In what the copy differs from the live query, for people.
+
+        Args:
+            values: Whether what rows hold counts, or only how many there are.
+        """
+        found = [difference for one in self.batches for difference in one.differences_of(values=values)]
+        if self.state_equal is False and values:
             found.append(f"the state after batch {self.batches[-1].batch} is not that of the live query")
         return found
 

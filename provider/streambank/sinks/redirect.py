@@ -22,12 +22,14 @@ class Redirect:
         topic: The topic that stands for the one of a Kafka sink; None for none.
         scratch: Whether an output without a place of its own kind here is written below `directory` as
             Parquet, a folder for each batch (`batch_folder`).
+        sources: Kinds of sources that it may read besides those that are known to leave the live query alone.
     """
 
     directory: str | None = None
     table: str | None = None
     topic: str | None = None
     scratch: bool = False
+    sources: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None) -> Redirect | None:
@@ -39,7 +41,8 @@ class Redirect:
         if data is None:
             return None
         known = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in data.items() if name in known})
+        values = {name: value for name, value in data.items() if name in known}
+        return cls(**{**values, "sources": tuple(data.get("sources", ()))})
 
 
 def batch_folder(directory: str, batch: int) -> str:

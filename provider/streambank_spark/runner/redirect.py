@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streambank.control.marker import service_name
@@ -30,6 +31,10 @@ REFUSED = "copy-refused"
 """The event of a copy that may not start."""
 SHARED_WITH_THE_LIVE_QUERY = ("cleanSource", "kafka.group.id")
 """Options of a source that reach beyond the query that reads (FileStreamOptions, KafkaSourceProvider)."""
+_HARMLESS = re.compile(
+    r"(?:file|kafka|rate|delta|iceberg|memory|text|socket|state|avro|csv|json|orc|parquet|xml)"
+)
+"""How the kinds of sources begin that are only read, whoever reads them."""
 _SHARED = frozenset(name.lower() for name in SHARED_WITH_THE_LIVE_QUERY)
 _PARTITIONING = "_streambank_partitioning"
 
@@ -99,23 +104,33 @@ def place_of(
     """
     try:
         found = redirected(redirect, output, called)
-        check_sources(frame, called)
+        check_sources(frame, called, redirect.sources)
     except RefusedError as refused:
         note(REFUSED, query=called, code=refused.code, message=refused.message)
         raise
     return found
 
 
-def check_sources(frame: Any, called: str) -> None:
+def check_sources(frame: Any, called: str, allowed: Sequence[str] = ()) -> None:
     """Refuse a copy that would touch the sources of the live query all the same, as by a table's options.
 
     Args:
         frame: The streaming DataFrame.
         called: The query, for the message.
+        allowed: Kinds of sources that the job declares as harmless, in Spark's words.
 
     Raises:
         RefusedError: One of its sources would (code `source-not-left-alone`).
     """
+    for kind in jvm.kafka_of(frame)["streams"]:
+        word = str(kind).lower()
+        if not _HARMLESS.match(word) and word not in {one.lower() for one in allowed}:
+            raise RefusedError(
+                f"Query {called} is a copy, and it is not known whether reading the source {kind} takes "
+                "something from the live query, as reading a queue does.",
+                code="source-not-left-alone",
+                hint=f'If it does not, declare it: drill.sources = ["{word}"].',
+            )
     for option, value in jvm.source_options(frame, SHARED_WITH_THE_LIVE_QUERY):
         if value.lower() != "off":
             raise RefusedError(

@@ -29,7 +29,7 @@ BATCH = "copy-batch"
 STATE_COMPARED = "copy-state-compared"
 DONE = "copy-done"
 
-_LINES = frozenset({"csv", "json", "text", "xml"})
+_LINES = frozenset({"json", "text"})
 """Formats whose rows are compared as lines of text, so that no option of the writer plays a part."""
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _WILDCARDS = frozenset("*?[]{}")
@@ -85,6 +85,8 @@ def run(
         raise SystemExit(0)  # the application starts again what has ended: the copy has done its part
     started = None
     for batch in replay.batches:
+        if copy.exists(f"commits/{batch}"):
+            continue  # an application that starts it again, or another driver in this one's place
         lay_plan(plans, copy, batch)
         began = time.monotonic()
         started = start()
@@ -143,6 +145,8 @@ def _compare_outputs(
 
     if output.kind != FILES or output.path is None or live is None:
         return {"why": "only what a file sink writes is compared, row by row"}
+    if written_as in ("csv", "xml"):
+        return {"why": f"{written_as} files have heads and frames, so their lines are not compared"}
     from py4j.protocol import Py4JError
 
     try:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -40,10 +40,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
     UserDefinedType,
     VarcharType,
-    VariantType,
     YearMonthIntervalType,
 )
 
@@ -159,9 +157,11 @@ _PLAIN = (
     IntegralType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
     YearMonthIntervalType,
+    *filter(None, [getattr(types, "TimeType", None)]),  # since Spark 4.1
 )
+_VARIANT: tuple[type, ...] = tuple(filter(None, [getattr(types, "VariantType", None)]))
+"""Since Spark 4.0."""
 _TEXTS = (CharType, StringType, VarcharType)
 
 Typed = tuple[Column, DataType]
@@ -232,7 +232,7 @@ def _row_hash_pieces(seed: int, value: Column, kind: DataType) -> Iterator[tuple
         # The text is made for zeros alone.
         yield (value == F.lit(0.0)) & (value.cast("string") == F.lit("-0.0")), True
         yield value, False
-    elif isinstance(kind, VariantType):
+    elif isinstance(kind, _VARIANT):
         yield F.to_json(value), False
     elif isinstance(kind, _TEXTS):
         yield value.cast("binary"), False

@@ -4,49 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from streambank.declaration.declaration import load_jobs
 from tests.support.cli import streambank
-from tests.support.jobs.declared import end_drivers
-from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory
+from tests.support.jobs.drill_story import drill, story_in
+from tests.support.jobs.release_story import APPLICATION, NAME
 from tests.support.json_examples import examples, mismatches
-from tests.support.waiting import poll
 
 pytestmark = [pytest.mark.storm, pytest.mark.spark, pytest.mark.timeout(1200)]
-
-
-@contextmanager
-def story_in(folder: Path, application: str = APPLICATION, more: str = "") -> Iterator[ReleaseStory]:
-    """A running job with a savepoint of batch 0 or later, and batches after it."""
-    story = ReleaseStory(folder, more, application=application)
-    try:
-        story.feed(2)
-        story.do("start")
-        until_batch(story, 1)
-        story.do("savepoint")
-        story.feed(3)
-        until_batch(story, 4)
-        yield story
-    finally:
-        end_drivers(load_jobs(story.jobs).job(NAME).records())
-
-
-def until_batch(story: ReleaseStory, batch: int) -> None:
-    """Wait until the live query has committed a batch."""
-    poll(lambda: (story.document("status")["queries"]["main"]["batch"] or 0) >= batch, timeout_s=120)
-
-
-def drill(story: ReleaseStory, *options: str | int, code: int = 0) -> Any:
-    """Its report."""
-    answer = streambank("drill", NAME, "--jobs", story.jobs, "--json", *options)
-    assert answer.code == code, f"{answer.out}{answer.err}"
-    return answer.document
 
 
 def hashes(*folders: Path) -> dict[str, str]:

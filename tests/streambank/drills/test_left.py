@@ -41,7 +41,7 @@ def clean_up(managed: Managed, folder: Path) -> list[str]:
 
 def test_only_what_is_older_than_any_drill_and_is_not_kept_goes(managed: Managed, tmp_path: Path) -> None:
     folder = tmp_path / "drills"
-    old, young, kept = scratch(folder, 2.1), scratch(folder, 1.9, "111111"), scratch(folder, 99, "222222")
+    old, young, kept = scratch(folder, 25.1), scratch(folder, 24.9, "111111"), scratch(folder, 99, "222222")
     left.keep(str(kept))
     others = [
         folder / name for name in ("drill-20010101T000000Z", "orders", "drill-20010101T000000Z-0a1b2c.x")
@@ -58,7 +58,7 @@ def test_the_driver_of_the_copy_is_ended_and_that_of_the_live_job_is_not(
     managed: Managed, tmp_path: Path
 ) -> None:
     managed.start()
-    old = scratch(tmp_path / "drills", 3)
+    old = scratch(tmp_path / "drills", 30)
     copy = copy_of(managed.job, f"file://{old}", {})
     start_job(copy, by=BY, wait=False)
     records = copy.records()

@@ -1,0 +1,60 @@
+"""The job of a drill lies apart from the live one, and has a name of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import InputError
+from streambank.declaration.declaration import Job
+from streambank.drills.copy_of_job import check_scratch, copy_of, scratch_of
+from tests.support.jobs.declared import declare
+
+NAME = "drill-20261126T210000Z-0a1b2c"
+
+
+def scratch_below(job: Job, folder: str | Path) -> str:
+    return scratch_of(replace(job, drill=replace(job.drill, scratch=str(folder))), NAME)
+
+
+def test_nothing_live_holds_the_copy_and_the_copy_holds_nothing_live(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    control = job.records()
+    control.record_query(None, {"sink_path": f"file://{tmp_path}/out", "query_id": "q"})
+    live = (
+        job.checkpoint,
+        job.repository,
+        control.store.uri,
+        f"file://{tmp_path}/out",
+        f"file://{tmp_path}/replica",
+    )
+    replicated = replace(job, replicate=replace(job.replicate, to=(f"file://{tmp_path}/replica",)))
+    for place in live:
+        with pytest.raises(InputError) as refused:
+            check_scratch(replicated, control, scratch_below(job, place), job.repository)
+        assert refused.value.code == "scratch-not-apart"
+    check_scratch(replicated, control, scratch_below(job, tmp_path / "scratch"), job.repository)
+    check_scratch(replicated, control, scratch_of(job, NAME), job.repository)
+
+
+def test_the_copy_has_another_name_and_it_fits_a_label_of_kubernetes(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    assert copy_of(job, scratch_of(job, NAME), {}).name == "flights-drill-0a1b2c"
+    long = replace(job, name="a" * 100)
+    name = copy_of(long, scratch_of(long, NAME), {}).name
+    assert name.endswith("a-drill-0a1b2c")
+    assert len(f"streambank-{name}") == 63
+
+
+def test_two_jobs_share_a_scratch_location_and_no_folder(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    other = replace(job, name="orders")
+    found = {scratch_below(one, tmp_path / "scratch") for one in (job, other)}
+    assert found == {f"file://{tmp_path}/scratch/{name}/{NAME}" for name in ("flights", "orders")}
+
+
+def test_s3_has_the_name_by_which_the_jobs_spark_knows_it(tmp_path: Path) -> None:
+    job = replace(declare(tmp_path), checkpoint="s3a://lake/checkpoint")
+    assert scratch_below(job, "s3://lake/scratch") == f"s3a://lake/scratch/flights/{NAME}"

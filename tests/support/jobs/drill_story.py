@@ -1,0 +1,42 @@
+"""A running job of which a restore can be rehearsed: a savepoint, and batches after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from streambank.declaration.declaration import load_jobs
+from tests.support.cli import streambank
+from tests.support.jobs.declared import end_drivers
+from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory
+from tests.support.waiting import poll
+
+
+@contextmanager
+def story_in(folder: Path, application: str = APPLICATION, more: str = "") -> Iterator[ReleaseStory]:
+    """A running job with a savepoint of batch 0 or later, and batches after it."""
+    story = ReleaseStory(folder, more, application=application)
+    try:
+        story.feed(2)
+        story.do("start")
+        until_batch(story, 1)
+        story.do("savepoint")
+        story.feed(3)
+        until_batch(story, 4)
+        yield story
+    finally:
+        end_drivers(load_jobs(story.jobs).job(NAME).records())
+
+
+def until_batch(story: ReleaseStory, batch: int) -> None:
+    """Wait until the live query has committed a batch."""
+    poll(lambda: (story.document("status")["queries"]["main"]["batch"] or 0) >= batch, timeout_s=120)
+
+
+def drill(story: ReleaseStory, *options: str | int, code: int = 0) -> Any:
+    """Its report."""
+    answer = streambank("drill", NAME, "--jobs", story.jobs, "--json", *options)
+    assert answer.code == code, f"{answer.out}{answer.err}"
+    return answer.document
