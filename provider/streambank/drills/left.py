@@ -6,6 +6,7 @@ drill may get. A copy that somebody keeps is marked as such, and stays.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import shutil
@@ -108,6 +109,8 @@ def remove_all(store: Store) -> None:
                 code="copy-not-removed",
                 hint="Remove it yourself; it holds the state of the job as it was.",
             ) from error
+        with contextlib.suppress(OSError):  # the folder of the job, where no other drill has a copy in it
+            path.parent.rmdir()
         return
     for info in list(store.list()):
         store.delete(info.path)

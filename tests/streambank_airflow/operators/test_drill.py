@@ -50,7 +50,7 @@ def dag_of(managed: Managed, **arguments: Any) -> DAG:
 
 def copies(managed: Managed) -> list[Path]:
     """What drills have left beside the checkpoint."""
-    return list((managed.folder / "checkpoints/flights.drills").glob("*"))
+    return list((managed.folder / "checkpoints/flights.drills/flights").glob("*"))
 
 
 def reports(managed: Managed) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def once_it_runs(managed: Managed, act: Callable[[], None]) -> Iterator[list[Pro
     found: list[ProcessId] = []
 
     def is_there() -> bool:
-        for records in (managed.folder / "checkpoints/flights.drills").glob("*/control/*"):
+        for records in (managed.folder / "checkpoints/flights.drills/flights").glob("*/control/*"):
             view = JobControl(open_store(records), records.name).lease.view()
             if view is not None and view.state == "live" and view.holder is not None:
                 found.extend(view.holder.processes)
