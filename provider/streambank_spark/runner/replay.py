@@ -128,6 +128,9 @@ def _state(frame: Any, location: str, batch: int | None) -> dict[str, Any]:
         from streambank_spark.state.digest import digest_of
         from streambank_spark.state.state import QueryState
 
+        # Before its first query a session of Spark 4.1 and 4.2 has no StateStoreCoordinator, which opening
+        # state asks for: the manager of queries makes it.
+        _ = frame.sparkSession.streams.active
         state = QueryState(frame.sparkSession, location, batch)
         return {"batch": state.closure.batch, "parts": [one.to_dict() for one in digest_of(state)]}
     except StreambankError as error:
