@@ -217,7 +217,7 @@ HINTS = {
     "spark-failed": (
         "If it ran out of memory, give it more in the connection of Spark or in the job's [spark]."
     ),
-    "scratch-not-apart": "Declare drill.scratch of the job: a location of its own.",
+    "scratch-not-apart": "Declare drill.scratch of the job: a location that is apart.",
     "sink-not-known": (
         "Let the sink answer and try again, or use a savepoint that says how far it was. To leave this sink "
         "as it is, trigger <job>.restore with it and accept in *Single sinks*."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from streambank.declaration.fields import Fields
 
 DRILL_BATCHES = 3
-"""How many batches of the live query a drill executes again unless it is told otherwise."""
+"""How many batches of the live query a drill executes again where no number is given."""
 DRILL_TIMEOUT_S = 1800.0
 """How long the application of a drill may take."""
 

@@ -22,7 +22,7 @@ _LONGEST_NAME = 52
 
 
 def scratch_of(job: Job, name: str) -> str:
-    """Where a drill lays out its copy when nobody says: beside the job's checkpoint, where Spark can write.
+    """Where a drill lays out its copy by default: beside the job's checkpoint, where Spark can write.
 
     Args:
         job: The live job.
@@ -56,7 +56,7 @@ def check_scratch(job: Job, control: JobControl, scratch: str, source: str) -> N
             raise InputError(
                 f"A drill would lay out its copy in {scratch}, not apart from {place} of the live job.",
                 code="scratch-not-apart",
-                hint="Give a scratch of its own: drill.scratch of the job, or --scratch.",
+                hint="Give a scratch that is apart: drill.scratch of the job, or --scratch.",
             )
 
 

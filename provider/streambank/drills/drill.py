@@ -1,7 +1,7 @@
 """A drill: a restore that is rehearsed on a copy, with the real application, while the live job runs on.
 
 1. *choose*: a savepoint of each query is chosen and verified, in the repository or a replica.
-2. *restore*: its files are laid out below a scratch location, every byte hashed, with a query id of its own.
+2. *restore*: its files are laid out below a scratch location, every byte hashed, with a new query id.
 3. *stage*: the live query's plans of the following batches are copied (checkpoint/replay.py).
 4. *launch*: the job's own application is started on the copy; the runner redirects what it writes and leaves
    its sources alone (streambank_spark/runner/redirect.py).
@@ -225,7 +225,7 @@ class _Drill:
             ):
                 self.say(f"removed what a killed drill had left: {gone}")
         except StreambankError as error:
-            self.say(f"what killed drills may have left was not looked for: {error.message}")
+            self.say(f"what killed drills may have left could not be found: {error.message}")
 
     @contextmanager
     def _in(self, step: str, words: str) -> Iterator[None]:
@@ -474,7 +474,7 @@ class _Drill:
             )
 
     def _check_proven(self, watched: Watched) -> None:
-        """A query whose state nobody could read, and that has processed no batch, has shown nothing.
+        """A query whose state was not read, and that has processed no batch, has shown nothing.
 
         Raises:
             RefusedError: There is one (code `drill-proves-nothing`).

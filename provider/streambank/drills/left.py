@@ -1,7 +1,7 @@
 """What drills left behind that were killed: the driver of the copy, and the copy.
 
 Each drill looks for those of earlier ones below the same scratch location, and removes what is older than any
-drill may get. A copy that somebody keeps is marked as such, and stays.
+drill may get. A copy of `--keep` is marked as such, and stays.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ SHARED_WITH_THE_LIVE_QUERY = ("cleanSource", "kafka.group.id")
 _HARMLESS = re.compile(
     r"(?:file|kafka|rate|delta|iceberg|memory|text|socket|state|avro|csv|json|orc|parquet|xml)"
 )
-"""How the kinds of sources begin that are only read, whoever reads them."""
+"""How the kinds of sources begin from which reading takes nothing away."""
 _SHARED = frozenset(name.lower() for name in SHARED_WITH_THE_LIVE_QUERY)
 _PARTITIONING = "_streambank_partitioning"
 

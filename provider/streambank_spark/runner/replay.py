@@ -1,6 +1,6 @@
 """A copy of a query executes batches of the live one again, and compares what comes out.
 
-Each batch is a run of its own: the live query's plan is laid into the copy's offset log, and the trigger
+Each batch is a separate run: the live query's plan is laid into the copy's offset log, and the trigger
 `once` makes Spark execute that planned batch and no other. Then its output is compared with what the live
 query has written for that batch, and at the end the state with that of the live checkpoint after the same
 batch. The live checkpoint and output are only read.

@@ -1,4 +1,4 @@
-"""The job of a drill lies apart from the live one, and has a name of its own."""
+"""The job of a drill lies apart from the live one, and has another name."""
 
 from __future__ import annotations
 
