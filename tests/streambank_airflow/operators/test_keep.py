@@ -251,6 +251,7 @@ def test_a_run_that_a_version_without_signs_has_deferred_becomes_the_watcher(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
     """Its trigger, or its pause before a start, was stored without a number."""
+    monkeypatch.setattr(keep, "SHORT_PAUSE_S", 0.0)  # such a version paused in the triggerer
     managed.declare(QUICK.format("10m"))
     managed.start()
     begin = KeepStreamingJobRunningOperator._watched
