@@ -21,7 +21,7 @@ class DrillPolicy:
         savepoint: Which savepoint: `latest-good`, or `random` for any of those that are kept.
         repository: The repository or replica that it comes from; None for the job's own repository.
         batches: How many batches of the live query are executed again.
-        scratch: Under which location the copy is laid out, seen by the job's Spark; None for beside the
+        scratch: Under which location the copy is written, seen by the job's Spark; None for beside the
             checkpoint.
         timeout_s: How long the application may take.
         compare: What of output and state has to be as in the live query: `values`, or only `counts` of rows,

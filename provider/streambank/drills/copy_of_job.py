@@ -40,7 +40,7 @@ def check_scratch(job: Job, control: JobControl, scratch: str, source: str) -> N
     Args:
         job: The live job.
         control: Its records.
-        scratch: Where the copy is laid out.
+        scratch: Where the copy is written.
         source: The repository that the savepoints come from.
 
     Raises:

@@ -1,7 +1,7 @@
 """A drill: a restore that is rehearsed on a copy, with the real application, while the live job runs on.
 
 1. *choose*: a savepoint of each query is chosen and verified, in the repository or a replica.
-2. *restore*: its files are laid out below a scratch location, every byte hashed, with a new query id.
+2. *restore*: its files are written below a scratch location, every byte hashed, with a new query id.
 3. *stage*: the live query's plans of the following batches are copied (checkpoint/replay.py).
 4. *launch*: the job's own application is started on the copy; the runner redirects what it writes and leaves
    its sources alone (streambank_spark/runner/redirect.py).
@@ -82,7 +82,7 @@ class DrillRequest:
         savepoint: `latest-good`, `random`, or an id or the beginning of one.
         repository: The repository or replica that it comes from; the declared one when left out.
         batches: How many batches of the live query are executed again; the declared number when left out.
-        scratch: Under which location the copy is laid out; the declared one when left out.
+        scratch: Under which location the copy is written; the declared one when left out.
         keep: Leave the scratch where it is.
         timeout_s: How long the application may take; the declared time when left out.
         by: Who asks.
@@ -116,8 +116,8 @@ def drill(
     Args:
         request: What is asked.
         launcher: Where drivers run; what the job declares when left out.
-        say: Told when a step begins, in words.
-        pace: How fast files are laid out, and who is told.
+        say: Called when a step begins, in words.
+        pace: How fast files are written, and who hears of it.
 
     Raises:
         StorageError: The report could not be written down.

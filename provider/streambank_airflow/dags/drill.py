@@ -19,7 +19,7 @@ def drill_dag(job: Job, file: DagFile) -> DAG:
     """Build `<job>.drill`.
 
     A scheduled run does what the job declares. The form asks for a savepoint and where it comes from, and for
-    no place to write to: the copy is always laid out where the job declares.
+    no place to write to: the copy is always written where the job declares.
     """
     queries = [query for query in job.query_names if query is not None]
     declared, schedule = job.drill.schedule, job.drill.schedule

@@ -134,7 +134,7 @@ class RecoveryVerbs:
             savepoint: `latest-good`, `random`, or an id; None for what is declared, as of all the others.
             repository: The repository or replica that it comes from.
             batches: How many batches of the live query are executed again.
-            scratch: Under which location the copy is laid out.
+            scratch: Under which location the copy is written.
             keep: Leave the copy.
             timeout_s: How long the application may take.
             note: Why.

@@ -43,7 +43,7 @@ class RunDrillOperator(StreambankOperator):
         savepoint: `latest-good`, `random`, an id or the beginning of one; None for what the job declares.
         repository: The repository or replica that it comes from; None for the declared one.
         batches: How many batches of the live query are executed again; None for the declared number.
-        scratch: Under which location the copy is laid out; None for the declared one.
+        scratch: Under which location the copy is written; None for the declared one.
         keep: Leave the copy, for a look.
         timeout: How long the application may take: a duration such as `30m`, or seconds; None for the
             declared time.

@@ -48,7 +48,7 @@ def drill(
     ] = None,
     scratch: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Under which directory the copy is laid out; it is removed again."),
+        typer.Option(metavar="DIR", help="Under which directory the copy is written; it is removed again."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the copy, for a look.")] = False,
     timeout: Annotated[
