@@ -3,19 +3,21 @@
 A restore takes the sinks back and switches the generation after that. Where it ends in between, killed or by
 an error, the generation that counts is not the one that its sinks are at: a query that went on in it would
 skip batches or leave a gap in its output, without a word. So the note comes first, right before the first
-sink is changed, and a start compares it with the sinks. A restore that is refused before that leaves none. A
-note is over once there is a generation of the number that it names, or a higher one.
+sink is changed, and a start compares it with the sinks. A restore that is refused before that leaves none,
+and a table whose keeper refused the commit is taken out of it again. A note is over once there is a
+generation of the number that it names, or a higher one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.records import Record, RecordStream
-from streambank.core.errors import FormatError, RefusedError
+from streambank.core.errors import ConflictError, FormatError, RefusedError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.sinks.file.rollback import rollbacks, was_rolled_back
@@ -38,54 +40,83 @@ class _Note:
     tables: Sequence[str]
 
 
-def note_rollback(
-    control: JobControl,
-    query: str | None,
-    sinks: Sequence[Store],
-    tables: Sequence[str],
-    *,
-    savepoint: str,
-    batch: int,
-    location: str,
-    by: Mapping[str, str],
-) -> None:
-    """Leave behind that sinks are changed from now on; with the operation lock in hand.
+@dataclass(frozen=True, slots=True)
+class RollbackNote:
+    """The note of one restore, written before each sink is changed; with the operation lock in hand.
 
     What an earlier note says counts as long as no generation came of it: it knows which sinks a restore
     rolled back before it ended, and this one finds those where they have to be.
 
-    Args:
+    Attributes:
         control: The job's records.
         query: Whose sinks.
-        sinks: Output directories of file sinks.
-        tables: Tables that are rolled back, as messages call them.
         savepoint: The savepoint that they are taken back to.
         batch: Its batch.
         location: Where the restored checkpoint will be.
         by: Who asks.
     """
-    current = control.generation(query)
-    if current is None or not (sinks or tables):
-        return  # nobody can start an older checkpoint by these records
-    stream = _stream(control, query)
-    before: dict[str, Sequence[str]] = {sink.uri: list(rollbacks(sink)) for sink in sinks}
-    names = list(tables)
-    record = stream.latest()
-    if record is not None and (earlier := _read(stream, record)).generation > current.number:
-        before |= earlier.before
-        names = list(dict.fromkeys([*earlier.tables, *names]))
-    stream.append(
-        {
-            "at": to_json_time(utc_now()),
-            "by": dict(by),
-            "generation": current.number + 1,
-            "location": location,
-            "savepoint": savepoint,
-            "batch": batch,
-            "sinks": before,
-            "tables": names,
-        }
-    )
+
+    control: JobControl
+    query: str | None
+    _: KW_ONLY
+    savepoint: str
+    batch: int
+    location: str
+    by: Mapping[str, str]
+
+    def files(self, sinks: Sequence[Store]) -> None:
+        """Note that file sinks are changed from now on. Their own journals tell later whether they were.
+
+        Args:
+            sinks: Their output directories.
+        """
+        if sinks:
+            self._write({sink.uri: list(rollbacks(sink)) for sink in sinks}, ())
+
+    @contextmanager
+    def table(self, name: str) -> Iterator[None]:
+        """Note that a table is changed from now on, and withdraw that where its keeper refused the change.
+
+        Args:
+            name: The table, as messages call it.
+        """
+        _, tables = self._said()
+        self._write({}, (name,))
+        try:
+            yield
+        except (RefusedError, ConflictError):
+            if name not in tables:  # an earlier restore may have changed it
+                self._write({}, (), without=name)
+            raise
+
+    def _said(self) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
+        """What notes of which no generation came say already."""
+        current, record = self.control.generation(self.query), _stream(self.control, self.query).latest()
+        if record is None:
+            return {}, ()
+        earlier = _read(_stream(self.control, self.query), record)
+        over = current is not None and earlier.generation <= current.number
+        return ({}, ()) if over else (earlier.before, earlier.tables)
+
+    def _write(
+        self, sinks: Mapping[str, Sequence[str]], tables: Sequence[str], *, without: str | None = None
+    ) -> None:
+        current = self.control.generation(self.query)
+        if current is None:
+            return  # no older checkpoint is started by these records
+        before, named = self._said()
+        _stream(self.control, self.query).append(
+            {
+                "at": to_json_time(utc_now()),
+                "by": dict(self.by),
+                "generation": current.number + 1,
+                "location": self.location,
+                "savepoint": self.savepoint,
+                "batch": self.batch,
+                "sinks": {**sinks, **before},
+                "tables": [name for name in dict.fromkeys([*named, *tables]) if name != without],
+            }
+        )
 
 
 def check_not_rolled_back(control: JobControl, query: str | None, generation: Generation) -> None:

@@ -26,10 +26,10 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from streambank.control.claims import Claim
@@ -39,7 +39,7 @@ from streambank.control.marker import renew_marker
 from streambank.control.operation import Operation
 from streambank.control.processes import HostId, ProcessId, this_host, this_process
 from streambank.control.records import RecordStream
-from streambank.control.rollbacks import note_rollback
+from streambank.control.rollbacks import RollbackNote
 from streambank.core.environment import user_name
 from streambank.core.errors import FormatError, IntegrityError, RefusedError, StorageError, StreambankError
 from streambank.core.names import MAIN, QueryRef
@@ -280,8 +280,8 @@ def _write(
         if not request.unmoved:
             check_still_there(request.repository, manifest, request.kafka, request.source)
         check_still_at(request, manifest, prepared.sinks)
-        changing = cache(partial(_note_rollback, request, prepared, held))  # once
-        for done in roll_back_sinks(prepared.sinks, request.sink_choices, manifest.savepoint, changing):
+        noted = () if held is None else _noted(request, prepared, held)
+        for done in roll_back_sinks(prepared.sinks, request.sink_choices, manifest.savepoint, *noted):
             rolled_back.append(done)
             if held is not None and done.changed:
                 held.control.record_event(
@@ -312,23 +312,33 @@ def _write(
     return layout, rolled_back, begun
 
 
-def _note_rollback(request: RestoreRequest, prepared: Prepared, held: _Held | None) -> None:
-    """Note that sinks are rolled back from now on. A restore that changed none leaves no note."""
-    if held is None:
-        return
-    held.check()  # each sink was asked once more since
+def _noted(
+    request: RestoreRequest, prepared: Prepared, held: _Held
+) -> tuple[Callable[[], object], Callable[[str], AbstractContextManager[object]]]:
+    """What notes that sinks are rolled back: all file sinks at once, and each table around its change."""
     manifest = prepared.chosen.manifest
-    files, tables = to_roll_back(prepared.sinks, request.sink_choices)
-    note_rollback(
+    files, _ = to_roll_back(prepared.sinks, request.sink_choices)
+    note = RollbackNote(
         held.control,
         QueryRef.parse(manifest.job).query,
-        [sink.store for sink in files],
-        [one.standing.name for one in tables if not one.standing.safe],
         savepoint=manifest.savepoint,
         batch=manifest.batch,
         location=prepared.target.uri,
         by=request.by,
     )
+
+    @cache  # once for all of them
+    def before_files() -> None:
+        held.check()  # each sink was asked once more since
+        note.files([sink.store for sink in files])
+
+    @contextmanager
+    def changing(table: str) -> Iterator[None]:
+        held.check()
+        with note.table(table):
+            yield
+
+    return before_files, changing
 
 
 def _remember_damage(request: RestoreRequest, chosen: Chosen, error: IntegrityError) -> None:

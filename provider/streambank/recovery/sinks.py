@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from streambank.checkpoint.position import batches_of
@@ -407,7 +409,11 @@ def to_roll_back(sinks: Sinks, choices: SinkChoices) -> tuple[list[GuardedSink],
 
 
 def roll_back_sinks(
-    sinks: Sinks, choices: SinkChoices, savepoint: str, before_change: BeforeChange
+    sinks: Sinks,
+    choices: SinkChoices,
+    savepoint: str,
+    before_files: BeforeChange = lambda: None,
+    changing: Callable[[str], AbstractContextManager[object]] = lambda name: nullcontext(),
 ) -> Iterator[SinkRollback]:
     """Take every guarded sink back that was chosen for that, one after the other.
 
@@ -415,7 +421,8 @@ def roll_back_sinks(
         sinks: The sinks.
         choices: What was chosen for them.
         savepoint: Its id.
-        before_change: Called right before each sink is changed.
+        before_files: Called right before each file sink is changed.
+        changing: Gives what is entered around the change of each table, by its name.
 
     Raises:
         RefusedError, ConflictError, StorageError: See `sinks.file.rollback.roll_back` and
@@ -423,9 +430,9 @@ def roll_back_sinks(
     """
     files, tables = to_roll_back(sinks, choices)
     for sink in files:
-        yield roll_back(sink.saved, sink.store, sink.was, savepoint, before_change)
+        yield roll_back(sink.saved, sink.store, sink.was, savepoint, before_files)
     for table in tables:
-        yield table.guard.roll_back(table.standing, before_change)
+        yield table.guard.roll_back(table.standing, partial(changing, table.standing.name))
 
 
 def begin_outputs(sinks: Sinks) -> list[NewOutput]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from contextvars import copy_context
 from datetime import datetime
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from streambank.core.errors import StorageError, StreambankError
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.table import (
     TITLES,
-    BeforeChange,
+    Changing,
     TableGuard,
     TableRollback,
     TableStanding,
@@ -70,9 +71,9 @@ class BoundedGuard:
         except StreambankError:
             return None
 
-    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
+    def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
         """See `TableGuard.roll_back`; what is changed is waited for as long as it takes."""
-        return self._guard.roll_back(standing, before_change)
+        return self._guard.roll_back(standing, changing)
 
     @property
     def _name(self) -> str:

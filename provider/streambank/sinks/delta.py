@@ -12,8 +12,9 @@ Only restoring needs `deltalake`; there is no JVM.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
@@ -28,8 +29,9 @@ from streambank.core.errors import (
 )
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.delta_log import MARK, RESTORE, Commit, DeltaLog, each
+from streambank.sinks.rights import lacks_right, no_right_to_roll_back
 from streambank.sinks.secrets import without_values
-from streambank.sinks.table import BeforeChange, TableRollback, TableStanding
+from streambank.sinks.table import Changing, TableRollback, TableStanding
 from streambank.storage import normalize_location, open_store, scheme_of
 
 KIND = "delta"
@@ -257,7 +259,7 @@ class DeltaGuard:
             return f"{len(gone)} files of that version are gone ({gone[0]}), as after VACUUM."
         return ""
 
-    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
+    def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
         """Restore the table to the version of the savepoint's batch, and its transaction identifier with it.
 
         Raises:
@@ -278,7 +280,7 @@ class DeltaGuard:
             raise RefusedError(
                 standing.why_not(), code="sink-cannot-roll-back", hint="Use another savepoint, or accept."
             )
-        self._restore(int(standing.seen), int(target), batch, before_change)
+        self._restore(int(standing.seen), int(target), batch, changing)
         after = self.stand(batch, {"version": int(target), "sink_batch": self._holds(int(target))})
         if after.position != "even":
             raise ConflictError(
@@ -306,24 +308,30 @@ class DeltaGuard:
             )
         return found[1]
 
-    def _restore(self, current: int, target: int, batch: int, before_change: BeforeChange) -> None:
+    def _restore(self, current: int, target: int, batch: int, changing: Changing) -> None:
         from deltalake import CommitProperties, DeltaTable, Transaction
 
         location, options = delta_place(self.path, self._options)
+        own = uuid.uuid4().hex
         properties = CommitProperties(
-            custom_metadata={MARK: {"batch": batch, "writer": self._writer, "version": target}},
+            custom_metadata={MARK: {"batch": batch, "writer": self._writer, "version": target, "id": own}},
             max_commit_retries=0,  # what another writer did meanwhile is judged again, never merged
             app_transactions=[Transaction(self._writer, self._holds(target))],
         )
         with self._reached(target, options):
             table = DeltaTable(location, version=current, storage_options=options)
-        before_change()
-        with self._reached(target, options):
-            table.restore(target, commit_properties=properties)
+        with changing():
+            try:
+                with self._reached(target, options, changes=True):
+                    table.restore(target, commit_properties=properties)
+            except ConflictError:
+                # Storage may have lost its answer to our own commit, and refused that when it was sent again.
+                if self._log().commit(current + 1).mark.get("id") != own:
+                    raise
 
     @contextmanager
-    def _reached(self, target: int, options: Mapping[str, str]) -> Iterator[None]:
-        """The errors of delta-rs as ours, while it restores the table to a version."""
+    def _reached(self, target: int, options: Mapping[str, str], *, changes: bool = False) -> Iterator[None]:
+        """The errors of delta-rs as ours, while it restores the table to a version, or opens it for that."""
         secret = {name: options[name] for name in _CREDENTIALS if name in options} | self._options
         from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -337,12 +345,16 @@ class DeltaGuard:
                 hint="Stop whatever writes to it, then restore again.",
             ) from None
         except (DeltaError, OSError, ValueError) as error:
+            if changes and lacks_right(error):
+                raise no_right_to_roll_back(
+                    f"Delta table {self.path}", without_values(str(error), secret)
+                ) from None
             raise StorageError(
                 f"The Delta table {self.path} could not be restored to version {target}: "
                 f"{without_values(str(error), secret)}",
                 code="sink-not-reachable",
-                hint="Remove the cause, such as a missing right to write, or look at `options` of the job's "
-                "sinks. Then restore again: it goes on from what the table is then.",
+                hint="Look at `options` of the job's sinks, and remove the cause. Then restore again: it "
+                "goes on from what the table is then.",
             ) from None  # what the library keeps of it may hold credentials
 
     def _log(self) -> DeltaLog:

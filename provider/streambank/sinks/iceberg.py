@@ -16,6 +16,7 @@ see `sinks/tags.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.iceberg_catalog import IcebergTable
-from streambank.sinks.table import BeforeChange, TableRollback, TableStanding
+from streambank.sinks.table import Changing, TableRollback, TableStanding
 from streambank.sinks.tags import TagScope, add_tag
 
 if TYPE_CHECKING:
@@ -279,7 +280,7 @@ class IcebergGuard:
             target=str(target),
         )
 
-    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
+    def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
         """Make the snapshot of the savepoint's batch the current one.
 
         Raises:
@@ -309,8 +310,16 @@ class IcebergGuard:
                 changes = changes.rollback_to_snapshot(int(target))
             else:
                 changes = changes.set_current_snapshot(int(target))
-            before_change()
-            changes.commit()
+            with changing():
+                before = _times_current(table, int(target))
+                try:
+                    with self._place.committing():
+                        changes.commit()
+                except ConflictError:
+                    # The catalog's answer to our own commit may be lost, and that refused when it came again.
+                    with self._place.opened() as again:
+                        if again is None or _times_current(again, int(target)) == before:
+                            raise
         kept = {"snapshot": target, "sink_batch": self._holds(int(target), batch)}
         after = self.stand(batch, kept)
         if after.position != "even":
@@ -344,6 +353,11 @@ class IcebergGuard:
         return TableStanding(
             KIND, self.path, batch, "not-known", not_known=why, hint=hint, transient=transient
         )
+
+
+def _times_current(table: Table, snapshot: int) -> int:
+    """How often a snapshot became the current one (Iceberg's specification, `snapshot-log`)."""
+    return sum(entry.snapshot_id == snapshot for entry in table.metadata.snapshot_log)
 
 
 def _unseen(saved: _Entry | None, after: Sequence[_Entry], batch: int) -> list[str]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
+from streambank.sinks.rights import lacks_right, no_right_to_roll_back
 from streambank.sinks.secrets import without_values
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ class IcebergTable:
         try:
             from pyiceberg.catalog import load_catalog
             from pyiceberg.exceptions import (
-                CommitFailedException,
                 NoSuchNamespaceError,
                 NoSuchPropertyException,
                 NoSuchTableError,
@@ -73,7 +73,7 @@ class IcebergTable:
                 code="sink-not-known",
                 hint="pip install 'airflow-provider-streambank[iceberg]'",
             ) from error
-        try:
+        with self.reached():
             self._access = self._s3()
             try:
                 # A question makes no tables in a database that is not a catalog yet.
@@ -87,6 +87,19 @@ class IcebergTable:
                 except (NoSuchTableError, NoSuchNamespaceError):
                     table = None
                 yield table
+
+    @contextmanager
+    def reached(self) -> Iterator[None]:
+        """The errors of PyIceberg and of what it works with as ours, while the table is in use.
+
+        Raises:
+            ConflictError: Somebody else committed first (code `sink-moved`).
+            StorageError: The catalog or the table's metadata cannot be reached (code `sink-not-reachable`).
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        try:
+            yield
         except StreambankError:
             raise
         except CommitFailedException as error:
@@ -101,6 +114,24 @@ class IcebergTable:
                 code="sink-not-reachable",
                 hint="Look at `catalog` of the job's sinks, at the catalog, and at the rights of that user.",
             ) from None  # what the library keeps of it may hold the password
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """The same while the table is rolled back.
+
+        Raises:
+            RefusedError: Catalog or storage does not allow it: nothing was changed (code
+                `sink-cannot-roll-back`).
+        """
+        from pyiceberg.exceptions import ForbiddenError
+
+        with self.reached():
+            try:
+                yield
+            except (ForbiddenError, OSError) as error:
+                if not isinstance(error, ForbiddenError) and not lacks_right(error):
+                    raise
+                raise no_right_to_roll_back(f"Iceberg table {self.path}", self._said(error)) from None
 
     def _s3(self) -> dict[str, str]:
         """Our own access to S3, for a warehouse there whose catalog says nothing of its own.

@@ -12,7 +12,7 @@ run of the query wrote the line: by it a savepoint recognises its own batch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from streambank.core.errors import ConflictError, RefusedError, StorageError, St
 from streambank.core.names import LEDGER
 from streambank.core.python310 import UTC
 from streambank.savepoint.sinks import Captured
-from streambank.sinks.table import BeforeChange, Position, TableRollback, TableStanding
+from streambank.sinks.table import Changing, Position, TableRollback, TableStanding
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Select
@@ -154,7 +154,7 @@ class LedgerGuard:
                 )
         return "", rows
 
-    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
+    def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
         """Delete the lines of later batches, and the rows that carry their numbers, in one transaction.
 
         Raises:
@@ -173,8 +173,8 @@ class LedgerGuard:
             # The lines first: of a batch that is committed between the two, the line stays and tells of it.
             lines = self._delete(connection, self._ledger(), batch)
             rows = sum(self._delete(connection, _table(name), batch) for name in self._rows)
-            before_change()  # what failed until here is undone with the transaction
-            connection.commit()
+            with changing():  # what failed until here is undone with the transaction
+                connection.commit()
             newest = self._newest(connection)
         if newest is not None and newest > batch:
             raise self._moved(f"got a line of batch {newest} while it was rolled back")

@@ -12,6 +12,7 @@ as well, together with what it remembers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -21,7 +22,13 @@ from streambank.savepoint.sinks import Captured
 
 Position = Literal["even", "ahead", "behind", "diverged", "not-known"]
 BeforeChange = Callable[[], object]
-"""What a rollback calls right before it changes a sink."""
+"""What a rollback calls right before it changes the first file of a sink."""
+Changing = Callable[[], AbstractContextManager[object]]
+"""What a rollback of a table enters right before it commits, and leaves after that.
+
+A `RefusedError` or `ConflictError` that leaves it says that the table is as it was: whoever keeps it has
+refused the commit. After any other error it may have been changed.
+"""
 _MOST_SHOWN = 3
 
 
@@ -230,15 +237,15 @@ class TableGuard(Protocol):
             None where what the table remembers does not tell.
         """
 
-    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
+    def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
         """Take the table back to the savepoint's batch, at once or not at all.
 
         A second call goes on from what the first one has done.
 
         Args:
             standing: How it stood when a person decided.
-            before_change: Called right before the table is changed. Where it was not called, the table is as
-                it was; what it raises ends the rollback.
+            changing: Entered around the change. Where it was not entered, the table is as it was; what it
+                raises ends the rollback.
 
         Raises:
             ConflictError: Somebody has written to it since (code `sink-moved`).
@@ -283,7 +290,7 @@ class UnknownTable:
         """Not known."""
         return None
 
-    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
+    def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
         """Never.
 
         Raises:

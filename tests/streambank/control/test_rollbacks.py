@@ -7,8 +7,8 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
-from streambank.control.rollbacks import check_not_rolled_back, note_rollback
-from streambank.core.errors import FormatError, RefusedError
+from streambank.control.rollbacks import RollbackNote, check_not_rolled_back
+from streambank.core.errors import ConflictError, FormatError, RefusedError, StorageError, StreambankError
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
 
@@ -27,8 +27,12 @@ def generation(control: JobControl) -> Generation:
     return control.generations(None).ensure_first("memory://ck", by=BY)
 
 
+def noted(control: JobControl) -> RollbackNote:
+    return RollbackNote(control, None, savepoint="b000002", batch=2, location="memory://new", by=BY)
+
+
 def note(control: JobControl, *sinks: Store) -> None:
-    note_rollback(control, None, sinks, (), savepoint="b000002", batch=2, location="memory://new", by=BY)
+    noted(control).files(sinks)
 
 
 def begin(sink: Store) -> None:
@@ -97,3 +101,60 @@ def test_a_note_that_cannot_be_read_refuses(control: JobControl, generation: Gen
     with pytest.raises(FormatError) as caught:
         check_not_rolled_back(control, None, generation)
     assert caught.value.code == "damaged-record"
+
+
+TABLE = "Delta table lake"
+
+
+def changes(control: JobControl, error: StreambankError | None, table: str = TABLE) -> None:
+    """A restore changes a table, and that ends with an error, or well."""
+    try:
+        with noted(control).table(table):
+            if error is not None:
+                raise error
+    except StreambankError as raised:
+        assert raised is error
+
+
+@pytest.mark.parametrize("kind", [RefusedError, ConflictError])
+def test_a_refused_change_of_a_table_is_none(
+    control: JobControl, generation: Generation, kind: type[StreambankError]
+) -> None:
+    changes(control, kind("injected fault"))
+    check_not_rolled_back(control, None, generation)
+
+
+@pytest.mark.parametrize("error", [None, StorageError("injected fault")])
+def test_what_may_have_changed_refuses_a_start(
+    control: JobControl, generation: Generation, error: StreambankError | None
+) -> None:
+    changes(control, error)
+    with pytest.raises(RefusedError, match=TABLE):
+        check_not_rolled_back(control, None, generation)
+
+
+def test_a_refusal_hides_nothing_that_an_earlier_restore_may_have_changed(
+    control: JobControl, generation: Generation
+) -> None:
+    """The same table by an earlier restore, and another one by this."""
+    changes(control, StorageError("injected fault"))
+    changes(control, RefusedError("injected fault"))
+    with pytest.raises(RefusedError, match=TABLE):
+        check_not_rolled_back(control, None, generation)
+    later = replace(generation, number=generation.number + 1)
+    control.generations(None).records.create(later.number, later.to_dict())
+    changes(control, None, "ledger")
+    changes(control, RefusedError("injected fault"))
+    with pytest.raises(RefusedError, match="ledger"):
+        check_not_rolled_back(control, None, later)
+    check_not_rolled_back(control, None, replace(later, number=later.number + 1))
+
+
+def test_a_refusal_of_a_table_keeps_the_outputs(
+    control: JobControl, generation: Generation, sink: Store
+) -> None:
+    note(control, sink)
+    begin(sink)
+    changes(control, RefusedError("injected fault"))
+    with pytest.raises(RefusedError, match="output"):
+        check_not_rolled_back(control, None, generation)

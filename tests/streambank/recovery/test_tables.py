@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from sqlalchemy.engine import Connection
 
-from streambank.control.rollbacks import note_rollback
+from streambank.control.rollbacks import RollbackNote
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.declaration.declaration import Job, load_jobs
@@ -268,6 +268,39 @@ class TestNothingWasChanged:
                 shop.go_back()
         shop.nothing_changed()
 
+    def test_refused_at_the_commit(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another writer commits between the last look and the commit of the rollback: Delta refuses that."""
+        restores = DeltaTable.restore
+
+        def late(*args: Any, **options: Any) -> object:
+            shop.lake.write_other(["theirs"])
+            return restores(*args, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(DeltaTable, "restore", late)
+            with pytest.raises(ConflictError) as caught:
+                shop.go_back()
+        assert caught.value.code == "sink-moved" and shop.lake.rows()["theirs"] == 1
+        assert shop.job.records().store.names("taken-back/main"), "it was noted"
+        assert prepare_launch(shop.job, shop.job.records(), by=BY).queries["main"].generation == 1
+
+    def test_a_lost_answer_to_the_commit(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is sent again, and refused since it is there already: the table was rolled back."""
+        from deltalake.exceptions import CommitFailedError
+
+        restores = DeltaTable.restore
+        fired: list[str] = []
+
+        def twice(*args: Any, **options: Any) -> object:
+            restores(*args, **options)
+            fired.append("restore")
+            raise CommitFailedError("injected fault: version already exists")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(DeltaTable, "restore", twice)
+            shop.converges()
+        assert fired == ["restore"]
+
     def test_a_database_that_does_not_let_it_delete(self, shop: Shop) -> None:
         """The Delta table is even already: only the ledger is left, and its transaction is undone."""
         shop.go_back()
@@ -288,15 +321,17 @@ class TestNothingWasChanged:
         fired: list[str] = []
         kind, moment = note.split("-")
 
+        write = RollbackNote._write
+
         def broken(*args: Any, **options: Any) -> None:
             if moment == "after":
-                note_rollback(*args, **options)
+                write(*args, **options)
             fired.append(note)
             raise SimulatedCrash(note) if kind == "crash" else StorageError("injected fault")
 
         before = shop.rows()
         with monkeypatch.context() as patched:
-            patched.setattr(restoring, "note_rollback", broken)
+            patched.setattr(RollbackNote, "_write", broken)
             if kind == "crash":
                 shop.killed()
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.bounded import BoundedGuard, within
-from streambank.sinks.table import BeforeChange, TableRollback, TableStanding
+from streambank.sinks.table import Changing, TableRollback, TableStanding
 
 
 class Hanging:
@@ -35,7 +36,7 @@ class Hanging:
         self._does()
         return True
 
-    def roll_back(self, standing: TableStanding, before_change: BeforeChange = lambda: None) -> TableRollback:
+    def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
         self._does()
         return TableRollback(self.kind, self.path, standing.savepoint_batch)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import StorageError
+from streambank.core.errors import RefusedError, StorageError
 from streambank.sinks.delta import DeltaGuard
 from streambank.storage.s3.credentials import S3Access, using_s3
 from tests.support.sinks.lake import Lake
@@ -112,9 +113,9 @@ def test_a_bucket_that_this_user_may_only_read(seaweedfs: S3Server, tmp_path: Pa
         before = lake.rows()
         standing = guard.stand(4, record)
         assert standing.can_roll_back
-        with pytest.raises(StorageError) as caught:
+        with pytest.raises(RefusedError, match="is as it was: the right") as caught:
             guard.roll_back(standing)
-    assert caught.value.code == "sink-not-reachable" and "right to write" in caught.value.hint
+    assert caught.value.code == "sink-cannot-roll-back" and "that right" in caught.value.hint
     assert "403" in caught.value.message or "denied" in caught.value.message.lower()
     assert READER_SECRET not in f"{caught.value.message}{caught.value.hint}{caught.value.__cause__}"
     assert lake.rows() == before
@@ -129,8 +130,14 @@ def test_wrong_credentials_in_the_declaration(seaweedfs: S3Server, tmp_path: Pat
         record = guard.capture(4).record
         lake.write(5, ["5-0"])
         changed: list[str] = []
+
+        @contextmanager
+        def changing() -> Iterator[None]:
+            changed.append("changed")
+            yield
+
         with pytest.raises(StorageError) as caught:
-            guard.roll_back(guard.stand(4, record), lambda: changed.append("changed"))
+            guard.roll_back(guard.stand(4, record), changing)
     assert caught.value.code == "sink-not-reachable" and "`options`" in caught.value.hint
     assert WRONG not in f"{caught.value.message}{caught.value.__cause__}{caught.value.__context__}"
     assert not changed, "it was refused before anything was changed"

@@ -7,12 +7,19 @@ from pathlib import Path
 import pytest
 from pyiceberg.utils.config import Config
 
-from streambank.core.errors import StorageError
+from streambank.core.errors import RefusedError, StorageError
 from streambank.sinks.iceberg import IcebergGuard
 from streambank.sinks.iceberg_catalog import IcebergTable
 from streambank.storage.s3.credentials import S3Access, using_s3
 from tests.support.sinks.iceberg import NAME, IceTable, s3_properties
-from tests.support.storage.s3_servers import ACCESS_KEY, SECRET_KEY, S3Server, seaweedfs
+from tests.support.storage.s3_servers import (
+    ACCESS_KEY,
+    READER_KEY,
+    READER_SECRET,
+    SECRET_KEY,
+    S3Server,
+    seaweedfs,
+)
 
 __all__ = ["seaweedfs"]  # a fixture
 
@@ -33,9 +40,9 @@ def ice(seaweedfs: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return made
 
 
-def access(server: S3Server, secret: str = SECRET_KEY) -> S3Access:
+def access(server: S3Server, secret: str = SECRET_KEY, key: str = ACCESS_KEY) -> S3Access:
     return S3Access(
-        access_key_id=ACCESS_KEY,
+        access_key_id=key,
         secret_access_key=secret,
         endpoint_url=server.endpoint,
         region="us-east-1",
@@ -107,3 +114,17 @@ def test_a_warehouse_elsewhere_is_not_asked_about(tmp_path: Path, monkeypatch: p
     made.create()
     made.write(0, ["0-0"])
     assert not IcebergGuard(made.place, QUERY).capture(0).warning
+
+
+def test_a_missing_right_changes_nothing(ice: IceTable, seaweedfs: S3Server) -> None:
+    guard = IcebergGuard(ice.place, QUERY)
+    with using_s3(access(seaweedfs)):
+        record = guard.capture(4).record
+    ice.write(5, ["5-0"])
+    before = ice.rows()
+    with using_s3(access(seaweedfs, READER_SECRET, READER_KEY)):
+        standing = guard.stand(4, record)
+        with pytest.raises(RefusedError, match="is as it was: the right") as caught:
+            guard.roll_back(standing)
+    assert caught.value.code == "sink-cannot-roll-back" and READER_SECRET not in caught.value.message
+    assert ice.rows() == before
