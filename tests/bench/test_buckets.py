@@ -18,6 +18,7 @@ SMALL = SmallFiles(partitions=3, file_bytes=100)
 GONE = Peer("gone", "gone-package", "no-such-program", [])
 
 
+@pytest.mark.storm
 def test_every_figure_is_measured_and_small_files_cost_few_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_airflow_reads_them_without_an_error(airflow_database: None, examples: D
     assert set(examples.dags) == {"flights.hours", "flights.days"}
 
 
+@pytest.mark.storm
 def test_a_day_is_summed_up_when_the_stream_has_passed_it(
     airflow_database: None, examples: DagBag, tmp_path: Path
 ) -> None:

@@ -319,7 +319,14 @@ exchange_state.exchange(job, make, by={"user": "tester"})
 
 
 @pytest.mark.parametrize(
-    ("step", "counts"), [("stop", 1), ("make", 1), ("restore", 1), ("switch", 2), ("start", 2)]
+    ("step", "counts"),
+    [
+        ("stop", 1),
+        pytest.param("make", 1, marks=pytest.mark.storm),
+        ("restore", 1),
+        ("switch", 2),
+        pytest.param("start", 2, marks=pytest.mark.storm),
+    ],
 )
 def test_a_process_that_is_killed_leaves_a_job_that_starts(
     managed: Managed, tmp_path: Path, step: str, counts: int

@@ -281,6 +281,7 @@ def test_the_job_goes_back_where_it_does_not_start(
     managed.wait_for_batch(managed.last_batch() + 1)
 
 
+@pytest.mark.storm
 def test_the_job_runs_on_where_going_back_could_repeat_rows(
     airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,6 +311,7 @@ def test_the_job_runs_on_where_going_back_could_repeat_rows(
     managed.wait_for_batch(begun[0])
 
 
+@pytest.mark.storm
 def test_a_job_whose_start_failed_after_a_batch_stays_and_is_watched(
     airflow_database: None,
     managed: Managed,

@@ -130,6 +130,7 @@ def test_both_are_restored_one_after_the_other_and_each_plan_says_what_stays(
     assert managed.driver_lives()
 
 
+@pytest.mark.storm
 def test_a_start_while_another_query_is_still_lost_is_refused(
     airflow_database: None, managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:

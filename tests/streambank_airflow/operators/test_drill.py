@@ -114,7 +114,7 @@ def test_a_copy_that_takes_too_long_fails_and_may_be_kept(
     saved: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
     saved.hangs.write_text("0", encoding="utf-8")
-    run = run_dag(dag_of(saved, batches=0, timeout="1s", keep=True))
+    run = run_dag(dag_of(saved, batches=0, timeout="4s", keep=True))  # the copy starts in less
 
     result = xcom(run, "drill")
     assert (result["failed_step"], result["code"]) == ("batches", "drill-timeout")

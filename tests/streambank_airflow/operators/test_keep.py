@@ -93,6 +93,7 @@ def test_where_that_is_not_wanted_nothing_is_done(managed: Managed) -> None:
     assert launches(managed) == 1
 
 
+@pytest.mark.storm
 def test_drivers_that_never_make_progress_are_given_up_with_all_that_a_person_needs(
     managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:

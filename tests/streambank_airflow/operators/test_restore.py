@@ -202,7 +202,8 @@ def test_a_choice_holds_only_for_what_was_shown(
     assert generation.number == 1
 
 
-@pytest.mark.parametrize("option", [pytest.param("rollback", marks=pytest.mark.storm), "accept"])
+@pytest.mark.parametrize("option", ["rollback", "accept"])
+@pytest.mark.storm
 def test_no_more_output_is_given_up_than_was_shown(
     managed: Managed, out: Path, capfd: pytest.CaptureFixture[str], option: str
 ) -> None:
@@ -274,6 +275,7 @@ def test_a_job_is_not_stopped_for_a_restore_that_could_not_hand_it_over(
     assert "flights.run is paused" in said and "Hint: unpause flights.run" in said
 
 
+@pytest.mark.storm
 def test_a_restore_is_red_where_no_run_takes_the_job_over(
     managed: Managed, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,7 +411,7 @@ def test_the_guides_proof_of_a_savepoint_runs_beside_the_job(managed: Managed) -
 AT_THE_JOB = ("stop", "restore", "start", "keep_running", "watched")
 
 
-@pytest.mark.parametrize("option", ["Approve", "Reject"])
+@pytest.mark.parametrize("option", ["Approve", pytest.param("Reject", marks=pytest.mark.storm)])
 def test_a_fork_is_restored_from_the_form_while_the_job_runs(managed: Managed, option: str) -> None:
     managed.start()
     managed.wait_for_batch(2)

@@ -110,6 +110,7 @@ def test_without_a_schema_nothing_is_tried(spark: SparkSession, tmp_path: Path) 
     assert caught.value.code == "no-state-schema"
 
 
+@pytest.mark.storm
 def test_a_migration_that_loses_or_misplaces_a_row_saves_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

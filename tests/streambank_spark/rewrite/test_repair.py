@@ -67,14 +67,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     assert not list((tmp_path / "work").rglob("*")), "what was laid out is gone"
 
 
-QUICK = [("hdfs-session", "value.sum", 90)]
+QUICK = [("hdfs-global", "value.sum", 0)]
 STORM = [
     ("ids-changelog-transform", "value.n", 7),
     ("rocksdb-window", "value.sum", 90),
     ("hdfs-window", "value.sum", 120),
     ("ids-changelog-window", "value.sum", 120),
     ("ids-global", "value.sum", 0),
-    ("hdfs-global", "value.sum", 0),
+    ("hdfs-session", "value.sum", 90),
     ("hdfs-pandas-state", "value.groupState.n", 4),
     ("rocksdb-changelog-within", "value.expiresAtMicros", 0),
 ]

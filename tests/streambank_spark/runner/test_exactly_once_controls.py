@@ -78,6 +78,7 @@ def test_a_plain_recursive_copy_of_a_running_query_is_caught(spark: SparkSession
     assert trial.judge(copy, claimed, truth)
 
 
+@pytest.mark.storm
 def test_a_file_sink_left_ahead_is_caught(spark: SparkSession, tmp_path: Path) -> None:
     """Without its sink being taken back, Spark skips the batches that it finds in the sink's log.
 

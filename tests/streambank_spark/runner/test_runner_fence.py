@@ -19,6 +19,7 @@ pytestmark = pytest.mark.spark
 ELSEWHERE = HostId("elsewhere", "another-boot", "pid:[1]")
 
 
+@pytest.mark.storm
 def test_a_second_driver_is_refused_and_a_killed_one_replaced_at_once(tmp_path: Path) -> None:
     job = Job(tmp_path)
     with job.driver("steady.py", str(tmp_path), "--batch-s", "2") as first:
