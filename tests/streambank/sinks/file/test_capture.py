@@ -16,6 +16,7 @@ from streambank.core.errors import (
     NotFoundError,
     RefusedError,
 )
+from streambank.sinks.file import rollback
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.log import Roots, parse_entry, relocate_entry
 from streambank.sinks.file.position import SavedLog, read_saved_log
@@ -317,6 +318,23 @@ class TestPaths:
 
 
 class TestWhileOthersWrite:
+    @pytest.mark.parametrize("limit", ["_MOST_BYTES", "MOST_MEMORY_BYTES"])
+    def test_more_than_a_journal_can_name_is_refused_before_a_file_moves(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+    ) -> None:
+        """The limits are those of reading it again: a rollback that cannot be finished is not begun."""
+        store = open_store(tmp_path / "out")
+        make_sink(store, 5)
+        saved, before = saved_at(store, 2), contents(store)
+        changed: list[str] = []
+        with monkeypatch.context() as lowered, pytest.raises(RefusedError) as caught:
+            lowered.setattr(rollback, limit, 64)
+            roll_back(saved, store, store.uri, "b-one", lambda: changed.append("begun"))
+        assert caught.value.code == "sink-cannot-roll-back" and "--new-sink" in caught.value.hint
+        assert not changed and contents(store) == before
+        roll_back(saved, store, store.uri, "b-one")
+        assert stand(saved, store, store.uri).safe, "the limit was what refused it"
+
     def test_an_entry_that_is_deleted_while_the_log_is_read_is_a_conflict(self, tmp_path: Path) -> None:
         class Compacting(LocalStore):
             deleted = False
