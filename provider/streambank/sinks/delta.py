@@ -28,7 +28,7 @@ from streambank.core.errors import (
     StreambankError,
 )
 from streambank.savepoint.sinks import Captured
-from streambank.sinks.delta_log import MARK, RESTORE, Commit, DeltaLog, each
+from streambank.sinks.delta_log import MARK, RESTORE, Commit, DataFile, DeltaLog, each
 from streambank.sinks.rights import lacks_right, no_right_to_roll_back
 from streambank.sinks.secrets import without_values
 from streambank.sinks.table import Changing, TableRollback, TableStanding
@@ -249,8 +249,9 @@ class DeltaGuard:
         installed = installed_version("deltalake")
         if tuple(map(int, re.findall(r"\d+", installed)[:2])) < _OLDEST:
             return f"the package deltalake is {installed} here, and 1.6 or newer is needed (extra `delta`)."
-        added = frozenset[str]().union(*(commit.added for commit in undone))
-        needed = sorted(frozenset[str]().union(*(commit.removed for commit in undone)) - added)
+        added = frozenset[DataFile]().union(*(commit.added for commit in undone))
+        removed = frozenset[DataFile]().union(*(commit.removed for commit in undone)) - added
+        needed = sorted({file for one in removed for file in (one.path, one.vector_file) if file})
         inside = [path for path in needed if "://" not in path and not path.startswith("/")]
         store = open_store(self.path)
         there = each(store.exists, inside)

@@ -6,11 +6,14 @@ without delta-rs, which holds all files of a table in memory to answer the same.
 
 from __future__ import annotations
 
+import base64
+import string
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 
 from streambank.core.errors import FormatError, NotFoundError
@@ -35,8 +38,28 @@ _READERS = 16
 _BLOCK, _FIRST_BLOCK = 128, 4
 """How many entries are read together; few at first, since mostly the newest one tells."""
 _DIGITS = 20
+_UUID_CHARS = 20
+_Z85 = str.maketrans(
+    string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#",
+    string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~",
+)
+"""From the letters of ZeroMQ's base 85 (Z85), which Delta uses, to those of `base64.b85decode`."""
 _MOST_MS = 253_402_300_800_000
 """The end of the year 9999."""
+
+
+class DataFile(NamedTuple):
+    """A data file as a version has it: with the deletion vector that marks rows of it as deleted, if any.
+
+    Attributes:
+        path: The file.
+        vector: Which deletion vector; empty for none.
+        vector_file: The file in which that is; empty where it is in the log itself.
+    """
+
+    path: str
+    vector: str = ""
+    vector_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +71,8 @@ class Commit:
         transactions: The newest batch of each writer that the commit names, by the writer's id.
         operation: What Delta calls it, such as `STREAMING UPDATE` or `OPTIMIZE`.
         rows: Rows that it added; None where a file does not tell.
-        added: Paths of data files that it added.
-        removed: Paths of data files that it removed.
+        added: Data files that it added.
+        removed: Data files that it removed.
         restored: Which version it restores; None for another operation, or where it does not tell.
         changes: Whether rows, schema or properties are others after it; compaction changes none of them.
         table: The table's id, where the commit tells.
@@ -61,8 +84,8 @@ class Commit:
     transactions: Mapping[str, int] = field(default_factory=dict)
     operation: str = ""
     rows: int | None = 0
-    added: frozenset[str] = frozenset()
-    removed: frozenset[str] = frozenset()
+    added: frozenset[DataFile] = frozenset()
+    removed: frozenset[DataFile] = frozenset()
     changes: bool = False
     restored: int | None = None
     table: str | None = None
@@ -280,8 +303,8 @@ def _damaged(store: Store, key: str, error: Exception) -> FormatError:
 
 def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Commit:
     transactions: dict[str, int] = {}
-    added: set[str] = set()
-    removed: set[str] = set()
+    added: set[DataFile] = set()
+    removed: set[DataFile] = set()
     rows: int | None = 0
     operation, changes = "", False
     table: str | None = None
@@ -301,8 +324,7 @@ def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Com
         elif name == "protocol":
             changes = True
         elif name in ("add", "remove"):
-            path = unquote(str(action["path"]))
-            (added if name == "add" else removed).add(path)
+            (added if name == "add" else removed).add(_data_file(action))
             if action.get("dataChange", True):
                 changes = True
                 if name == "add":
@@ -320,6 +342,23 @@ def _read(version: int, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> Com
         at,
         mark,
     )
+
+
+def _data_file(action: Mapping[str, Any]) -> DataFile:
+    """The file of an `add` or a `remove` (PROTOCOL.md, "Deletion Vector Descriptor Schema")."""
+    path = unquote(str(action["path"]))
+    vector = action.get("deletionVector")
+    if not isinstance(vector, Mapping):
+        return DataFile(path)
+    kind, where = str(vector["storageType"]), str(vector["pathOrInlineDv"])
+    file = ""
+    if kind == "p":
+        file = where
+    elif kind == "u":
+        prefix, own = where[:-_UUID_CHARS], where[-_UUID_CHARS:]
+        name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(own.translate(_Z85)))}.bin"
+        file = f"{prefix}/{name}" if prefix else name
+    return DataFile(path, f"{kind}{where}@{vector.get('offset')}", file)
 
 
 def _time(ms: Any) -> datetime | None:

@@ -352,6 +352,10 @@ class TestSameBatch:
         assert DeltaGuard(str(tmp_path / "none"), QUERY).same_batch(4, self.now()) is None
 
 
+VECTOR_FILE = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+"""Of the path `ab^-aqEH.-t@S}K{vb[*k^`: the example of Delta's protocol."""
+
+
 @pytest.mark.parametrize("kept", [False, True])
 def test_deletion_vectors_go_back_with_their_files(lake: Lake, kept: bool) -> None:
     """A batch marks rows of a file as deleted; the version before has it without marks, or with others."""
@@ -375,6 +379,11 @@ def test_deletion_vectors_go_back_with_their_files(lake: Lake, kept: bool) -> No
     if kept:
         batch, before = 6, {**removed, "deletionVector": vectors[0]}
         commit(7, {"remove": before}, {"add": {**add, "deletionVector": vectors[1]}})
+        standing = guard(lake).stand(batch, None)
+        assert not standing.can_roll_back, "VACUUM has removed the file of the deletion vector"
+        assert f"1 files of that version are gone ({VECTOR_FILE})" in standing.why_not()
+        (lake.folder / "ab").mkdir()
+        (lake.folder / VECTOR_FILE).write_bytes(b"any")
     standing = guard(lake).stand(batch, None)
     assert standing.position == "ahead" and standing.can_roll_back
     guard(lake).roll_back(standing)
@@ -425,3 +434,25 @@ def test_a_commit_may_hold_several_identifiers(lake: Lake) -> None:
     properties = CommitProperties(app_transactions=[Transaction("a", 1), Transaction("b", 2)])
     write_deltalake(str(lake.folder), pa.table({"k": ["x"]}), mode="append", commit_properties=properties)
     assert DeltaLog(open_store(str(lake.folder))).commit(5).transactions == {"a": 1, "b": 2}
+
+
+def test_a_file_that_got_a_deletion_vector_and_was_removed_then(lake: Lake) -> None:
+    """It is among the files that were added since, and still needed, without the vector."""
+    entries = lake.folder / "_delta_log"
+    lines = [json.loads(line) for line in (entries / f"{4:020}.json").read_text().splitlines()]
+    add = next(line["add"] for line in lines if "add" in line)
+    vector = {
+        "storageType": "p",
+        "pathOrInlineDv": "s3://elsewhere/v.bin",
+        "sizeInBytes": 36,
+        "cardinality": 1,
+    }
+    marked = {**add, "deletionVector": vector}
+    for version, actions in (
+        (5, [{"remove": add}, {"add": marked}, {"txn": {"appId": QUERY, "version": 5}}]),
+        (6, [{"remove": marked}, {"txn": {"appId": QUERY, "version": 6}}]),
+    ):
+        (entries / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    assert guard(lake).stand(4, None).can_roll_back
+    (lake.folder / add["path"]).unlink()
+    assert f"({add['path']}), as after VACUUM" in guard(lake).stand(4, None).why_not()
