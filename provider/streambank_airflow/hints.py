@@ -198,6 +198,9 @@ HINTS = {
         "Restore a savepoint from before those rows; or set *Output written after the savepoint* to "
         "accept, to go on without them."
     ),
+    "restore-unfinished": (
+        "Trigger <job>.restore for each query that is left, all but the last with *Start afterwards* off."
+    ),
     "sinks-taken-back": (
         "Trigger <job>.restore with the same savepoint, and *Output written after the savepoint* set to"
         " rollback."

@@ -12,6 +12,7 @@ located/<id>.json    where a driver in a cluster is     bundles/   our code, for
 watch/            who keeps the job running, and when that watcher last gave a sign
 progress/<q>/     Spark's progress, a record a batch           restores/  reports
 taken-back/<q>/   that a restore is about to take a query's sinks back
+restored-together/   which queries are restored as one
 sla/told/<t>/     what a teller has told of the SLA     sla/hours/<q>/  hours of the history, a cache
 alerts/<t>/       what a notifier was alerted of within the last day
 sla/hot-keys/<q>/ the largest key of the state, as Spark found it

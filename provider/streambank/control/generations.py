@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from streambank.control.operation import Operation
 from streambank.control.records import JsonDict, RecordStream
@@ -87,6 +87,18 @@ class Generation:
                 code="damaged-record",
                 hint="It was cut off or edited. Restore it to the form that docs/formats/job.md describes.",
             ) from error
+
+
+class RecordsOfJob(Protocol):
+    """The records of a job, as far as they are needed here (`control.control.JobControl`)."""
+
+    @property
+    def store(self) -> Store:
+        """Where they are."""
+
+    @property
+    def name(self) -> str:
+        """The job."""
 
 
 class Generations:
@@ -220,6 +232,89 @@ class Generations:
                 code="generation-moved",
                 hint="Plan again from the job's current generation.",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What a query of a job gets from a restore of all of them.
+
+    Attributes:
+        savepoint: The savepoint.
+        generation: The number of the generation that it becomes, or of a higher one.
+    """
+
+    savepoint: str
+    generation: int
+
+
+def note_together(control: RecordsOfJob, queries: Mapping[str, Noted], *, by: Mapping[str, str]) -> None:
+    """Leave behind which queries are restored as one, before the first of them is; with the lock in hand.
+
+    Args:
+        control: The job's records.
+        queries: What each query gets, by its name.
+        by: Who asks.
+    """
+    _together(control).append(
+        {
+            "at": to_json_time(utc_now()),
+            "by": dict(by),
+            "queries": {
+                name: {"savepoint": one.savepoint, "generation": one.generation}
+                for name, one in queries.items()
+            },
+        }
+    )
+
+
+def noted_together(control: RecordsOfJob) -> dict[str, Noted]:
+    """What the newest restore of all queries of a job was to do, by query; empty where there was none.
+
+    Raises:
+        FormatError: The note cannot be read (code `damaged-record`).
+    """
+    record = _together(control).latest()
+    if record is None:
+        return {}
+    try:
+        return {
+            str(name): Noted(str(one["savepoint"]), int(one["generation"]))
+            for name, one in record.data["queries"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(
+            f"The record {_together(control).describe(record.number)} is incomplete: {error!r}.",
+            code="damaged-record",
+            hint="It records that all queries of the job were restored as one. Restore each of them, and "
+            "move the record away.",
+        ) from error
+
+
+def check_together(control: RecordsOfJob) -> None:
+    """Make sure that no restore of all queries of a job has ended with some of them restored.
+
+    Raises:
+        RefusedError: One has (code `restore-unfinished`).
+        FormatError: Its note cannot be read.
+    """
+    noted = noted_together(control)
+    left = []
+    for name, one in noted.items():
+        current = Generations(control.store, control.name, name).records.numbers()
+        if not current or current[-1] < one.generation:
+            left.append(name)
+    if left and len(left) < len(noted):
+        done = ", ".join(name for name in noted if name not in left)
+        raise RefusedError(
+            f"A restore of all queries of job {control.name} has ended before it restored {', '.join(left)}; "
+            f"{done} would go on from the savepoint, and the others would not.",
+            code="restore-unfinished",
+            hint=f"`streambank job restore {control.name}` restores those, too; or restore each alone.",
+        )
+
+
+def _together(control: RecordsOfJob) -> RecordStream:
+    return RecordStream(control.store, "restored-together")
 
 
 def _called(declared: str, location: str) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
-from streambank.control.generations import Generation
+from streambank.control.generations import Generation, check_together
 from streambank.control.marker import Marker, identity_of, records_root, write_marker
 from streambank.core.errors import ConflictError
 from streambank.core.units import to_json_time, utc_now
@@ -55,7 +55,8 @@ def prepare_launch(
     Raises:
         RefusedError: The job's records are lost (code `repository-lost`), or its checkpoint belongs to
             another job (`checkpoint-of-another-job`); the declared checkpoint is another one than the job
-            began with (`checkpoint-changed`); whatever `check_start` and `check_arguments` refuse; or files
+            began with (`checkpoint-changed`); a restore of all queries is not finished
+            (`restore-unfinished`); whatever `check_start` and `check_arguments` refuse; or files
             of the checkpoint that Spark would load are damaged, and there is a savepoint to restore
             (`checkpoint-damaged`).
     """
@@ -67,6 +68,7 @@ def prepare_launch(
     launched = job.args if declared else tuple(args or ())
     queries = {}
     check_declared(job, control, fresh_start=fresh_start)
+    check_together(control)
     for name, checkpoint in job.queries.items():
         query = declared_query(job, name, control)
         lost = records_lost(query) if fresh_start else None

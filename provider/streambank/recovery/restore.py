@@ -68,8 +68,8 @@ OPERATION = "restore"
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """The job, held: nobody runs it, and nobody else works on it."""
+class Held:
+    """The job, held: no driver runs it, and no other operation works on it."""
 
     control: JobControl
     operation: Operation
@@ -80,7 +80,7 @@ class _Held:
         self.lease.check()
 
 
-def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE) -> RestorePlan:
+def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: bool = False) -> RestorePlan:
     """What `restore` would do with the same request. Writes nothing.
 
     What speaks against it is in `refusals` of the plan, for a person to decide; a savepoint that does not
@@ -89,6 +89,7 @@ def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE) -> Resto
     Args:
         request: What is asked.
         pace: Who does the work, how fast, and who is told.
+        held: The caller holds the job.
 
     Raises:
         InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `restore`.
@@ -102,7 +103,7 @@ def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE) -> Resto
         if request.generation is not None:  # for a directory it depends on what is chosen: see `prepare`
             against.append(error)
         records = None
-    if records is not None:
+    if records is not None and not held:
         view = records.lease.view()
         doubt = records.lease.doubt(view)
         if view is not None and not view.free:
@@ -113,12 +114,13 @@ def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE) -> Resto
     return prepare(request, chosen, owner, against).plan
 
 
-def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE) -> RestoreReport:
+def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | None = None) -> RestoreReport:
     """Restore a savepoint.
 
     Args:
         request: What is asked.
         pace: Who does the work, how fast, and who is told.
+        held: The job, where the caller holds it already (`hold_job`).
 
     Raises:
         InputError: The call is wrong in itself.
@@ -142,7 +144,7 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE) -> RestoreRep
         pace=pace,
     )
     with (
-        _holding(request, chosen) as held,
+        _holding(request, chosen, held) as held,
         restoring(exclusive=held is not None and generation is not None) as owner,
     ):
         holds = Holds(repository, OPERATION, request.by)
@@ -198,18 +200,33 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE) -> RestoreRep
 
 
 @contextmanager
-def _holding(request: RestoreRequest, chosen: Chosen) -> Iterator[_Held | None]:
-    """Hold the job: no driver lives, none can start, and nobody else works on it."""
+def hold_job(control: JobControl, *, by: Mapping[str, str]) -> Iterator[Held]:
+    """Hold a job: no driver lives, none can start, and no other operation works on it.
+
+    Raises:
+        RefusedError: A driver lives, or may live (codes `lease-held`, `lease-in-doubt`).
+        ConflictError: Another operation works on the job.
+    """
+    with (
+        control.operation(OPERATION, by=by) as operation,
+        control.lease.held(OPERATION, by=by) as lease,
+    ):
+        yield Held(control, operation, lease)
+
+
+@contextmanager
+def _holding(request: RestoreRequest, chosen: Chosen, held: Held | None) -> Iterator[Held | None]:
+    """The job, held; None where there are no records, or for a fork."""
     control = records_of(request, chosen)
-    if control is None:
-        yield None
+    if control is None or held is not None:
+        yield held
         return
-    with control.operation(OPERATION, by=request.by) as operation, ExitStack() as stack:
+    with ExitStack() as stack:
         try:
-            lease = stack.enter_context(control.lease.held(OPERATION, by=request.by))
+            found = stack.enter_context(hold_job(control, by=request.by))
         except RefusedError as error:
             raise _or_beside(error, request) from None
-        yield _Held(control, operation, lease)
+        yield found
 
 
 def _or_beside(error: RefusedError, request: RestoreRequest) -> RefusedError:
@@ -266,7 +283,7 @@ def _write(
     request: RestoreRequest,
     prepared: Prepared,
     owner: Owner,
-    held: _Held | None,
+    held: Held | None,
     pace: Pace,
 ) -> tuple[MaterializeReport, list[SinkRollback], list[NewOutput]]:
     """Lay out, take the sinks back or begin new outputs, and make the target a checkpoint."""
@@ -313,7 +330,7 @@ def _write(
 
 
 def _noted(
-    request: RestoreRequest, prepared: Prepared, held: _Held
+    request: RestoreRequest, prepared: Prepared, held: Held
 ) -> tuple[Callable[[], object], Callable[[str], AbstractContextManager[object]]]:
     """What notes that sinks are rolled back: all file sinks at once, and each table around its change."""
     manifest = prepared.chosen.manifest

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from streambank.declaration.declaration import Job, load_jobs
+from streambank.recovery import together
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.restore import restore
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint, add_debris
 from tests.support.checkpoint.recorded import unpack
@@ -91,6 +94,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
         "job", "move-records", "flights", "--to", tmp_path / "moved", "--json"
     ).document
     given["job savepoint"] = savepoint_of_two(tmp_path)
+    given["job restore"] = restored_in_two(tmp_path / "pair.toml")
     given["sinks"] = succeed("sinks", "pair", "--jobs", tmp_path / "pair.toml", "--json").document
     yield given
 
@@ -153,6 +157,20 @@ def savepoint_of_two(folder: Path) -> Any:
     for query in ("left", "right"):
         LiveCheckpoint(open_store(folder / "pair" / query)).run(3)
     return succeed("job", "savepoint", "pair", "--jobs", file, "--json").document
+
+
+def restored_in_two(file: Path) -> Any:
+    """A restore of both queries that was cut off after the first."""
+
+    def dies(request: RestoreRequest, **options: Any) -> Any:
+        if request.job == "pair/right":
+            raise KeyboardInterrupt
+        return restore(request, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(together, "restore", dies)
+        streambank("job", "restore", "pair", "--jobs", file, "--sink", "accept")
+    return succeed("job", "restore", "pair", "--jobs", file, "--sink", "accept", "--json").document
 
 
 def test_every_example_is_what_the_command_answers(answers: dict[str, Any]) -> None:
@@ -224,7 +242,7 @@ def test_every_verb_with_json_has_an_example() -> None:
         "compact --purge",
     ):
         assert verb in headings
-    of_jobs = "start list history status stop savepoint break move-records sign-records"
+    of_jobs = "start list history status stop savepoint restore break move-records sign-records"
     for verb in of_jobs.split():
         assert f"job {verb}" in headings
 

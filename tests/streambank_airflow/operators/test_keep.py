@@ -207,7 +207,7 @@ def test_whoever_keeps_a_job_running_leaves_signs_and_ends_them_with_the_job(man
     seen: list[WatchView] = []
     with meanwhile(
         managed,
-        lambda: poll(lambda: watched(managed), timeout_s=60),
+        lambda: poll(lambda: watched(managed), timeout_s=180),
         lambda: seen.append(watch_of(managed)),
         lambda: managed.stop("enough"),
     ):
@@ -232,7 +232,7 @@ def test_of_two_that_keep_a_job_running_the_older_one_makes_room_and_ends_well(
     newer = {"dag_id": "flights.run", "run_id": "manual__2", "task_id": "keep_running"}
     with meanwhile(
         managed,
-        lambda: poll(lambda: watched(managed), timeout_s=60),
+        lambda: poll(lambda: watched(managed), timeout_s=180),
         lambda: managed.control.watches.begin(by=newer, desired=1),
         managed.kill if dies else lambda: None,
     ):
@@ -270,7 +270,7 @@ def test_a_run_that_a_version_without_signs_has_deferred_becomes_the_watcher(
     monkeypatch.setattr(KeepStreamingJobRunningOperator, "_watched", as_before)
     with meanwhile(
         managed,
-        lambda: poll(lambda: watched(managed), timeout_s=60),
+        lambda: poll(lambda: watched(managed), timeout_s=180),
         lambda: poll(managed.driver_lives, timeout_s=60),
         lambda: managed.stop("enough"),
     ):

@@ -23,6 +23,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.cli.plugins import JobVerbs
+from streambank.cli.verbs.job import restore
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -541,3 +542,6 @@ def sign_records(
         console.line(f"{count} of job {name}{meant}: signed by key {signed.key}")
 
     console.answer(signed.to_dict(), text)
+
+
+restore.register(app)

@@ -183,11 +183,11 @@ def restore(
             pace = Pace(max_bytes_per_s=rate, executor=machines, progress=progress)
             done = restore_savepoint(request, pace=pace).to_dict()
     if dry_run:
-        console.answer(plan, lambda: _show_plan(plan))
+        console.answer(plan, lambda: show_plan(plan))
         if planned.refusals:
             raise typer.Exit(planned.refusals[0].exit_code)
     else:
-        console.answer(done, lambda: _show_done(done))
+        console.answer(done, lambda: show_done(done))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,8 @@ def _owner(
     return _Owner(declared.records(), declared.queries.get(asked.name), declared, declared.kafka)
 
 
-def _show_plan(plan: dict[str, Any]) -> None:
+def show_plan(plan: dict[str, Any]) -> None:
+    """What a restore would do, for people."""
     console.line(
         f"would restore savepoint {plan['savepoint']} of {plan['job']}, batch {plan['batch']}, "
         f"into {_place(plan)}"
@@ -241,7 +242,8 @@ def _show_plan(plan: dict[str, Any]) -> None:
             console.line(f"  hint: {refusal['hint']}")
 
 
-def _show_done(done: dict[str, Any]) -> None:
+def show_done(done: dict[str, Any]) -> None:
+    """What a restore came to, for people."""
     console.line(
         f"restored savepoint {done['savepoint']} of {done['job']}, batch {done['batch']}, into {_place(done)}"
     )

@@ -1,0 +1,123 @@
+"""`job restore`: all queries of a job are restored as one."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated
+
+import typer
+
+from streambank.cli.options import (
+    Debug,
+    JobsFile,
+    Json,
+    Kafka,
+    Master,
+    On,
+    SparkConf,
+    SparkProperties,
+)
+from streambank.cli.output import console
+from streambank.core.choices import SinkChoice, SourceChoice
+
+_PARALLEL = 4
+"""Files hashed and copied at once."""
+EXAMPLES = """Examples:
+
+  streambank job restore orders --sink rollback --dry-run
+
+  streambank job restore orders latest --jobs dags/streaming_jobs.toml
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(restore)
+
+
+def restore(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")],
+    jobs: JobsFile,
+    savepoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="[REFERENCE]",
+            help="Which savepoint of each query. latest-good, the default, is the newest moment that "
+            "verified savepoints of all queries reach.",
+        ),
+    ] = "latest-good",
+    sink: Annotated[
+        SinkChoice, typer.Option(help="If output is newer than a savepoint: see `streambank restore --help`.")
+    ] = "refuse",
+    sink_of: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SINK=CHOICE",
+            help="The same for one sink, by the path that --dry-run shows; may be repeated.",
+        ),
+    ] = None,
+    source: Annotated[
+        SourceChoice, typer.Option(help="If input is gone: see `streambank restore --help`.")
+    ] = "refuse",
+    kafka: Kafka = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only show what would be done, and what prevents it, "
+            "with the exit code that the restore would have.",
+        ),
+    ] = False,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")] = "",
+    on: On = "auto",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Restore all queries of a stopped job as one, each into its next generation."""
+    from streambank.cli.options import brokers_of, executor
+    from streambank.cli.verbs.restore import show_done, show_plan
+    from streambank.control.processes import who
+    from streambank.declaration.declaration import load_jobs
+    from streambank.job.savepoint import open_repository
+    from streambank.recovery.choices import parse_sink_choices
+    from streambank.recovery.together import TogetherRequest, plan_together, restore_together
+    from streambank.work.executor import Pace
+
+    declared = cache(lambda: load_jobs(jobs).job(name))
+    machines = executor(on, master, spark_conf, spark_properties, _PARALLEL, of=declared)
+    job = declared()
+    records = job.records()
+    by = who("cli")
+    request = TogetherRequest(
+        job,
+        open_repository(job, records),
+        savepoint,
+        control=records,
+        sink=sink,
+        sink_of=parse_sink_choices(sink_of or []),
+        source=source,
+        kafka=brokers_of(kafka, job.kafka),
+        by={**by, "reason": why} if why else by,
+    )
+    with console.progress() as progress:
+        pace = Pace(executor=machines, progress=progress)
+        if dry_run:
+            plan = plan_together(request, pace=pace)
+            found = plan.to_dict()
+        else:
+            found = restore_together(request, pace=pace).to_dict()
+
+    def text() -> None:
+        for of_query in found["queries"].values():
+            (show_plan if dry_run else show_done)(of_query)
+        for query in found["already_restored"]:
+            console.line(f"query {query} was restored already, by the restore that was not finished")
+        if len(found["queries"]) > 1:
+            console.line(f"The savepoints were taken within {console.age(found['skew_s'])} of each other.")
+
+    console.answer(found, text)
+    if dry_run and plan.refusals:
+        raise typer.Exit(plan.refusals[0].exit_code)

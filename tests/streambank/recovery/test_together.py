@@ -1,0 +1,255 @@
+"""All queries of a job restored as one: what is chosen, what is refused, and what ends in between."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.checkpoint.position import batches_of
+from streambank.control.control import JobControl
+from streambank.control.processes import this_process
+from streambank.core.errors import FormatError, RefusedError
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.driver.prepare import prepare_launch
+from streambank.recovery import together
+from streambank.recovery.restore import restore
+from streambank.recovery.together import TogetherReport, TogetherRequest, plan_together, restore_together
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import TakeRequest, take
+from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.cli import streambank, succeed
+from tests.support.jobs.simulated_job import BY
+from tests.support.storage.faulty_store import SimulatedCrash
+
+QUERIES = ("hours", "sessions", "users")
+BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Trio:
+    """A job of three stateful queries without sinks, and a clock for its savepoints."""
+
+    job: Job
+    repository: Repository
+    live: dict[str, LiveCheckpoint]
+    clock: pytest.MonkeyPatch
+
+    @property
+    def control(self) -> JobControl:
+        return self.job.records()
+
+    def run(self, batches: int) -> None:
+        for live in self.live.values():
+            for _ in range(batches):
+                live.plan()
+                live.commit()
+
+    def take(self, query: str, minute: float) -> str:
+        moment = BEGIN + timedelta(minutes=minute)
+        self.clock.setattr("streambank.savepoint.take.datetime", _stands_at(moment))
+        checkpoint = open_store(self.job.queries[query])
+        return take(TakeRequest(checkpoint, self.repository, f"{self.job.name}/{query}")).savepoint
+
+    def take_all(self, minute: float) -> dict[str, str]:
+        """One savepoint of each, a second after the other."""
+        return {name: self.take(name, minute + number / 60) for number, name in enumerate(QUERIES)}
+
+    def request(self, **more: Any) -> TogetherRequest:
+        return TogetherRequest(self.job, self.repository, by=BY, **more)
+
+    def restore(self, **more: Any) -> TogetherReport:
+        return restore_together(self.request(**more))
+
+    def generations(self) -> dict[str, tuple[int, str | None]]:
+        found = {name: self.control.generation(name) for name in QUERIES}
+        return {name: (one.number, one.from_savepoint) for name, one in found.items() if one is not None}
+
+    def may_start(self) -> bool:
+        try:
+            prepare_launch(self.job, self.control, by=BY)
+        except RefusedError as error:
+            assert error.code == "restore-unfinished"
+            return False
+        return True
+
+    def unlock(self) -> None:
+        for lock in (self.control.operation_lock.break_operation, self.control.lease.break_lease):
+            lock(by=BY, why="killed", even_live=True)
+
+
+def _stands_at(moment: datetime) -> type[datetime]:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]  # of the base class
+            return moment
+
+    return Clock
+
+
+@pytest.fixture
+def trio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trio:
+    (tmp_path / "app.py").write_text("")
+    (tmp_path / "jobs.toml").write_text(
+        'repository = "repository"\n[jobs.flights]\napplication = "app.py"\ncheckpoint = "ck"\n'
+        f"queries = {json.dumps(QUERIES)}\n"
+    )
+    job = load_jobs(tmp_path / "jobs.toml").job("flights")
+    live = {name: LiveCheckpoint(open_store(job.queries[name])) for name in QUERIES}
+    made = Trio(job, Repository.open(open_store(job.repository), create=True), live, monkeypatch)
+    made.run(3)
+    assert made.may_start()
+    return made
+
+
+def test_each_query_goes_back_to_its_newest(trio: Trio) -> None:
+    taken = trio.take_all(0)
+    trio.run(2)
+    newer = trio.take_all(10)
+    trio.run(1)
+    plan = plan_together(trio.request())
+    assert {name: one.savepoint for name, one in plan.plans.items()} == newer != taken
+    assert not plan.refusals and plan.skew_s == 2.0
+    assert trio.generations() == dict.fromkeys(QUERIES, (1, None)), "a plan changes nothing"
+    report = trio.restore()
+    assert trio.generations() == {name: (2, newer[name]) for name in QUERIES}
+    assert report.skew_s == 2.0 and set(report.to_dict()["queries"]) == set(QUERIES)
+    assert all(batches_of(one.layout.target).committed == 4 for one in report.reports.values())
+    assert trio.may_start()
+
+
+def test_they_belong_together_where_one_has_none_newer(trio: Trio) -> None:
+    """One query has no savepoint since minute 10: the others go back to theirs of that time."""
+    trio.take_all(0)
+    trio.run(1)
+    together_at = trio.take_all(10)
+    trio.run(1)
+    for minute in (20, 30):
+        trio.run(1)
+        trio.take("hours", minute)
+        trio.take("users", minute)
+    report = trio.restore()
+    assert {name: one.savepoint for name, one in report.reports.items()} == together_at
+    assert report.skew_s == 2.0
+
+
+def test_a_damaged_one_takes_the_others_along(trio: Trio) -> None:
+    older = trio.take_all(0)
+    trio.run(1)
+    newer = trio.take_all(10)
+    manifest = trio.repository.load("flights/users", newer["users"])
+    missing = next(entry for entry in manifest.files if entry.path.startswith("offsets/"))
+    store = trio.repository.store
+    for info in list(store.list("savepoints/flights/users")):
+        if newer["users"] in info.path:
+            store.write(info.path, store.read(info.path).replace(missing.digest.encode(), b"0" * 64))
+    report = trio.restore()
+    assert {name: one.savepoint for name, one in report.reports.items()} == older
+
+
+def test_a_living_driver_is_said_once_and_refused(trio: Trio) -> None:
+    trio.take_all(0)
+    lease = trio.control.lease.acquire([this_process("python")])
+    assert [one.code for one in plan_together(trio.request()).refusals] == ["lease-held"]
+    with pytest.raises(RefusedError) as caught:
+        trio.restore()
+    assert caught.value.code == "lease-held"
+    assert trio.generations() == dict.fromkeys(QUERIES, (1, None))
+    lease.release()
+
+
+def test_what_speaks_against_one_query_stops_all(trio: Trio) -> None:
+    """Each is planned before the first is changed."""
+    trio.take_all(0)
+    trio.control.record_query("users", {"query_id": trio.live["users"].query_id, "sink": "ForeachBatchSink"})
+    trio.run(1)
+    with pytest.raises(RefusedError):
+        trio.restore()
+    assert trio.generations() == dict.fromkeys(QUERIES, (1, None))
+    assert not trio.control.store.names("restored-together") and trio.may_start()
+    report = trio.restore(sink="accept")
+    assert set(report.reports) == set(QUERIES)
+
+
+@pytest.mark.parametrize("done", [0, 1, 2, 3])
+def test_a_crash_between_two_queries(trio: Trio, monkeypatch: pytest.MonkeyPatch, done: int) -> None:
+    """No driver starts with some of them restored; the same restore does those that are left."""
+    taken = trio.take_all(0)
+    trio.run(2)
+    fired: list[int] = []
+
+    def dies(*args: Any, **options: Any) -> object:
+        if len(fired) == done:
+            raise SimulatedCrash("killed")
+        fired.append(1)
+        return restore(*args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(together, "restore", dies)
+        if done < len(QUERIES):
+            with pytest.raises(SimulatedCrash):
+                trio.restore()
+            trio.unlock()
+        else:
+            trio.restore()
+    assert len(fired) == done
+    assert trio.may_start() == (done in (0, len(QUERIES)))
+    report = trio.restore()
+    again = {0: QUERIES, 1: QUERIES[1:], 2: QUERIES[2:], 3: QUERIES}[done]
+    assert tuple(report.reports) == again
+    assert report.done == tuple(name for name in QUERIES if name not in again)
+    assert {name: savepoint for name, (_, savepoint) in trio.generations().items()} == taken
+    assert trio.may_start()
+
+
+def test_an_unfinished_one_is_over_when_the_rest_is_restored_alone(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = trio.take_all(0)
+
+    def second_dies(request: Any, **options: Any) -> object:
+        if "hours" not in request.job:
+            raise SimulatedCrash("killed")
+        return restore(request, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(together, "restore", second_dies)
+        with pytest.raises(SimulatedCrash):
+            trio.restore()
+    trio.unlock()
+    for name in ("sessions", "users"):
+        assert not trio.may_start()
+        restore(replace(together._of_query(trio.request(), trio.control, name, taken[name])))
+    assert trio.may_start()
+
+
+def test_a_note_that_cannot_be_read_refuses_a_start(trio: Trio) -> None:
+    trio.take_all(0)
+    trio.restore()
+    (name,) = trio.control.store.names("restored-together")
+    trio.control.store.write(f"restored-together/{name}", json.dumps({"queries": {"hours": 1}}).encode())
+    with pytest.raises(FormatError) as caught:
+        prepare_launch(trio.job, trio.control, by=BY)
+    assert caught.value.code == "damaged-record"
+
+
+def test_the_verb(trio: Trio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMBANK_JOBS", str(tmp_path / "jobs.toml"))
+    taken = trio.take_all(0)
+    planned = succeed("job", "restore", "flights", "--dry-run").out
+    for savepoint in taken.values():
+        assert f"would restore savepoint {savepoint}" in planned
+    assert "The savepoints were taken within 2 s of each other." in planned
+    found = succeed("job", "restore", "flights", "--why", "a test", "--json").document
+    assert {name: one["savepoint"] for name, one in found["queries"].items()} == taken
+    assert found["skew_s"] == 2.0 and found["already_restored"] == []
+    assert found["queries"]["users"]["by"]["reason"] == "a test"
+    lease = trio.control.lease.acquire([this_process("python")])
+    refused = streambank("job", "restore", "flights", "--dry-run")
+    assert refused.code == 8 and "is held by" in refused.out
+    lease.release()
