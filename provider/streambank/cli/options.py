@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 from collections.abc import Callable, Sequence
+from datetime import tzinfo
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -186,6 +187,15 @@ Batch = Annotated[
     int | None, typer.Option(min=0, metavar="N", help="A committed batch that Spark still retains.")
 ]
 Note = Annotated[str, typer.Option(metavar="TEXT", help="What you want to remember about it.")]
+Name = Annotated[
+    str,
+    typer.Option(
+        "--name",
+        metavar="NAME",
+        help="Give it a name of its own within the job, such as before-upgrade. Add --pin to exempt it from "
+        "retention.",
+    ),
+]
 Pin = Annotated[bool, typer.Option("--pin", help="Exempt it from retention.")]
 NewQuery = Annotated[
     bool,
@@ -194,7 +204,9 @@ NewQuery = Annotated[
 SavepointName = Annotated[
     str,
     typer.Argument(
-        metavar="SAVEPOINT", help="A savepoint's id or its unique beginning, or latest or latest-good."
+        metavar="SAVEPOINT",
+        help="A savepoint's id or its unique beginning, its name, latest, latest-good, a batch "
+        "(batch:41), or a time (03:00, 2026-11-26T03:00): the newest from then or before.",
     ),
 ]
 
@@ -277,11 +289,22 @@ def declared_job(job: str, jobs: str | None) -> Job | None:
 
 
 def open_repository(location: str) -> Repository:
-    """The repository that is there."""
+    """The repository that is there; times are read in the zone that the jobs file declares for a job."""
     from streambank.repository.repository import Repository
     from streambank.storage import open_store
 
-    return Repository.open(open_store(location))
+    opened = Repository.open(open_store(location))
+    opened.zone_of = zone_of
+    return opened
+
+
+def zone_of(job: str) -> tuple[str, tzinfo]:
+    """The time zone that the jobs file declares for a job; UTC where there is no file, or no such job."""
+    from streambank.repository.references import utc_of
+
+    named = _named_jobs[0] if _named_jobs else os.environ.get("STREAMBANK_JOBS")
+    declared = declared_job(job, named or None)
+    return utc_of(job) if declared is None else declared.zone_of(job)
 
 
 SPARK = "streambank_spark.submit.executor"

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.core.names import MAIN, QueryRef, check_job_name
 from streambank.core.python310 import parse_toml
 from streambank.core.signing import VARIABLE, signing_keys
-from streambank.core.zones import UTC_NAME
+from streambank.core.zones import UTC_NAME, time_zone
 from streambank.declaration.airflow import AirflowPolicy, read_airflow
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.drill import DrillPolicy, read_drill
@@ -211,7 +212,14 @@ class Job:
         """
         self._require_key()
         store = open_store(self.repository)
-        return Repository.open(store, create=create, like=like, lock=self.savepoint.lock)
+        opened = Repository.open(store, create=create, like=like, lock=self.savepoint.lock)
+        opened.zone_of = self.zone_of
+        return opened
+
+    def zone_of(self, _: str = "") -> tuple[str, tzinfo]:
+        """Its time zone, by which references to savepoints by time are read: the name, and itself."""
+        name = self.time_zone or UTC_NAME
+        return name, time_zone(name)
 
     def settle_tags(
         self, repository: Repository, *, ensure: Mapping[str, str] | None = None

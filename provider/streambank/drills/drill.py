@@ -58,6 +58,7 @@ from streambank.recovery.sinks import begin_outputs, look_at_sinks
 from streambank.repository.catalog import LATEST_GOOD, heads
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
+from streambank.repository.references import parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize
 from streambank.sinks.file.capture import KIND as FILE
@@ -79,7 +80,7 @@ class DrillRequest:
 
     Attributes:
         job: The live job.
-        savepoint: `latest-good`, `random`, or an id or the beginning of one.
+        savepoint: `random`, or any reference to a savepoint (`repository/references.py`).
         repository: The repository or replica that it comes from; the declared one when left out.
         batches: How many batches of the live query are executed again; the declared number when left out.
         scratch: Under which location the copy is written; the declared one when left out.
@@ -241,6 +242,7 @@ class _Drill:
         self._clean_up_after_others()
         with self._in("choose", "choosing and verifying the savepoints"):
             repository = Repository.open(open_store(self.source))
+            repository.zone_of = self.job.zone_of
             manifests = self._choose(repository, stack)
         with self._in("restore", "restoring into scratch"):
             for name, manifest in manifests.items():
@@ -271,11 +273,12 @@ class _Drill:
     def _choose(self, repository: Repository, stack: ExitStack) -> dict[str, Manifest]:
         chosen = {}
         reference = self.request.savepoint or self.job.drill.savepoint
-        if len(self.job.queries) > 1 and reference not in (LATEST_GOOD, RANDOM):
+        one_query = reference != RANDOM and parse_reference(reference).kind in ("id", "batch")
+        if len(self.job.queries) > 1 and one_query:
             raise InputError(
                 f"Job {self.job.name} has several queries, and {reference} is a savepoint of one of them.",
                 code="bad-option",
-                hint=f"Use {LATEST_GOOD} or {RANDOM}.",
+                hint=f"Use {LATEST_GOOD}, {RANDOM}, a name, or a time.",
             )
         for name in self.job.queries:
             of_query = self.job.savepoint_name(name)

@@ -65,6 +65,7 @@ def savepoint_job(
     batch: int | None = None,
     closure: str | None = None,
     note: str = "",
+    name: str = "",
     pin: bool = False,
     new_query: bool = False,
     pace: Pace = DEFAULT_PACE,
@@ -82,6 +83,7 @@ def savepoint_job(
         batch: A batch that Spark still retains; the newest committed one when left out. Only for one query.
         closure: `safe` or `minimal`; the declared one when left out.
         note: What a person wants to remember about it.
+        name: A name of its own within the job, or within each query of several; empty for none.
         pin: Exempt it from retention.
         new_query: The query may be another one than that of the job's savepoints.
         pace: Who does the work, how fast, and who is told.
@@ -105,23 +107,26 @@ def savepoint_job(
     places = {name: place_of(job, records, name) for name in names}
     target = repository or open_repository(job, records, new=new_repository)
     taken = {}
-    for name, (location, generation) in places.items():
+    for query_name, (location, generation) in places.items():
         request = TakeRequest(
             open_store(location),
             target,
-            job.savepoint_name(name),
+            job.savepoint_name(query_name),
             batch=batch,
             closure=chosen,
             note=note,
+            name=name,
             pin=pin,
             taken_by={**by, **({"reason": why} if why else {})},
             new_query=new_query,
             application=application_fingerprint(Path(job.application), job.args),
             conf=conf_fingerprint(job.spark),
         )
-        taken[name] = take(managed_take(request, records, name, Brokers(job.kafka), job.sinks), pace=pace)
-        record_taken(records, name, taken[name], generation=generation, by=by, why=why)
-        _mark(job, records, name, target, by)
+        taken[query_name] = take(
+            managed_take(request, records, query_name, Brokers(job.kafka), job.sinks), pace=pace
+        )
+        record_taken(records, query_name, taken[query_name], generation=generation, by=by, why=why)
+        _mark(job, records, query_name, target, by)
     settled = job.settle_tags(target, ensure={one.job: one.savepoint for one in taken.values()})
     warnings = tuple(warning for report in settled for warning in report.warnings)
     if warnings:

@@ -17,6 +17,7 @@ from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.reached import Reached
 from streambank.recovery.resolve import Skipped
 from streambank.repository.manifest import Manifest
+from streambank.repository.references import AsOf
 from streambank.storage.store import Store
 
 _PUBLISHED_WITHIN = timedelta(seconds=5)
@@ -52,6 +53,7 @@ class RestorePlan:
         source: What was chosen for sources.
         sources: Where each Kafka source stands, what could not be read any more, and which sources cannot
             be repeated.
+        as_of: The moment that a reference by time means; None for another reference.
         skipped: Newer savepoints that `latest-good` walked past, and why.
         refusals: Errors that the restore would raise; empty where it may go on.
         other_refusals: Those of `refusals` that no choice for sinks and sources changes.
@@ -80,6 +82,7 @@ class RestorePlan:
     reached: Reached | None
     source: SourceChoice
     sources: tuple[Mapping[str, Any], ...]
+    as_of: AsOf | None
     skipped: tuple[Skipped, ...]
     refusals: tuple[StreambankError, ...]
     other_refusals: tuple[StreambankError, ...]
@@ -190,6 +193,7 @@ class RestorePlan:
             "source": self.source,
             "source_effect": self.source_effect(),
             "sources": [dict(one) for one in self.sources],
+            **as_of_json(self.as_of),
             "skipped": [one.to_dict() for one in self.skipped],
             "possible": self.possible,
             "refusals": [error.to_dict() for error in self.refusals],
@@ -202,6 +206,14 @@ def _taken_back(sinks: Sequence[Mapping[str, Any]]) -> str:
     """What happens to later output: that of a file sink is kept beside it."""
     aside = [one["kind"] == "file" for one in sinks]
     return "set aside" if all(aside) else "set aside, or rolled back" if any(aside) else "rolled back"
+
+
+def as_of_json(as_of: AsOf | None) -> dict[str, str | None]:
+    """The moment that a reference by time means, and the zone in which it was read, as JSON."""
+    return {
+        "as_of": None if as_of is None else to_json_time(as_of.at),
+        "as_of_zone": None if as_of is None else as_of.zone,
+    }
 
 
 def age_s(manifest: Manifest) -> float:

@@ -59,7 +59,7 @@ class RestoreRequest:
 
     Attributes:
         repository: Where the savepoint is.
-        reference: Its id or the beginning of one, or `latest-good`: the newest that verifies.
+        reference: Any of `repository/references.py`; `latest-good` is the newest that verifies.
         job: `job` or `job/query`; may be left out where that leaves no choice.
         into: An empty directory. Either this or `generation`.
         generation: The records of the job whose next generation it becomes.
@@ -276,6 +276,7 @@ def prepare(
         reached=sinks.reached,
         source=request.source,
         sources=tuple(sources.to_dicts()),
+        as_of=chosen.as_of,
         skipped=chosen.skipped,
         refusals=(*against, *by_sinks[request.sink], *by_sources[request.source]),
         other_refusals=tuple(against),

@@ -10,8 +10,10 @@ from typing import Any
 
 from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
 from streambank.core.units import to_json_time
+from streambank.recovery.plan import as_of_json
 from streambank.recovery.reached import Reached
 from streambank.recovery.resolve import Skipped
+from streambank.repository.references import AsOf
 from streambank.savepoint.materialize import MaterializeReport
 from streambank.storage.store import Opener
 
@@ -44,6 +46,7 @@ class RestoreReport:
         taken_at: When the savepoint was taken.
         age_s: How old it was.
         rows: Rows of state, where the files tell.
+        as_of: The moment that a reference by time means; None for another reference.
         skipped: Newer savepoints that `latest-good` walked past, and why.
         warnings: What a person should know.
         by: Who asked.
@@ -70,6 +73,7 @@ class RestoreReport:
     taken_at: datetime
     age_s: float
     rows: int | None
+    as_of: AsOf | None
     skipped: tuple[Skipped, ...]
     warnings: tuple[str, ...]
     started_at: datetime
@@ -102,6 +106,7 @@ class RestoreReport:
             "rows": self.rows,
             "taken_at": to_json_time(self.taken_at),
             "age_s": round(self.age_s, 1),
+            **as_of_json(self.as_of),
             "skipped": [one.to_dict() for one in self.skipped],
             "warnings": list(self.warnings),
             "by": dict(self.by),

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streambank.core.errors import IntegrityError, NotFoundError
-from streambank.repository.catalog import LATEST_GOOD, newest_first, none_of, only_job
+from streambank.repository.catalog import newest_first, none_of
 from streambank.repository.manifest import Manifest
+from streambank.repository.references import AsOf, only_job, parse_reference
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import refuse_without_key
 from streambank.savepoint.verify import VerifyReport, verify
@@ -40,11 +41,13 @@ class Chosen:
         manifest: It.
         skipped: Newer ones that are damaged, for `latest-good`.
         warnings: What a person should know about how it was chosen.
+        as_of: The moment that a reference by time means.
     """
 
     manifest: Manifest
     skipped: tuple[Skipped, ...] = ()
     warnings: tuple[str, ...] = ()
+    as_of: AsOf | None = None
 
 
 def choose(
@@ -60,25 +63,27 @@ def choose(
 
     Args:
         repository: Where.
-        reference: An id or the beginning of one, or `latest-good`.
+        reference: Any of `repository/references.py`; `latest-good` is the newest that verifies.
         job: `job` or `job/query`; may be left out where that leaves no choice.
         record: Leave the result of verifications beside the manifests, where that is possible.
         by: Who asks, for those records.
         pace: Who does the work, how fast, and who is told.
 
     Raises:
-        InputError: `ambiguous`, or `which-job`: there are several jobs.
+        InputError: `ambiguous`, or `which-job`: there are several jobs; or it is no reference.
         NotFoundError: `no-such-savepoint`, or `no-good-savepoint`: none verifies.
         IntegrityError: The one that was named is damaged.
     """
-    if reference == LATEST_GOOD:
-        place = only_job(repository.store, job)
+    asked = parse_reference(reference)
+    if asked.kind == "latest-good":
+        place = only_job(repository.store, asked.place or job)
         return _latest_good(repository, place, record, by, pace)
-    place, savepoint = repository.find(reference, job)
+    found = repository.resolve(reference, job)
+    place, savepoint = found.job, found.savepoint
     _require_key(repository, place, savepoint)
     manifest = repository.load(place, savepoint)
     require_whole(verify(repository, place, savepoint, "quick", record=False))
-    return Chosen(manifest)
+    return Chosen(manifest, as_of=found.as_of)
 
 
 def _require_key(repository: Repository, job: str, savepoint: str) -> None:

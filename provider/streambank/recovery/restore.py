@@ -180,6 +180,7 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
             taken_at=plan.taken_at,
             age_s=plan.age_s,
             rows=plan.rows,
+            as_of=plan.as_of,
             skipped=plan.skipped,
             warnings=(
                 *plan.warnings,

@@ -25,6 +25,7 @@ from streambank.repository.catalog import check_place, found_damaged, listed, ma
 from streambank.repository.holds import Holds
 from streambank.repository.locks import LockPolicy
 from streambank.repository.manifest import Manifest, decode
+from streambank.repository.names import names_there
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
@@ -287,11 +288,22 @@ class _Copy:
         elif missing:
             self.replica.lock_savepoint(there, counted(self.progress, LOCK))
         try:
+            self._give_names()
             pinned, errors = self._pin()
         except NotFoundError as error:  # it was deleted there just now
             return self._result("failed", errors=((self.key, error),), **numbers)
         state: State = "copied" if there is None else "refilled" if missing else "there"
         return self._result(state, pinned=pinned, errors=errors, **numbers)
+
+    def _give_names(self) -> None:
+        """Give the savepoint of the replica the names that it has at the source, where that can be read.
+
+        In the replica a name may still be that of an older savepoint, which has expired at the source: the
+        last one that was given it has it.
+        """
+        for name in self.transfer.names().get((self.job, self.savepoint), ()):
+            if self.replica.give_name(self.job, self.savepoint, name, by=self.by) != self.savepoint:
+                self.replica.give_name(self.job, self.savepoint, name, by=self.by, anyway=True)
 
     def _pin(self) -> tuple[bool, tuple[tuple[str, StreambankError], ...]]:
         """Pin the replica where the source is pinned; a pin mark that cannot be read counts as one."""
@@ -443,6 +455,14 @@ class Transfer:
         self._by_service = not target.store.features.links
         self._found_damaged: Set[tuple[str, str]] | None = None
         self._hashed: set[str] = set()
+        self._names: Mapping[tuple[str, str], Sequence[str]] | None = None
+
+    def names(self) -> Mapping[tuple[str, str], Sequence[str]]:
+        """The names that records at the source give to its savepoints, by job and id."""
+        if self._names is None:
+            there = set(listed(self.source.store))
+            self._names, _ = names_there(self.source.store, None, lambda *which: which in there)
+        return self._names
 
     def missing(self, objects: Mapping[str, int]) -> dict[str, int]:
         """Those of some objects that the target does not hold, or not with this size."""

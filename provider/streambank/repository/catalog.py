@@ -5,7 +5,7 @@ It is the repository itself, listed; there is nothing beside it to keep in step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -30,10 +30,11 @@ from streambank.repository.marks import (
     read_mark,
     to_verification,
 )
+from streambank.repository.names import names_there
 from streambank.storage.store import FileInfo, Store, chunks
 
 LATEST, LATEST_GOOD = "latest", "latest-good"
-"""Names that stand for a savepoint: see `find`."""
+"""Names that stand for a savepoint: see `references.py`."""
 EXPIRED = "expired"
 """Folder of the copies of expired manifests, by job and savepoint."""
 _GLANCE_BYTES = 64 << 10
@@ -57,6 +58,7 @@ class SavepointSummary:
         new_bytes: How many bytes it added to the repository.
         watermark_ms: Event-time watermark in milliseconds since the epoch.
         note: What a person wrote about it.
+        names: Those that were given to it.
         checkpoint: URI of the checkpoint it was taken from.
         derived_from: The savepoint it was made from by a compaction or a fork.
         pinned: Whether retention leaves it alone; a pin mark that cannot be read counts as one.
@@ -79,6 +81,7 @@ class SavepointSummary:
     new_bytes: int = 0
     watermark_ms: int | None = None
     note: str = ""
+    names: tuple[str, ...] = ()
     checkpoint: str = ""
     derived_from: str | None = None
     pinned: bool = False
@@ -102,6 +105,7 @@ class SavepointSummary:
             "new_bytes": self.new_bytes,
             "watermark_ms": self.watermark_ms,
             "note": self.note,
+            "names": list(self.names),
             "checkpoint": self.checkpoint,
             "derived_from": self.derived_from,
             "pinned": self.pinned,
@@ -163,12 +167,12 @@ def none_of(store: Store, job: str | None) -> NotFoundError:
     return NotFoundError(
         f"There is no savepoint{f' of {job}' if job else ''} in {store.uri}.",
         code="no-such-savepoint",
-        hint=f"There are savepoints of {_some(jobs)}." if jobs else "Take one, or name another repository.",
+        hint=f"There are savepoints of {some(jobs)}." if jobs else "Take one, or name another repository.",
     )
 
 
-def _some(names: Sequence[str]) -> str:
-    """The first few names, and that there are more."""
+def some(names: Sequence[str]) -> str:
+    """The first few names, and that there are more, for messages."""
     return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
@@ -180,8 +184,10 @@ def summarize(store: Store, job: str | None = None) -> Iterator[SavepointSummary
     """
     if job is not None:
         QueryRef.parse(job)
-    marks = _marks(store, job)
-    found = (_summary(store, *which, marks.get(which, ())) for which in listed(store, job))
+    marks, there = _marks(store, job), listed(store, job)
+    known = set(there)
+    names, recorded = names_there(store, job, lambda *which: which in known)
+    found = (_summary(store, *which, marks.get(which, ()), names.get(which, ()), recorded) for which in there)
     yield from sorted(
         (it for it in found if it),
         key=lambda it: (it.job, it.taken_at.timestamp() if it.taken_at else 0.0, it.savepoint),
@@ -210,7 +216,9 @@ def heads(store: Store, job: str) -> Iterator[Manifest]:
     Only as much is read as it takes to choose one: who counts on what a head says loads the savepoint. For
     `job` those of its queries are among them.
     """
-    for of_job, savepoint in sorted(listed(store, job), key=lambda which: _batch(which[1]), reverse=True):
+    for of_job, savepoint in sorted(
+        listed(store, job), key=lambda which: (batch_of_id(which[1]), which[1]), reverse=True
+    ):
         head = glimpse(store, of_job, savepoint)
         if head is not None:
             yield head
@@ -260,88 +268,6 @@ def _verified_damaged(store: Store, job: str | None) -> Iterator[tuple[str, str]
             continue  # it says nothing, or is gone
 
 
-def find(store: Store, reference: str, job: str | None = None) -> tuple[str, str]:
-    """Job and id of the savepoint that a person means.
-
-    Args:
-        store: The repository's root.
-        reference: An id, the unique beginning of one, `latest` (the one that was taken last), `latest-good`
-            (the newest that no verification has found damaged), or one of these behind `job/` or
-            `job/query/`.
-        job: Look only here.
-
-    Raises:
-        NotFoundError: Nothing begins so (code `no-such-savepoint`), or none is good (`no-good-savepoint`).
-        InputError: Several do (code `ambiguous`), there are several jobs to choose from (`which-job`), or it
-            is no name at all.
-    """
-    place, _, start = reference.rpartition("/")
-    if start in (LATEST, LATEST_GOOD):
-        return _by_age(store, only_job(store, place or job, start), start)
-    check_name(start, "savepoint")
-    candidates = [
-        which
-        for which in listed(store, place or job)
-        if which[1].startswith(start) and (not place or job is None or which[0] == job)
-    ]
-    exact = [which for which in candidates if which[1] == start]
-    chosen = exact or candidates
-    if not chosen:
-        raise NotFoundError(
-            f"There is no savepoint {reference}{f' of {job}' if job else ''} in {store.uri}.",
-            code="no-such-savepoint",
-            hint=_newest(store, place or job),
-        )
-    if len(chosen) > 1:
-        names = _some([f"{of_job}/{savepoint}" for of_job, savepoint in chosen])
-        raise InputError(
-            f"{reference} could be any of {len(chosen)} savepoints: {names}.",
-            code="ambiguous",
-            hint="Give more of the id, or the job.",
-        )
-    return chosen[0]
-
-
-def _by_age(store: Store, job: str, reference: str) -> tuple[str, str]:
-    found = [one for one in summarize(store, job) if one.job == job]
-    if reference == LATEST:
-        return job, found[-1].savepoint
-    good = newest_first([one for one in found if one.error is None and one.verified_ok is not False])
-    if not good:
-        raise NotFoundError(
-            f"Each of the {len(found)} savepoints of {job} is damaged.",
-            code="no-good-savepoint",
-            hint="Verify them all to see what is wrong with each. Look for a replica of the repository.",
-        )
-    return job, good[0].savepoint
-
-
-def only_job(store: Store, job: str | None, reference: str = LATEST_GOOD) -> str:
-    """The job that `latest` or `latest-good` is about.
-
-    Args:
-        store: The repository's root.
-        job: `job` or `job/query`; None where there is only one.
-        reference: Which of both, for the message.
-
-    Raises:
-        NotFoundError: There is no savepoint of it (code `no-such-savepoint`).
-        InputError: There are several jobs (code `which-job`).
-    """
-    jobs = sorted({of_job for of_job, _ in listed(store, job)})
-    if not jobs:
-        raise none_of(store, job)
-    if job in jobs:
-        return job
-    if len(jobs) > 1:
-        raise InputError(
-            f"{reference} needs one job, and there are savepoints of {', '.join(jobs)}.",
-            code="which-job",
-            hint="Name it with --job.",
-        )
-    return jobs[0]
-
-
 def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary]:
     """Savepoints of one job by how new their data is, not by when they were taken.
 
@@ -358,14 +284,6 @@ def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary
     return sorted(
         summaries, key=lambda one: (last_of[one.checkpoint, one.query_id], one.batch or 0), reverse=True
     )
-
-
-def _newest(store: Store, job: str | None) -> str:
-    """Which savepoints there are, the newest first, with the job where several have some."""
-    there = sorted(listed(store, job), key=lambda which: which[1], reverse=True)
-    several = len({of_job for of_job, _ in there}) > 1
-    names = [f"{of_job}/{savepoint}" if several else savepoint for of_job, savepoint in there]
-    return f"The newest that are there: {_some(names)}." if names else none_of(store, job).hint
 
 
 def manifest_name(job: str, savepoint: str) -> str:
@@ -407,10 +325,10 @@ def _marks(store: Store, job: str | None) -> dict[tuple[str, str], list[str]]:
     return marks
 
 
-def _batch(savepoint: str) -> tuple[int, str]:
-    """What savepoints are sorted by: the batch in an id, which may have grown beyond six digits."""
+def batch_of_id(savepoint: str) -> int:
+    """The batch that an id begins with, which may have grown beyond six digits; -1 for another id."""
     digits = savepoint.partition("-")[0].removeprefix("b")
-    return (int(digits) if digits.isdecimal() else -1), savepoint
+    return int(digits) if digits.isdecimal() else -1
 
 
 def _is_job(place: str) -> bool:
@@ -421,8 +339,24 @@ def _is_job(place: str) -> bool:
     return True
 
 
-def _summary(store: Store, job: str, savepoint: str, marks: Iterable[str]) -> SavepointSummary | None:
-    """One savepoint; None where it was deleted since it was listed."""
+def _summary(
+    store: Store,
+    job: str,
+    savepoint: str,
+    marks: Iterable[str],
+    given: tuple[str, ...],
+    recorded: Set[tuple[str, str]],
+) -> SavepointSummary | None:
+    """One savepoint; None where it was deleted since it was listed.
+
+    Args:
+        store: The repository's root.
+        job: `job` or `job/query`.
+        savepoint: Its id.
+        marks: The file names of its marks.
+        given: The names that records give to it.
+        recorded: Names that have records, by job: what a manifest says of these does not count.
+    """
     names = list(marks)
     errors: list[StreambankError] = []
     pinned, verification = False, None
@@ -447,8 +381,14 @@ def _summary(store: Store, job: str, savepoint: str, marks: Iterable[str]) -> Sa
         if isinstance(error, StorageError) and error.code not in ("no-permission", "io-error"):
             raise  # the place as a whole cannot be read
         return SavepointSummary(
-            savepoint=savepoint, job=job, error=error, pinned=pinned, mark_errors=tuple(errors)
+            savepoint=savepoint,
+            job=job,
+            error=error,
+            names=given,
+            pinned=pinned,
+            mark_errors=tuple(errors),
         )
+    own = (manifest.name,) if manifest.name and (job, manifest.name) not in recorded else ()
     return SavepointSummary(
         savepoint=savepoint,
         job=job,
@@ -460,6 +400,7 @@ def _summary(store: Store, job: str, savepoint: str, marks: Iterable[str]) -> Sa
         new_bytes=manifest.stats.get("new_bytes", 0),
         watermark_ms=manifest.watermark_ms,
         note=manifest.note,
+        names=(*given, *own),
         checkpoint=manifest.checkpoint,
         derived_from=manifest.derived_from,
         pinned=pinned,

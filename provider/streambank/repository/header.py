@@ -16,7 +16,18 @@ from streambank.storage.store import Store, Versioned, read_record
 HEADER_KEY = "repository.json"
 _DELETED = " What was deleted in a bucket with versions comes back by `streambank undelete-files`."
 _PARTS = frozenset(
-    {"condemned", "expired", "index", "marks", "objects", "packs", "sampling", "savepoints", "signatures"}
+    {
+        "condemned",
+        "expired",
+        "index",
+        "marks",
+        "names",
+        "objects",
+        "packs",
+        "sampling",
+        "savepoints",
+        "signatures",
+    }
 )
 _MAY_BE_THERE_BEFORE = frozenset({"jobs", "lost+found"})
 _PROBE = "write-test"

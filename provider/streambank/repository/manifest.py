@@ -188,6 +188,7 @@ class Manifest:
         taken_at: When, in UTC.
         taken_by: Who: user, host, and for Airflow dag_id, run_id, reason.
         note: What a person wrote about it.
+        name: The name that it was taken with; which savepoint has it, records say (`names.py`).
         checkpoint: URI of the checkpoint it was taken from.
         closure: `safe` or `minimal`.
         watermark_ms: Event-time watermark in milliseconds since the epoch, where the query has one.
@@ -215,6 +216,7 @@ class Manifest:
     digest: str = DEFAULT_DIGEST
     taken_by: Mapping[str, Any] = field(default_factory=nothing)
     note: str = ""
+    name: str = ""
     checkpoint: str = ""
     closure: str = "safe"
     watermark_ms: int | None = None
@@ -473,6 +475,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "digest": _TEXT,
     "taken_by": (Mapping,),
     "note": _TEXT,
+    "name": _TEXT,
     "checkpoint": _TEXT,
     "closure": _TEXT,
     "watermark_ms": (int, NoneType),

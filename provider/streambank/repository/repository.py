@@ -44,10 +44,12 @@ from streambank.repository.marks import (
     split_mark_name,
     to_verification,
 )
+from streambank.repository.names import check_savepoint_name, give_name, names_there
 from streambank.repository.objects.index_files import Damage, RebuildReport
 from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.read import ObjectLocation
 from streambank.repository.objects.write import ObjectWriter
+from streambank.repository.references import Found, ZoneOf, recorded_holder, resolve, utc_of
 from streambank.repository.signatures import FOLDER as SIGNATURES
 from streambank.repository.signatures import (
     add_signature,
@@ -73,6 +75,7 @@ class Repository:
         keys: What its savepoints are signed by; none where they need not be.
         lock: For how long savepoints that are made through this are locked; None for not at all.
         objects: Its objects, packs and index, for callers that plan by where things lie.
+        zone_of: Gives the time zone of references by time that say none, by job; UTC unless it is set.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Repository:
         self.id = header.id
         self.digest_name = header.digest
         self.objects = Objects(store, header.digest)
+        self.zone_of: ZoneOf = utc_of
 
     @classmethod
     def open(
@@ -120,7 +124,9 @@ class Repository:
 
     def without_keys(self) -> Repository:
         """The same repository, whose savepoints are read whether they are signed or not."""
-        return Repository(self.store, self._header, lock=self.lock)
+        same = Repository(self.store, self._header, lock=self.lock)
+        same.zone_of = self.zone_of
+        return same
 
     def check_lock(self) -> None:
         """Make sure that a savepoint can be locked here, where it has to be.
@@ -345,8 +351,51 @@ class Repository:
         return catalog.summarize(self.store, job)
 
     def find(self, reference: str, job: str | None = None) -> tuple[str, str]:
-        """Job and id of the savepoint that a person means; see `catalog.find`."""
-        return catalog.find(self.store, reference, job)
+        """Job and id of the savepoint that a person means; see `references.py`."""
+        found = self.resolve(reference, job)
+        return found.job, found.savepoint
+
+    def resolve(self, reference: str, job: str | None = None) -> Found:
+        """The savepoint that a person means; see `references.resolve`."""
+        return resolve(self.store, reference, job, zone_of=self.zone_of)
+
+    def names(self, manifest: Manifest) -> tuple[str, ...]:
+        """The names of a savepoint that is listed."""
+        which = (manifest.job, manifest.savepoint)
+        found, recorded = names_there(
+            self.store, manifest.job, lambda *one: self.store.exists(manifest_key(*one))
+        )
+        own = manifest.name and (manifest.job, manifest.name) not in recorded
+        return (*found.get(which, ()), *((manifest.name,) if own else ()))
+
+    def give_name(
+        self,
+        job: str,
+        savepoint: str,
+        name: str,
+        *,
+        by: Mapping[str, Any] | None = None,
+        anyway: bool = False,
+    ) -> str:
+        """Give a name to a savepoint that is listed, unless another one has it.
+
+        Args:
+            job: `job` or `job/query`.
+            savepoint: Its id.
+            name: The name.
+            by: Who asks.
+            anyway: Take it away from another one.
+
+        Returns:
+            The savepoint that has the name now.
+
+        Raises:
+            InputError: A savepoint cannot have such a name (code `bad-savepoint-name`).
+            ConflictError: See `names.give_name`.
+        """
+        check_savepoint_name(name)
+        holder = (lambda: None) if anyway else recorded_holder(self.store, job, name)
+        return give_name(self.store, self.digest_name, job, name, savepoint, by=by, holder=holder)
 
     # Marks
 

@@ -26,7 +26,17 @@ from streambank.storage.threads import at_once, each
 from streambank.work.pace import Meter, Progress
 
 _SAVEPOINTS = "savepoints/"
-_IN_ORDER = (HEADER_KEY, "objects/", "packs/", "jobs/", "expired/", "signatures/", "marks/", _SAVEPOINTS)
+_IN_ORDER = (
+    HEADER_KEY,
+    "objects/",
+    "packs/",
+    "jobs/",
+    "expired/",
+    "signatures/",
+    "marks/",
+    "names/",
+    _SAVEPOINTS,
+)
 """What comes back of a repository, manifests last. What a sweep notes for itself (`condemned/`) and how far
 verification is (`sampling/`) do not."""
 _AT_A_TIME = 1000

@@ -34,6 +34,8 @@ from streambank.core.names import QueryRef
 from streambank.core.python310 import UTC
 from streambank.repository.catalog import distrusted, heads, settle_listed
 from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
+from streambank.repository.names import check_savepoint_name
+from streambank.repository.references import check_name_free, name_taken
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.savepoint.lost_state import check_state_is_there
 from streambank.savepoint.plan import (
@@ -80,6 +82,7 @@ class TakeRequest:
         sinks: The query's sinks, so that a restore can judge them and take them back.
         sources: Asks what a restore must know of the query's sources besides their offsets.
         note: What a person wants to remember about it.
+        name: A name of its own within the job; empty for none. It exempts it from nothing.
         pin: Exempt it from retention.
         taken_by: Who takes it and why; user and host are added.
         new_query: The query id may be another one than that of the job's savepoints.
@@ -102,6 +105,7 @@ class TakeRequest:
     sinks: Sequence[SinkCapture] = ()
     sources: SourceCapture | None = None
     note: str = ""
+    name: str = ""
     pin: bool = False
     taken_by: Mapping[str, Any] = field(default_factory=dict)
     new_query: bool = False
@@ -121,7 +125,8 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
         pace: Who copies, how fast, and who is told.
 
     Raises:
-        InputError: A name, the note, the closure (`bad-choice`) or a sink cannot be right.
+        InputError: A name, the note, the closure (`bad-choice`) or a sink cannot be right; or another
+            savepoint of the job has the name (`name-taken`).
         NotFoundError: There is no committed batch, or not the one that was asked for.
         FormatError: The checkpoint uses something that is not understood.
         ConflictError: `another-query`: the job's savepoints are of another query; `take-cannot-converge`:
@@ -134,6 +139,8 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     QueryRef.parse(request.job)
     check_asked(request.note, request.max_replans, request.batch)
     check_choice(request.closure, "closure", CLOSURE_KINDS)
+    if request.name:
+        check_savepoint_name(request.name)
     known = request if request.derived_from is None else request.derived_from
     mode = openness(request.checkpoint.uri)
     details = {
@@ -141,14 +148,31 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
         "taken_by": {"user": user_name(), "host": socket.gethostname(), **request.taken_by}
         | ({} if mode is None else {"mode": str(mode)}),
         "note": request.note,
+        "name": request.name,
         **{name: getattr(known, name) for name in ("spark_version", "application", "conf")},
     }
     result = _Take(request, details, pace).run(
         request.batch, request.closure, request.max_replans, request.new_query
     )
+    if request.name:
+        _give_name(request, result.savepoint)
     if request.pin:
         request.repository.pin(request.job, result.savepoint)
-    return result
+    return replace(result, name=request.name)
+
+
+def _give_name(request: TakeRequest, savepoint: str) -> None:
+    """Record the name, now that the savepoint is there.
+
+    Raises:
+        InputError: Another take was faster (code `name-taken`).
+    """
+    repository, by = request.repository, dict(request.taken_by)
+    holder = repository.give_name(request.job, savepoint, request.name, by=by)
+    if holder != savepoint:
+        raise name_taken(
+            request.job, request.name, holder, f" The savepoint {savepoint} was taken without a name."
+        )
 
 
 class _Take:
@@ -158,6 +182,7 @@ class _Take:
         self.checkpoint = request.checkpoint
         self.repository = request.repository
         self.job = request.job
+        self.name = request.name
         self.sinks = request.sinks
         self.sources = request.sources
         self.details = details
@@ -229,6 +254,8 @@ class _Take:
         closure = plan_closure(listing, self.checkpoint.read, batch=batch, kind=closure_kind)
         self._check_query(closure.query_id, new_query)
         savepoint = self._savepoint_id(closure.query_id, closure.batch)
+        if self.name:
+            check_name_free(self.repository.store, self.job, self.name, savepoint)
         if (there := self._already_there(savepoint, writer, replans)) is not None:
             return there
         captured = capture_files(self.sinks, closure.batch)
@@ -321,6 +348,8 @@ class _Take:
             if batch is None:
                 return None
             savepoint = self._savepoint_id(self.reader.query_id(), batch)
+            if self.name:
+                check_name_free(self.repository.store, self.job, self.name, savepoint)
             return self._already_there(savepoint, writer, 0)
         except (ConflictError, NotFoundError, FormatError):
             return None  # whatever it is, the plan will say it, or find it again
@@ -438,6 +467,7 @@ class TakeResult:
         replans: How often it had to plan again, because the query moved on.
         already_there: The savepoint of this batch was there before, or another take made it meanwhile.
         warnings: What it does not hold, and a restore will miss.
+        name: The name that was given to it; empty for none.
     """
 
     savepoint: str
@@ -451,12 +481,14 @@ class TakeResult:
     replans: int
     already_there: bool
     warnings: tuple[str, ...] = ()
+    name: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON."""
         return {
             "savepoint": self.savepoint,
             "job": self.job,
+            "name": self.name or None,
             "batch": self.batch,
             "files": self.files,
             "bytes": self.bytes,

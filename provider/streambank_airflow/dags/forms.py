@@ -35,6 +35,8 @@ MODE_CHOICES = {
 }
 _PRINTED = r"[^\x00-\x1f\x7f]"
 _END = r"$(?!\n)"
+NAME_PATTERN = r"[A-Za-z][A-Za-z0-9._\-]{0,99}"
+"""How a savepoint may be called; what else could be a reference is refused when it is taken."""
 """The end of a text, in Python and in the browser: for Python, `$` is also before a last line break."""
 _PLACE = rf"(/|[A-Za-z][A-Za-z0-9+.\-]*:/){_PRINTED}*"
 """An absolute path or a URI: a relative path means nothing on a worker."""
@@ -157,6 +159,15 @@ def savepoint_form(level: str, queries: Sequence[str] = (), *, later: Sequence[s
     """
     return {
         "note": _note(),
+        "name": Param(
+            None,
+            type=["null", "string"],
+            maxLength=100,
+            pattern=rf"^({NAME_PATTERN})?{_END}",
+            title="Name",
+            description_md="A name of its own within the job, such as `before-upgrade`, by which it can be "
+            "restored. It does not keep the savepoint: the next field does.",
+        ),
         "pin": Param(
             False,
             type="boolean",
@@ -357,8 +368,9 @@ def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequenc
             minLength=1,
             examples=list(DRILLED),
             title="Savepoint",
-            description_md="`latest-good` is the newest that verifies, `random` any that is kept. Or an id, "
-            "or the beginning of one.",
+            description_md="`latest-good` is the newest that verifies, `random` any that is kept. Or a "
+            "time, for the newest from then or before; a batch (`batch:41`); a name; an id, or the beginning "
+            "of one.",
         ),
         "repository": _choice(
             repositories[0],
@@ -408,10 +420,12 @@ def restore_form(queries: Sequence[str], restore: RestorePolicy) -> dict[str, Pa
             "latest-good",
             type="string",
             minLength=1,
-            examples=["latest-good", "latest"],
+            examples=["latest-good", "latest", "03:00", "2026-11-26T03:00", "batch:41", "before-upgrade"],
             title="Savepoint",
-            description_md="`latest-good` is the newest that verifies, `latest` the newest of all. Or an id, "
-            "or the beginning of one, as `streambank list` and the tasks `take` show them.",
+            description_md="`latest-good` is the newest that verifies, `latest` the newest of all. Or a "
+            "time, for the newest from then or before (in the zone of the job); a batch (`batch:41`); the "
+            "name that it was given; an id, or the beginning of one, as `streambank list` and the tasks "
+            "`take` show them.",
         ),
         "sink": _choice(
             restore.sink,

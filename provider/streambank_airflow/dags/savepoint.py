@@ -57,7 +57,7 @@ def savepoint_dag(job: Job, file: DagFile) -> DAG:
         takes = savepoint_tasks(
             job,
             file.task_args(job),
-            take={"pin": "{{ params.pin }}"},
+            take={"pin": "{{ params.pin }}", "name": "{{ params.name or '' }}"},
             batches={query: f"{{{{ params['{forms.batch_field(query)}'] }}}}" for query in job.query_names},
             level="{{ params.verify }}",
             later={task_id: _only_if(task_id, later) for task_id in later},

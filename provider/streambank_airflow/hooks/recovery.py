@@ -52,7 +52,7 @@ class RecoveryVerbs:
 
         Args:
             ref: `job` or `job/query`.
-            savepoint: Its id, the beginning of one, or `latest-good`.
+            savepoint: A reference: an id or the beginning of one, a name, `latest-good`, `03:00`, ...
             into: An empty directory; None for the job's next generation.
             sink: `refuse`, `rollback` or `accept`.
             mode: `no-claim`, `claim` or `fork`.
@@ -131,7 +131,7 @@ class RecoveryVerbs:
 
         Args:
             ref: The job.
-            savepoint: `latest-good`, `random`, or an id; None for what is declared, as of all the others.
+            savepoint: `random`, or another reference; None for what is declared, as of all the others.
             repository: The repository or replica that it comes from.
             batches: How many batches of the live query are executed again.
             scratch: Under which location the copy is written.

@@ -225,7 +225,8 @@ class RepositoryVerbs:
         """
         from streambank.replicas.header_repair import open_for_repair
         from streambank.replicas.repair import repair
-        from streambank.repository.catalog import find, listed
+        from streambank.repository.catalog import listed
+        from streambank.repository.references import find, utc_of
         from streambank.repository.repository import Repository
         from streambank.work.executor import Pace
 
@@ -241,7 +242,10 @@ class RepositoryVerbs:
         lock = job.savepoint.lock if job is not None else None
         opened, header_error = open_for_repair(store, dry_run=dry_run, lock=lock)
         replicas = [Repository.open(open_store(location)) for location in named]
-        which = [find(store, savepoint, ref)] if savepoint is not None else listed(store, ref)
+        zone_of = utc_of if job is None else job.zone_of
+        which = (
+            [find(store, savepoint, ref, zone_of=zone_of)] if savepoint is not None else listed(store, ref)
+        )
         pace = Pace(executor=executor)
         return repair(opened, replicas, which, header_error=header_error, dry_run=dry_run, pace=pace, by=by)
 

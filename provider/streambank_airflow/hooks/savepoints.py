@@ -44,6 +44,7 @@ class SavepointVerbs:
         new_query: bool,
         note: str,
         by: Mapping[str, str],
+        name: str = "",
         kafka: str | None = None,
         executor: Executor | None = None,
     ) -> dict[str, Any]:
@@ -61,6 +62,7 @@ class SavepointVerbs:
             new_query: Accept another query under this name.
             note: What to remember about it.
             by: Who asks.
+            name: A name of its own within the job; empty for none.
             kafka: Servers of the Kafka of a query that is not declared.
             executor: Who copies; threads of this process where nobody is named.
 
@@ -86,6 +88,7 @@ class SavepointVerbs:
                     sinks=[FileSinkCapture(sink) for sink in file_sinks],
                     sources=SourceRecorder(Brokers(KafkaConnection(kafka))),
                     note=note,
+                    name=name,
                     pin=pin,
                     new_query=new_query,
                     taken_by=by,
@@ -106,6 +109,7 @@ class SavepointVerbs:
             batch=batch,
             closure=closure,
             note=note,
+            name=name,
             pin=pin,
             new_query=new_query,
             pace=Pace(executor=executor),
@@ -128,7 +132,7 @@ class SavepointVerbs:
 
         Args:
             ref: `job` or `job/query`.
-            savepoint: Its id, the beginning of one, or `latest`.
+            savepoint: A reference: an id or the beginning of one, a name, `latest`, `batch:41`, `03:00`, ...
             level: `quick`, `full` or `deep`.
             by: Who asks.
             executor: Who hashes; threads of this process where nobody is named.
@@ -176,7 +180,7 @@ class SavepointVerbs:
 
         Args:
             ref: `job` or `job/query`.
-            savepoint: Its id, the beginning of one, `latest` or `latest-good`.
+            savepoint: A reference: an id or the beginning of one, a name, `latest`, `batch:41`, `03:00`, ...
             pinned: Which of the two.
             note: Why.
             by: Who asks.

@@ -40,7 +40,7 @@ class RunDrillOperator(StreambankOperator):
     the driver of the copy and removes the copy.
 
     Args:
-        savepoint: `latest-good`, `random`, an id or the beginning of one; None for what the job declares.
+        savepoint: `random`, or a reference as `RestoreSavepointOperator` takes it; None for what is declared.
         repository: The repository or replica that it comes from; None for the declared one.
         batches: How many batches of the live query are executed again; None for the declared number.
         scratch: Under which location the copy is written; None for the declared one.

@@ -48,7 +48,9 @@ class RestoreSavepointOperator(SparkWork):
     """Restores a savepoint into the next generation of its job, or into an empty directory.
 
     Args:
-        savepoint: Its id, the beginning of one, or `latest-good`: the newest that verifies.
+        savepoint: Its id, the beginning of one, its name, `latest`, a batch (`batch:41`), a time (`03:00`:
+            the newest from then or before, in the zone of the job), or `latest-good`: the newest that
+            verifies.
         into: An empty directory; None makes the job's next generation and switches to it.
         sink: `refuse` where rows would be lost or repeated, also in a sink that is not guarded; `rollback` to
             set later output aside, `accept` to leave it.
@@ -282,6 +284,7 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
         ("Savepoint", filled("{}: {}", savepoint, plan.note) if plan.note else savepoint),
         ("Batch", f"{plan.batch:,}"),
         ("Taken", f"{to_json_time(plan.taken_at)}, {say_duration(round(plan.age_s))} ago"),
+        *([] if plan.as_of is None else [("As of", str(plan.as_of))]),
         ("State rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
         ("Size", f"{say_bytes(plan.bytes)} in {plan.files:,} files"),
         ("Restored to", code(plan.location)),

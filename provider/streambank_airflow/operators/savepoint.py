@@ -26,7 +26,7 @@ from streambank_airflow.operators.base import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-NO_CLOSURE = (None, "", "None")
+NOTHING = (None, "", "None")
 """What a template gives where nothing is chosen."""
 LEVELS = (*VERIFICATIONS, "deep")
 LOOKED = {"quick": "compared by size", "deep": "read and compared, and all state opened by Spark"}
@@ -48,6 +48,8 @@ class CreateSavepointOperator(SparkWork):
         kafka: Kafka's servers (`host:port,...`) where such a query reads from it; a declared job's are known.
         batch: An older batch that Spark still retains; None for the last committed one.
         closure: `safe`, or `minimal` for the fewest files; None for what is declared.
+        name: A name of its own within the job, such as `before-upgrade`; None for none. It keeps nothing from
+            retention: `pin` does.
         pin: Keep the savepoint until somebody unpins it.
         new_query: Accept that another query than before runs under this job's name.
         skip_if_never_started: Skip, instead of failing, while the job was never started.
@@ -55,8 +57,9 @@ class CreateSavepointOperator(SparkWork):
             operator.
 
     Returns:
-        `savepoint`, `job`, `batch`, `files`, `bytes`, `new_bytes`, `seconds`, `replans`, `already_there`,
-            `warnings`; of a job with several queries also `mutually_consistent`, which is false.
+        `savepoint`, `job`, `name`, `batch`, `files`, `bytes`, `new_bytes`, `seconds`, `replans`,
+            `already_there`, `warnings`; of a job with several queries also `mutually_consistent`, which is
+            false.
     """
 
     template_fields: Sequence[str] = (
@@ -66,6 +69,7 @@ class CreateSavepointOperator(SparkWork):
         "kafka",
         "batch",
         "closure",
+        "name",
         "pin",
         "new_query",
     )
@@ -78,6 +82,7 @@ class CreateSavepointOperator(SparkWork):
         kafka: str | None = None,
         batch: int | str | None = None,
         closure: str | None = None,
+        name: str | None = None,
         pin: bool | str = False,
         new_query: bool | str = False,
         skip_if_never_started: bool = False,
@@ -89,6 +94,7 @@ class CreateSavepointOperator(SparkWork):
         self.kafka = kafka
         self.batch = batch
         self.closure = None if closure is None else known_or_template(closure, "closure", CLOSURE_KINDS)
+        self.name = name
         self.pin = pin
         self.new_query = new_query
         self.skip_if_never_started = skip_if_never_started
@@ -104,10 +110,11 @@ class CreateSavepointOperator(SparkWork):
                     checkpoint=self.checkpoint,
                     file_sinks=list(self.file_sinks),
                     batch=as_integer(self.batch, "batch"),
-                    closure=None if self.closure in NO_CLOSURE else self.closure,
+                    closure=None if self.closure in NOTHING else self.closure,
                     pin=as_bool(self.pin, "pin"),
                     new_query=as_bool(self.new_query, "new_query"),
                     note=self.why,
+                    name="" if self.name in NOTHING else str(self.name).strip(),
                     by=asked_by(context),
                     kafka=self.kafka or None,
                     executor=self.machines,
@@ -142,7 +149,8 @@ class VerifySavepointOperator(SparkWork):
     """Verifies a savepoint, or a sample of all that a job has, and leaves a record of that beside each.
 
     Args:
-        savepoint: Its id, the beginning of one, or `latest`; not looked at by a sampled verification.
+        savepoint: Its id, the beginning of one, its name, `latest`, `latest-good`, `batch:41` or a time; not
+            looked at by a sampled verification.
         level: `quick` (everything there, sizes match), `full` (every byte read and compared), `sampled` (of
             all savepoints of the job: everything there, and the next share of their bytes read and compared),
             `deep` (as full, and where nothing is wrong, Spark opens all state and counts its rows: the one of
@@ -264,7 +272,8 @@ class PinSavepointOperator(StreambankOperator):
     """Exempts a savepoint from retention, or lets retention decide about it again.
 
     Args:
-        savepoint: Its id, the beginning of one, `latest` or `latest-good`.
+        savepoint: Its id, the beginning of one, its name, `latest`, `latest-good`, a batch (`batch:41`), or a
+            time (`03:00`): the newest from then or before, in the zone of the job.
         pinned: False lets retention decide again.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (kept with the savepoint), and as for every
             operator.

@@ -40,6 +40,14 @@ app = typer.Typer(
 PARALLEL = 4
 """Files copied at once."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
+Called = Annotated[
+    str,
+    typer.Option(
+        "--name",
+        metavar="NAME",
+        help="Give it a name of its own within the job (each query of several), such as before-upgrade.",
+    ),
+]
 Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
 
 
@@ -399,6 +407,7 @@ def savepoint(
     jobs: JobsFile,
     query: Annotated[str | None, typer.Option(metavar="QUERY", help="Only this query of the job.")] = None,
     batch: Batch = None,
+    called: Called = "",
     note: Note = "",
     pin: Pin = False,
     new_query: NewQuery = False,
@@ -432,6 +441,7 @@ def savepoint(
             why=why,
             query=query,
             batch=batch,
+            name=called,
             note=note,
             pin=pin,
             new_query=new_query,

@@ -25,6 +25,7 @@ from streambank.cli.options import (
     declared_job,
     lock_policy,
     open_repository,
+    zone_of,
 )
 from streambank.cli.output import console
 from streambank.cli.verbs.verify import show_reports
@@ -197,7 +198,8 @@ def repair(
     from streambank.control.processes import who
     from streambank.replicas.header_repair import open_for_repair
     from streambank.replicas.repair import repair as repair_repository
-    from streambank.repository.catalog import find, listed
+    from streambank.repository.catalog import listed
+    from streambank.repository.references import find
     from streambank.storage import open_store
     from streambank.work.executor import Pace
 
@@ -214,7 +216,9 @@ def repair(
     store = open_store(repository)
     opened, header_error = open_for_repair(store, dry_run=dry_run, lock=lock_policy(lock, lock_mode))
     try:
-        which = [find(store, savepoint, job)] if savepoint is not None else listed(store, job)
+        which = (
+            [find(store, savepoint, job, zone_of=zone_of)] if savepoint is not None else listed(store, job)
+        )
     except NotFoundError as error:
         raise NotFoundError(
             error.message,

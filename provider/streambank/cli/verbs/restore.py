@@ -37,6 +37,8 @@ EXAMPLES = """Examples:
 
   streambank restore latest-good --jobs streaming_jobs.toml --job orders --generation --dry-run
 
+  streambank restore 03:00 --jobs streaming_jobs.toml --job orders --generation --sink rollback
+
   streambank restore b000041 -r /data/savepoints --into /data/checkpoints/orders-2 --sink rollback
 
   streambank restore b000041 -r /data/savepoints --into /data/checkpoints/trial --mode fork \\
@@ -54,7 +56,9 @@ def restore(
         str,
         typer.Argument(
             metavar="SAVEPOINT|latest-good",
-            help="A savepoint's id, or its unique beginning; latest-good is the newest that verifies.",
+            help="A savepoint's id or its unique beginning, its name, latest, a batch (batch:41), or a time "
+            "(03:00, 2026-11-26T03:00): the newest from then or before; latest-good is the newest that "
+            "verifies.",
         ),
     ],
     repository: RepositoryOption,
@@ -214,11 +218,9 @@ def _owner(
     from streambank.control.control import JobControl
     from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
-    from streambank.repository.catalog import LATEST_GOOD, only_job
+    from streambank.repository.references import job_of_reference
 
-    latest = savepoint == LATEST_GOOD
-    of_job = only_job(repository.store, job) if latest else repository.find(savepoint, job)[0]
-    asked = QueryRef.parse(of_job)
+    asked = QueryRef.parse(job_of_reference(repository.store, savepoint, job))
     declared = load_jobs(jobs).jobs.get(asked.job) if jobs is not None else None
     if declared is None:
         return _Owner(JobControl.of_repository(repository.store, asked.job, guess=guess))
@@ -270,9 +272,15 @@ def _place(found: dict[str, Any]) -> str:
     return f"{generation}{found['location']}"
 
 
+def _as_of(found: dict[str, Any]) -> str | None:
+    """The moment that was asked for, by the clocks by which it was read."""
+    return None if found["as_of"] is None else f"{found['as_of']} (read in {found['as_of_zone']})"
+
+
 def _show_common(found: dict[str, Any]) -> None:
     console.fields(
         [
+            ("as of", _as_of(found)),
             ("taken at", found["taken_at"]),
             ("age", console.age(found["age_s"])),
             ("files", f"{console.count(found['files'], 'file')}, {console.size(found['bytes'])}"),

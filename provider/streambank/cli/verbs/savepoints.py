@@ -116,10 +116,12 @@ def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | N
         console.line("No savepoints.")
         return
 
+    named = ("name",) if any(summary.names for summary in summaries) else ()
     rows = [
         (
             summary.job,
             summary.savepoint,
+            *((", ".join(summary.names),) if named else ()),
             summary.batch,
             _time(summary.to_dict()["taken_at"]),
             console.size(summary.bytes),
@@ -132,8 +134,10 @@ def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | N
         for index, summary in enumerate(summaries)
     ]
     more = () if told is None else ("replay",)
-    columns = ("job", "savepoint", "batch", "taken at", "bytes", "new", "verified", "pinned", *more, "note")
-    drop = ("new", "note", "bytes", *more, "verified", "taken at", "pinned", "batch")
+    columns = (
+        "job", "savepoint", *named, "batch", "taken at", "bytes", "new", "verified", "pinned", *more, "note",
+    )  # fmt: skip
+    drop = ("new", "note", "bytes", *more, "verified", "taken at", "pinned", *named, "batch")
     console.table(columns, rows, right=("batch", "bytes", "new"), drop=drop)
 
 
@@ -168,8 +172,9 @@ def show(
     """Show one savepoint: what it holds, who took it and why. With --json the whole manifest."""
     opened = open_repository(repository)
     manifest = opened.load(*opened.find(savepoint, job))
+    names = list(opened.names(manifest))
     told = [] if not replay else replays_of(opened, manifest, kafka, jobs)
-    found = manifest.to_dict() | {"replay": [one.to_dict() for one in told]}
+    found = manifest.to_dict() | {"names": names, "replay": [one.to_dict() for one in told]}
 
     def shown() -> None:
         _show(found, opened.pinned(manifest.job, manifest.savepoint))
@@ -189,6 +194,7 @@ def _show(found: dict[str, Any], pinned: bool) -> None:
     console.fields(
         [
             ("savepoint", found["savepoint"]),
+            ("name", ", ".join(found["names"])),
             ("job", found["job"]),
             ("batch", found["batch"]),
             ("query id", found["query_id"]),

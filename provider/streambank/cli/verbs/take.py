@@ -19,6 +19,7 @@ from streambank.cli.options import (
     LockModeOption,
     Master,
     MaxRate,
+    Name,
     NewQuery,
     Note,
     On,
@@ -48,6 +49,8 @@ EXAMPLES = """Examples:
 
   streambank take /data/checkpoints/orders -r /data/savepoints --job orders --file-sink /data/out --pin
 
+  streambank take /data/checkpoints/orders -r /data/savepoints --job orders --name before-upgrade --pin
+
   streambank take s3a://live/orders -r s3://backups/streambank --job orders --master spark://spark:7077
 """
 
@@ -75,6 +78,7 @@ def take(
         str | None, typer.Option(metavar="TOPIC", help="The topic of a Kafka sink of the query.")
     ] = None,
     jobs: KafkaJobsFile = None,
+    name: Name = "",
     note: Note = "",
     pin: Pin = False,
     lock: Lock = None,
@@ -136,6 +140,7 @@ def take(
         sinks=named,
         sources=kafka_sources({}, brokers),
         note=note,
+        name=name,
         pin=pin,
         taken_by={"via": "cli"},
         new_query=new_query,
@@ -201,7 +206,8 @@ def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store) ->
 
 def show_taken(result: TakeResult) -> None:
     """What a take came to, for people."""
-    console.line(f"savepoint {result.savepoint} of {result.job}, batch {result.batch}")
+    called = f" ({result.name})" if result.name else ""
+    console.line(f"savepoint {result.savepoint}{called} of {result.job}, batch {result.batch}")
     if result.already_there:
         console.line("It was there already; nothing was written.")
     else:

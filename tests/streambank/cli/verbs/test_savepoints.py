@@ -93,6 +93,45 @@ def test_a_savepoint_from_take_to_restore(tmp_path: Path, checkpoint: Path) -> N
 
 
 @pytest.mark.usefixtures("repository")
+def test_a_savepoint_by_its_name_its_batch_and_a_time(
+    tmp_path: Path, checkpoint: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    four = succeed("take", checkpoint, "--job", "orders", "--batch", 4, "--name", "before-upgrade")
+    assert "(before-upgrade) of orders" in four.out
+    six = succeed("take", checkpoint, "--job", "orders", "--json").document
+    again = streambank("take", checkpoint, "--job", "orders", "--name", "before-upgrade")
+    assert again.code == 2 and "belongs to the savepoint b000004-" in again.err
+
+    assert [one["names"] for one in succeed("list", "--json").document] == [["before-upgrade"], []]
+    assert "before-upgrade" in succeed("list").out
+    shown = succeed("show", "before-upgrade", "--json").document
+    assert (shown["batch"], shown["name"], shown["names"]) == (4, "before-upgrade", ["before-upgrade"])
+    assert "before-upgrade" in succeed("show", "batch:4").out
+    assert succeed("show", "batch:6", "--json").document["names"] == []
+    assert succeed("pin", "before-upgrade", "--json").document["savepoint"] == shown["savepoint"]
+    assert "full" in succeed("verify", "orders/before-upgrade", "--level", "full").out
+
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(
+        f'repository = "{repository}"\n[jobs.orders]\napplication = "{tmp_path}/a.py"\n'
+        f'checkpoint = "{tmp_path}/c"\ntime_zone = "Asia/Tokyo"\n'
+    )
+    into = ("--into", tmp_path / "back", "--dry-run")
+    plan = succeed("restore", "2999-01-01", *into, "--job", "orders", "--json").document
+    assert (plan["savepoint"], plan["as_of"], plan["as_of_zone"]) == (
+        six["savepoint"], "2999-01-01T00:00:00.000Z", "UTC",
+    )  # fmt: skip
+    there = (*into, "--jobs", jobs, "--job", "orders")
+    plan = succeed("restore", "2999-01-01", *there, "--json").document
+    assert (plan["as_of"], plan["as_of_zone"]) == ("2998-12-31T15:00:00.000Z", "Asia/Tokyo")
+    assert "2998-12-31T15:00:00.000Z (read in Asia/Tokyo)" in succeed("restore", "2999-01-01", *there).out
+    early = streambank("restore", "2001-01-01", *there)
+    assert early.code == 3 and "2001-01-01 00:00:00+09:00 (Asia/Tokyo)" in early.err
+    restored = succeed("restore", "before-upgrade", "--into", tmp_path / "back", "--json").document
+    assert (restored["batch"], restored["as_of"]) == (4, None)
+
+
+@pytest.mark.usefixtures("repository")
 def test_a_damaged_savepoint_is_exit_code_1_for_verify_and_5_for_restore(
     tmp_path: Path, checkpoint: Path, repository: Path
 ) -> None:
