@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 IF_RUNNING = ("refuse", "stop")
 """What can be asked for where a job's driver lives."""
+NEAREST = "nearest"
+"""The repository or replica that is cheapest to read, and has the savepoint (recovery/nearest.py)."""
 ON_BREACH = ("fail", "warn", "report")
 """What a check does about an objective that is broken."""
 
@@ -178,6 +180,36 @@ def check_form_repository(job: Job, repository: str | None) -> None:
     raise InputError(
         f"{repository} is not where a form may let a drill of {job.name} take savepoints from: that is "
         f"{' or '.join(drill_repositories(job))}.",
+        code="place-not-allowed",
+        hint=f"Choose one of these, or declare it: `to` in [jobs.{job.name}.replicate].",
+    )
+
+
+def restore_repositories(job: Job) -> tuple[str, ...]:
+    """Where a restore that a form asks for may take savepoints from; the job's repository alone, or first.
+
+    Args:
+        job: The job.
+    """
+    places = tuple(dict.fromkeys((job.repository, *job.replicate.to)))
+    return (*places, NEAREST) if len(places) > 1 else places
+
+
+def check_form_origin(job: Job, repository: str | None) -> None:
+    """Make sure that a form lets a restore take savepoints only from what the job declares.
+
+    Args:
+        job: The job.
+        repository: What the form names; None for the job's repository.
+
+    Raises:
+        InputError: It names another one (code `place-not-allowed`).
+    """
+    if repository is None or repository in restore_repositories(job):
+        return
+    raise InputError(
+        f"{repository} is not where a form may let a restore of {job.name} take savepoints from: that is "
+        f"{' or '.join(restore_repositories(job))}.",
         code="place-not-allowed",
         hint=f"Choose one of these, or declare it: `to` in [jobs.{job.name}.replicate].",
     )

@@ -95,11 +95,13 @@ HINTS = {
         "environment variable STREAMBANK_JOBS, or as [streambank] jobs in Airflow's configuration."
     ),
     "no-good-savepoint": (
-        "Trigger <job>.savepoint with *Verification* set to full to see what is wrong. Look for a replica of "
-        "the repository."
+        "Trigger <job>.savepoint with *Verification* set to full to see what is wrong. If the job has "
+        "replicas, trigger <job>.restore with *Repository* set to nearest."
     ),
+    "no-place-answers": "Bring the repository or one of its replicas back, and clear this task.",
     "no-repository": (
-        "The first run of <job>.savepoint creates it; or name the directory of repository.json."
+        "The first run of <job>.savepoint creates it; or name the directory of repository.json. If it is "
+        "lost, trigger <job>.restore with *Repository* set to nearest, or to a replica."
     ),
     "no-sibling": "Set `quarantine` of the operator.",
     "no-state": "The query keeps no state: there is nothing to compact or rescale.",

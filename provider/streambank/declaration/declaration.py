@@ -216,6 +216,18 @@ class Job:
         opened.zone_of = self.zone_of
         return opened
 
+    def open_place(self, location: str) -> Repository:
+        """The repository, or a replica, that its savepoints are restored from.
+
+        Raises:
+            RefusedError: Savepoints have to be signed, and there is no key (code `signing-key-missing`).
+            StreambankError: As `Repository.open`.
+        """
+        self._require_key()
+        opened = Repository.open(open_store(location))
+        opened.zone_of = self.zone_of
+        return opened
+
     def zone_of(self, _: str = "") -> tuple[str, tzinfo]:
         """Its time zone, by which references to savepoints by time are read: the name, and itself."""
         name = self.time_zone or UTC_NAME

@@ -15,7 +15,7 @@ from streambank.core.python310 import UTC
 from streambank.core.units import to_json_time
 from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.reached import Reached
-from streambank.recovery.resolve import Skipped
+from streambank.recovery.resolve import PassedOver, Skipped
 from streambank.repository.manifest import Manifest
 from streambank.repository.references import AsOf
 from streambank.storage.store import Store
@@ -53,6 +53,8 @@ class RestorePlan:
         source: What was chosen for sources.
         sources: Where each Kafka source stands, what could not be read any more, and which sources cannot
             be repeated.
+        repository: The location of the repository or replica that the savepoint is in.
+        passed_over: What was wrong with repositories and replicas that were asked first.
         as_of: The moment that a reference by time means; None for another reference.
         skipped: Newer savepoints that `latest-good` walked past, and why.
         refusals: Errors that the restore would raise; empty where it may go on.
@@ -82,6 +84,8 @@ class RestorePlan:
     reached: Reached | None
     source: SourceChoice
     sources: tuple[Mapping[str, Any], ...]
+    repository: str
+    passed_over: tuple[PassedOver, ...]
     as_of: AsOf | None
     skipped: tuple[Skipped, ...]
     refusals: tuple[StreambankError, ...]
@@ -193,6 +197,8 @@ class RestorePlan:
             "source": self.source,
             "source_effect": self.source_effect(),
             "sources": [dict(one) for one in self.sources],
+            "repository": self.repository,
+            "passed_over": [one.to_dict() for one in self.passed_over],
             **as_of_json(self.as_of),
             "skipped": [one.to_dict() for one in self.skipped],
             "possible": self.possible,

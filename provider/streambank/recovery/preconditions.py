@@ -60,6 +60,7 @@ class RestoreRequest:
     Attributes:
         repository: Where the savepoint is.
         reference: Any of `repository/references.py`; `latest-good` is the newest that verifies.
+        chosen: The savepoint, where it has been chosen and verified already (nearest.py).
         job: `job` or `job/query`; may be left out where that leaves no choice.
         into: An empty directory. Either this or `generation`.
         generation: The records of the job whose next generation it becomes.
@@ -90,6 +91,7 @@ class RestoreRequest:
     repository: Repository
     reference: str
     _: KW_ONLY
+    chosen: Chosen | None = None
     job: str | None = None
     into: Store | None = None
     generation: JobControl | None = None
@@ -276,6 +278,8 @@ def prepare(
         reached=sinks.reached,
         source=request.source,
         sources=tuple(sources.to_dicts()),
+        repository=request.repository.store.uri,
+        passed_over=chosen.passed_over,
         as_of=chosen.as_of,
         skipped=chosen.skipped,
         refusals=(*against, *by_sinks[request.sink], *by_sources[request.source]),
@@ -465,12 +469,31 @@ def _left_outputs(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> dict
     return {old: new for old, new in (left | moved).items() if old != new}
 
 
+def _lost_records(request: RestoreRequest, manifest: Manifest) -> str | None:
+    """What a person must look at where the job's records are gone: no lease says whether a driver lives."""
+    if request.generation is None:
+        return None
+    if request.generation.generations(QueryRef.parse(manifest.job).query).current() is not None:
+        return None
+    base = request.checkpoint or manifest.checkpoint
+    marked = marked_generation(base, manifest.job)
+    if not marked:
+        return None
+    return (
+        f"The records of job {request.generation.name} are gone: there are none at "
+        f"{request.generation.store.uri}, though the marker beside {base} names generation {marked}. So no "
+        "lease shows whether a driver is alive: make sure that none is."
+    )
+
+
 def _warnings(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
     for _, error in unknown_versions(request.repository, chosen.manifest.files):
         yield f"{error.message} Spark will refuse it."
     gone_on = sinks.reached is not None and sinks.reached.beyond(chosen.manifest.batch) is not False
     if gone_on and not chosen.manifest.sinks and not sinks.unguarded:
         yield "The savepoint names no sink, so it is not known whether rows would be lost or repeated."
+    if (lost := _lost_records(request, chosen.manifest)) is not None:
+        yield lost
     asked = QueryRef.parse(chosen.manifest.job)
     if asked.query is not None and request.generation is not None:
         yield (

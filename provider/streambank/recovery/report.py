@@ -12,7 +12,7 @@ from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
 from streambank.core.units import to_json_time
 from streambank.recovery.plan import as_of_json
 from streambank.recovery.reached import Reached
-from streambank.recovery.resolve import Skipped
+from streambank.recovery.resolve import PassedOver, Skipped
 from streambank.repository.references import AsOf
 from streambank.savepoint.materialize import MaterializeReport
 from streambank.storage.store import Opener
@@ -46,6 +46,8 @@ class RestoreReport:
         taken_at: When the savepoint was taken.
         age_s: How old it was.
         rows: Rows of state, where the files tell.
+        repository: The location of the repository or replica that the savepoint is in.
+        passed_over: What was wrong with repositories and replicas that were asked first.
         as_of: The moment that a reference by time means; None for another reference.
         skipped: Newer savepoints that `latest-good` walked past, and why.
         warnings: What a person should know.
@@ -73,6 +75,8 @@ class RestoreReport:
     taken_at: datetime
     age_s: float
     rows: int | None
+    repository: str
+    passed_over: tuple[PassedOver, ...]
     as_of: AsOf | None
     skipped: tuple[Skipped, ...]
     warnings: tuple[str, ...]
@@ -106,6 +110,8 @@ class RestoreReport:
             "rows": self.rows,
             "taken_at": to_json_time(self.taken_at),
             "age_s": round(self.age_s, 1),
+            "repository": self.repository,
+            "passed_over": [one.to_dict() for one in self.passed_over],
             **as_of_json(self.as_of),
             "skipped": [one.to_dict() for one in self.skipped],
             "warnings": list(self.warnings),

@@ -34,6 +34,23 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A repository or replica that the savepoint does not come from, though it is nearer.
+
+    Attributes:
+        location: Where it is.
+        why: What is wrong with it, or with the savepoint there.
+    """
+
+    location: str
+    why: str
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Chosen:
     """The savepoint to restore.
 
@@ -42,12 +59,14 @@ class Chosen:
         skipped: Newer ones that are damaged, for `latest-good`.
         warnings: What a person should know about how it was chosen.
         as_of: The moment that a reference by time means.
+        passed_over: What was wrong with repositories and replicas that were asked first (nearest.py).
     """
 
     manifest: Manifest
     skipped: tuple[Skipped, ...] = ()
     warnings: tuple[str, ...] = ()
     as_of: AsOf | None = None
+    passed_over: tuple[PassedOver, ...] = ()
 
 
 def choose(
@@ -80,13 +99,13 @@ def choose(
         return _latest_good(repository, place, record, by, pace)
     found = repository.resolve(reference, job)
     place, savepoint = found.job, found.savepoint
-    _require_key(repository, place, savepoint)
+    require_key(repository, place, savepoint)
     manifest = repository.load(place, savepoint)
     require_whole(verify(repository, place, savepoint, "quick", record=False))
     return Chosen(manifest, as_of=found.as_of)
 
 
-def _require_key(repository: Repository, job: str, savepoint: str) -> None:
+def require_key(repository: Repository, job: str, savepoint: str) -> None:
     """Restore nothing that was signed without looking at the signature.
 
     Raises:
@@ -113,7 +132,8 @@ def require_whole(report: VerifyReport) -> None:
         )
 
 
-def _unrecorded(report: VerifyReport) -> tuple[str, ...]:
+def unrecorded(report: VerifyReport) -> tuple[str, ...]:
+    """What a verification could not leave behind."""
     return tuple(finding.cause for finding in report.findings if finding.code == "not-recorded")
 
 
@@ -139,9 +159,9 @@ def _latest_good(
                 by=by,
             )
             if report.restorable:
-                _require_key(repository, job, summary.savepoint)
+                require_key(repository, job, summary.savepoint)
                 manifest = repository.load(job, summary.savepoint)
-                return Chosen(manifest, (*unreadable, *damaged), _unrecorded(report))
+                return Chosen(manifest, (*unreadable, *damaged), unrecorded(report))
         except NotFoundError as error:
             if error.code != "no-such-savepoint":
                 raise
@@ -155,5 +175,6 @@ def _latest_good(
     raise NotFoundError(
         f"None of the {len(skipped)} savepoints of {job} verifies; the newest: {skipped[0].why}",
         code="no-good-savepoint",
-        hint="`streambank verify --all` shows what is wrong with each. Look for a replica of the repository.",
+        hint="`streambank verify --all` shows what is wrong with each. A replica may have a good one: "
+        "`restore --from nearest` asks those that the job declares.",
     )

@@ -95,7 +95,9 @@ def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: bo
         InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `restore`.
     """
     check_request(request)
-    chosen = choose(request.repository, request.reference, request.job, record=False, pace=pace)
+    chosen = request.chosen or choose(
+        request.repository, request.reference, request.job, record=False, pace=pace
+    )
     against: list[StreambankError] = []
     try:
         records = records_of(request, chosen)
@@ -135,13 +137,8 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
     repository, generation = request.repository, request.generation
     check_request(request)
     started, began = utc_now(), time.monotonic()
-    chosen = choose(
-        repository,
-        request.reference,
-        request.job,
-        record=True,
-        by=request.by,
-        pace=pace,
+    chosen = request.chosen or choose(
+        repository, request.reference, request.job, record=True, by=request.by, pace=pace
     )
     with (
         _holding(request, chosen, held) as held,
@@ -180,6 +177,8 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
             taken_at=plan.taken_at,
             age_s=plan.age_s,
             rows=plan.rows,
+            repository=plan.repository,
+            passed_over=plan.passed_over,
             as_of=plan.as_of,
             skipped=plan.skipped,
             warnings=(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
+from streambank_airflow.choices import NEAREST
 from streambank_airflow.markdown import code
 
 if TYPE_CHECKING:
@@ -340,6 +341,7 @@ def _start_and_note() -> dict[str, Param]:
     }
 
 
+ANY_PLACE = "nearest - the cheapest to read that has the savepoint undamaged"
 DRILLED = {
     "latest-good": "latest-good - the newest that verifies",
     "random": "random - any that is kept",
@@ -407,12 +409,15 @@ def _places(below: Sequence[str] | None, other: str) -> str:
     return f"below {' or '.join(map(code, below))}" if below else "(the job allows none)"
 
 
-def restore_form(queries: Sequence[str], restore: RestorePolicy) -> dict[str, Param]:
+def restore_form(
+    queries: Sequence[str], restore: RestorePolicy, repositories: Sequence[str] = ()
+) -> dict[str, Param]:
     """The form of `<job>.restore`.
 
     Args:
         queries: The job's queries where it has several by name.
         restore: What the declaration says of restores.
+        repositories: Where savepoints may come from, the usual place first; no field for fewer than two.
     """
     return {
         **query_form(queries),
@@ -446,6 +451,20 @@ def restore_form(queries: Sequence[str], restore: RestorePolicy) -> dict[str, Pa
             description_md="Start the job from the restored state and wait for its first batch.",
         ),
         "note": _note(),
+        **(
+            {
+                "repository": _choice(
+                    repositories[0],
+                    {one: one if one != NEAREST else ANY_PLACE for one in repositories},
+                    title="Repository",
+                    description_md="Where the savepoint comes from. Afterwards savepoints go on in the job's "
+                    "own repository.",
+                    section="More",
+                )
+            }
+            if len(repositories) > 1
+            else {}
+        ),
         "source": _choice(
             restore.source,
             SOURCE_CHOICES,

@@ -100,6 +100,7 @@ def restore_group(
     conn_id: str = DEFAULT_CONN_ID,
     group_id: str = "restore",
     savepoint: str = "latest-good",
+    repository: str | None = None,
     sink: str | None = None,
     sink_of: Mapping[str, str] | Sequence[str] | None = None,
     source: str | None = None,
@@ -119,7 +120,8 @@ def restore_group(
             variable STREAMBANK_JOBS names, or `[streambank] jobs` in Airflow's configuration.
         conn_id: The `streambank` connection, unless the job declares one.
         group_id: The group's name; tasks are `<group_id>.plan`, `<group_id>.approve`, ...
-        savepoint: An id, the beginning of one, `latest` or `latest-good`; may be a template.
+        savepoint: As `RestoreSavepointOperator` takes it; may be a template.
+        repository: Where it comes from: a replica, or `nearest`; None for the job's repository.
         sink: `refuse`, `rollback` or `accept`; None for what the job declares. So for `source`.
         sink_of: The same for single sinks, by the paths that a plan shows.
         source: `refuse` or `accept`.
@@ -146,6 +148,7 @@ def restore_group(
         "mode": check_choice(mode, "mode", [one for one in RESTORE_MODES if one != "fork"]),
         "sink_of": sink_of,
         "new_sinks": new_sinks,
+        "repository": repository,
     }
     with _group(group_id, declared, file, default_args) as group:
         restore_tasks(

@@ -10,6 +10,7 @@ from airflow.sdk import DAG, BaseOperator, chain
 
 from streambank.declaration.declaration import Job
 from streambank.recovery.approval import CHOICE_KEY
+from streambank_airflow.choices import restore_repositories
 from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile, approve_task, dag_id, left_by
 from streambank_airflow.notify.deadlines import restore_deadline
@@ -34,6 +35,7 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
     are restored without a start.
     """
     queries = [query for query in job.query_names if query is not None]
+    places = restore_repositories(job)
     dag = file.dag(
         job,
         "restore",
@@ -43,7 +45,7 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
             "written after the savepoint, the approval offers ways to handle that. Or restores a fork into a "
             "directory, beside the running job." + (SEVERAL if queries else "")
         ),
-        params=forms.restore_form(queries, job.restore),
+        params=forms.restore_form(queries, job.restore, places),
         deadline=restore_deadline(job, file.jobs_file, file.connection_of(job)),
     )
     query = "/{{ params.query }}" if queries else ""
@@ -59,6 +61,7 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
                 "sink_of": "{{ params.sink_of }}",
                 "new_sinks": "{{ params.new_sinks }}",
                 "from_form": True,
+                "repository": "{{ params.repository }}" if len(places) > 1 else None,
             },
             stop="params.stop_running",
             start="params.start",
@@ -86,8 +89,8 @@ def restore_tasks(
         job: The declared job.
         args: What every task gets: where the job is (`job` may name a query), and why it is done.
         savepoint: Which one.
-        how: `sink`, `sink_of`, `source`, `mode`, `new_sinks` and `from_form` of the operators that plan and
-            restore.
+        how: `repository`, `sink`, `sink_of`, `source`, `mode`, `new_sinks` and `from_form` of the
+            operators that plan and restore.
         stop: Whether a job that runs is stopped without a question: an expression in a template.
         start: Whether the job is started afterwards and handed to `<job>.run`: an expression, too.
         approve: Ask a person; without that, the plan fails for what somebody would have to decide.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streambank.recovery.plan import RestorePlan
     from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.reinstate import Reinstated
-    from streambank.work.executor import Executor
+    from streambank.work.executor import Executor, Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class RecoveryVerbs:
         source: str = "refuse",
         kafka: str | None = None,
         executor: Executor | None = None,
+        repository: str | None = None,
         offer: bool = False,
     ) -> RestorePlan:
         """What a restore would do; changes nothing.
@@ -62,6 +63,7 @@ class RecoveryVerbs:
             source: `refuse` or `accept`, where Kafka has not all of the input any more.
             kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
             executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
+            repository: Where it comes from: a replica, or `nearest`; None for the job's repository.
             offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
 
         Raises:
@@ -72,8 +74,9 @@ class RecoveryVerbs:
         from streambank.recovery.restore import plan_restore
         from streambank.work.executor import Pace
 
+        pace = Pace(executor=executor)
         request = self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka, sink_of)
-        plan = plan_restore(request, pace=Pace(executor=executor))
+        plan = plan_restore(self._from(request, repository, pace, record=False), pace=pace)
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD or offer:
                 raise refusal
@@ -99,6 +102,7 @@ class RecoveryVerbs:
         unmoved: bool = False,
         kafka: str | None = None,
         executor: Executor | None = None,
+        repository: str | None = None,
     ) -> dict[str, Any]:
         """Restore a savepoint; see `plan` and `streambank.recovery.restore.restore`."""
         from streambank.recovery.restore import restore
@@ -110,7 +114,8 @@ class RecoveryVerbs:
             by={**by, "reason": note} if note else by,
             unmoved=unmoved,
         )
-        return restore(request, pace=Pace(executor=executor)).to_dict()
+        pace = Pace(executor=executor)
+        return restore(self._from(request, repository, pace, record=True), pace=pace).to_dict()
 
     @connected
     def drill(
@@ -256,7 +261,7 @@ class RecoveryVerbs:
         job = self.declared.get(ref)
         connection = job.kafka if job is not None else KafkaConnection()
         request = RestoreRequest(
-            self.declared.open_repository(ref),
+            None,  # type: ignore[arg-type]  # `_from` fills it in
             savepoint,
             job=ref,
             sink=check_choice(sink, "sink", SINK_CHOICES),
@@ -271,3 +276,40 @@ class RecoveryVerbs:
             return replace(request, into=open_store(into), control=None if job is None else job.records())
         job, query = self.declared.find(ref)
         return replace(request, generation=job.records(), checkpoint=job.queries[query or MAIN])
+
+    def _from(
+        self, request: RestoreRequest, repository: str | None, pace: Pace, *, record: bool
+    ) -> RestoreRequest:
+        """The same request with the repository, or replica, that the savepoint comes from.
+
+        Raises:
+            InputError: `nearest` is asked for, and the job is not declared (code `bad-option`).
+            StreambankError: Nothing can be opened there.
+        """
+        from streambank.recovery.nearest import NEAREST, choose_nearest
+        from streambank.repository.repository import Repository
+
+        ref = str(request.job)
+        job = self.declared.get(ref)
+        if repository is None or (job is not None and repository == job.repository):
+            return replace(request, repository=self.declared.open_repository(ref))
+        if repository != NEAREST:
+            place = Repository.open(open_store(repository)) if job is None else job.open_place(repository)
+            return replace(request, repository=place)
+        if job is None:
+            raise InputError(
+                f"The replicas of {ref} are not known: it is not declared.",
+                code="bad-option",
+                hint="Declare the job, or name the replica.",
+            )
+        place, chosen = choose_nearest(
+            (job.repository, *job.replicate.to),
+            request.reference,
+            ref,
+            target=request.into.uri if request.into is not None else str(request.checkpoint),
+            record=record,
+            open_place=job.open_place,
+            by=request.by,
+            pace=pace,
+        )
+        return replace(request, repository=place, chosen=chosen)

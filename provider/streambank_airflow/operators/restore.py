@@ -20,7 +20,13 @@ from streambank.recovery.approval import (
     shown_choices,
     subject_of,
 )
-from streambank_airflow.choices import IF_RUNNING, check_form_places, new_sink_choices, sink_choices
+from streambank_airflow.choices import (
+    IF_RUNNING,
+    check_form_origin,
+    check_form_places,
+    new_sink_choices,
+    sink_choices,
+)
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of
 from streambank_airflow.markdown import code, filled, table
@@ -31,6 +37,7 @@ from streambank_airflow.operators.base import (
     as_bool,
     as_data,
     as_integer,
+    as_text,
     asked_by,
     flat,
     known_or_template,
@@ -51,6 +58,9 @@ class RestoreSavepointOperator(SparkWork):
         savepoint: Its id, the beginning of one, its name, `latest`, a batch (`batch:41`), a time (`03:00`:
             the newest from then or before, in the zone of the job), or `latest-good`: the newest that
             verifies.
+        repository: Where the savepoint comes from: the job's repository (None, too), a replica of it, or
+            `nearest`: whichever of these is cheapest to read and has the savepoint undamaged. The job goes on
+            with its own repository.
         into: An empty directory; None makes the job's next generation and switches to it.
         sink: `refuse` where rows would be lost or repeated, also in a sink that is not guarded; `rollback` to
             set later output aside, `accept` to leave it.
@@ -71,8 +81,9 @@ class RestoreSavepointOperator(SparkWork):
         only_if: Skip unless this is true; for a form's answer.
         if_running: What a plan says about a job that is alive: `refuse`, or `stop` where the caller will stop
             it.
-        from_form: `into` and `new_sinks` come from a form: only what the job's table `restore` allows
-            (`into`, `new_outputs`) is taken; beside the checkpoint, or the old output, where it says nothing.
+        from_form: `repository`, `into` and `new_sinks` come from a form: only a repository that the job
+            declares, and what its table `restore` allows (`into`, `new_outputs`) is taken; beside the
+            checkpoint, or the old output, where it says nothing.
         offer: A plan does not fail for what a choice resolves: a job that lives, sinks that are ahead, input
             that is gone. XCom `choices` has what `ApprovePlanOperator` then offers.
         approved: What a person chose there, instead of `sink` and `source`. It is done as long as nothing
@@ -88,6 +99,7 @@ class RestoreSavepointOperator(SparkWork):
     template_fields: Sequence[str] = (
         *SparkWork.template_fields,
         "savepoint",
+        "repository",
         "into",
         "sink",
         "sink_of",
@@ -107,6 +119,7 @@ class RestoreSavepointOperator(SparkWork):
         self,
         *,
         savepoint: str = "latest-good",
+        repository: str | None = None,
         into: str | None = None,
         sink: str = "refuse",
         sink_of: Mapping[str, str] | Sequence[str] | str | None = None,
@@ -126,6 +139,7 @@ class RestoreSavepointOperator(SparkWork):
     ) -> None:
         super().__init__(**kwargs)
         self.savepoint = savepoint
+        self.repository = repository
         self.into = into
         self.sink = known_or_template(sink, "sink", SINK_CHOICES)
         self.sink_of = sink_of
@@ -150,6 +164,7 @@ class RestoreSavepointOperator(SparkWork):
             if self.from_form:
                 job, query = self.hook.declared.find(self.job)
                 check_form_places(job, query, self.into, new_sink_choices(self.new_sinks))
+                check_form_origin(job, as_text(self.repository))
             if as_bool(self.plan_only, "plan_only"):
                 return self._show(context, self._plan(offer=self.offer))
             try:
@@ -200,6 +215,7 @@ class RestoreSavepointOperator(SparkWork):
 
     def _choices(self) -> dict[str, Any]:
         return {
+            "repository": as_text(self.repository),
             "into": self.into or None,
             "sink": self.sink,
             "sink_of": sink_choices(self.sink_of),
@@ -284,6 +300,7 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
         ("Savepoint", filled("{}: {}", savepoint, plan.note) if plan.note else savepoint),
         ("Batch", f"{plan.batch:,}"),
         ("Taken", f"{to_json_time(plan.taken_at)}, {say_duration(round(plan.age_s))} ago"),
+        ("Comes from", code(plan.repository)),
         *([] if plan.as_of is None else [("As of", str(plan.as_of))]),
         ("State rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
         ("Size", f"{say_bytes(plan.bytes)} in {plan.files:,} files"),
@@ -298,6 +315,7 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
         for sink in plan.sinks
         if sink.get("new_path")
     ]
+    rows += [("Passed over", filled("{}: {}", code(one.location), one.why)) for one in plan.passed_over]
     rows += [("Skipped", filled("{}: {}", code(one.savepoint), one.why)) for one in plan.skipped]
     rows += [("Warning", warning) for warning in plan.warnings]
     if is_alive(plan):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,12 +20,13 @@ from streambank.cli.options import (
     SparkProperties,
     brokers_of,
     bytes_per_s,
+    declared_job,
     jobs_file,
     open_repository,
 )
 from streambank.cli.output import console
 from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
-from streambank.core.errors import InputError
+from streambank.core.errors import InputError, IntegrityError, NotFoundError, StorageError
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
@@ -38,6 +39,8 @@ EXAMPLES = """Examples:
   streambank restore latest-good --jobs streaming_jobs.toml --job orders --generation --dry-run
 
   streambank restore 03:00 --jobs streaming_jobs.toml --job orders --generation --sink rollback
+
+  streambank restore latest-good --jobs streaming_jobs.toml --job orders --generation --from nearest
 
   streambank restore b000041 -r /data/savepoints --into /data/checkpoints/orders-2 --sink rollback
 
@@ -72,6 +75,15 @@ def restore(
         bool,
         typer.Option("--generation", help="Restore as the job's next generation, and switch the job to it."),
     ] = False,
+    source_of: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="LOCATION|nearest",
+            help="Where the savepoint comes from, if not from the repository: a replica, or nearest: the "
+            "repository or declared replica that is cheapest to read, and has the savepoint undamaged.",
+        ),
+    ] = None,
     mode: Annotated[
         RestoreMode,
         typer.Option(
@@ -144,9 +156,11 @@ def restore(
     from streambank.cli.options import executor
     from streambank.control.processes import who
     from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
+    from streambank.recovery.nearest import NEAREST, choose_nearest
     from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
+    from streambank.repository.references import job_of_reference
     from streambank.storage import open_store
     from streambank.work.executor import Pace
 
@@ -158,10 +172,40 @@ def restore(
         )
     rate = bytes_per_s(max_rate)
     machines = executor(on, master, spark_conf, spark_properties, parallel, rate, of=lambda: owner.declared)
-    opened = open_repository(repository)
-    owner = _owner(opened, savepoint, job, jobs, guess=not generation)
+    opened: Repository | None = None
+    if source_of == NEAREST:
+        declared = None if job is None else declared_job(job, jobs)
+        if job is None or declared is None:
+            raise InputError(
+                "--from nearest needs a declared job, whose replicas it knows.",
+                code="usage",
+                hint="Give --jobs FILE and --job NAME, or name the replica: --from LOCATION.",
+            )
+        of_job = job
+    else:
+        opened = _open(source_of or repository, job, jobs if source_of is None else None)
+        of_job = job_of_reference(opened.store, savepoint, job)
+    owner = _owner(of_job, repository, jobs, guess=not generation)
+    by = who("cli")
+
+    def asked(pace: Pace, *, record: bool) -> RestoreRequest:
+        if opened is not None:
+            return replace(request, repository=opened)
+        assert owner.declared is not None
+        place, chosen = choose_nearest(
+            (owner.declared.repository, *owner.declared.replicate.to),
+            savepoint,
+            of_job,
+            target=into or str(owner.checkpoint),
+            record=record,
+            open_place=owner.declared.open_place,
+            by=by,
+            pace=pace,
+        )
+        return replace(request, repository=place, chosen=chosen)
+
     request = RestoreRequest(
-        opened,
+        None,  # type: ignore[arg-type]  # `asked` fills it in
         savepoint,
         job=job,
         into=open_store(into) if into is not None else None,
@@ -177,21 +221,33 @@ def restore(
         declared_sinks=owner.declared.sinks if owner.declared is not None else (),
         new_sinks=parse_new_sinks(new_sink or []),
         link=link,
-        by=who("cli"),
+        by=by,
     )
     with console.progress() as progress:
         if dry_run:
-            planned = plan_restore(request, pace=Pace(executor=machines, progress=progress))
+            pace = Pace(executor=machines, progress=progress)
+            planned = plan_restore(asked(pace, record=False), pace=pace)
             plan = planned.to_dict()
         else:
             pace = Pace(max_bytes_per_s=rate, executor=machines, progress=progress)
-            done = restore_savepoint(request, pace=pace).to_dict()
+            done = restore_savepoint(asked(pace, record=True), pace=pace).to_dict()
     if dry_run:
         console.answer(plan, lambda: show_plan(plan))
         if planned.refusals:
             raise typer.Exit(planned.refusals[0].exit_code)
     else:
         console.answer(done, lambda: show_done(done))
+
+
+def _open(location: str, job: str | None, jobs: str | None) -> Repository:
+    """The repository there; where it is lost, the error names the replicas that the job declares."""
+    try:
+        return open_repository(location)
+    except (NotFoundError, IntegrityError, StorageError) as error:
+        declared = None if job is None else declared_job(job, jobs)
+        if declared is not None and declared.replicate.to:
+            error.hint = f"{error.hint} To restore from a replica of it, give --from nearest."
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,19 +267,15 @@ class _Owner:
     kafka: KafkaConnection | None = None
 
 
-def _owner(
-    repository: Repository, savepoint: str, job: str | None, jobs: str | None, *, guess: bool
-) -> _Owner:
+def _owner(of_job: str, repository: str, jobs: str | None, *, guess: bool) -> _Owner:
     """Find the records of the savepoint's job: by its repository, unless a jobs file says otherwise."""
     from streambank.control.control import JobControl
     from streambank.core.names import QueryRef
-    from streambank.declaration.declaration import load_jobs
-    from streambank.repository.references import job_of_reference
+    from streambank.storage import open_store
 
-    asked = QueryRef.parse(job_of_reference(repository.store, savepoint, job))
-    declared = load_jobs(jobs).jobs.get(asked.job) if jobs is not None else None
+    asked, declared = QueryRef.parse(of_job), declared_job(of_job, jobs)
     if declared is None:
-        return _Owner(JobControl.of_repository(repository.store, asked.job, guess=guess))
+        return _Owner(JobControl.of_repository(open_store(repository), asked.job, guess=guess))
     return _Owner(declared.records(), declared.queries.get(asked.name), declared, declared.kafka)
 
 
@@ -280,6 +332,7 @@ def _as_of(found: dict[str, Any]) -> str | None:
 def _show_common(found: dict[str, Any]) -> None:
     console.fields(
         [
+            ("from", found["repository"]),
             ("as of", _as_of(found)),
             ("taken at", found["taken_at"]),
             ("age", console.age(found["age_s"])),
@@ -289,6 +342,8 @@ def _show_common(found: dict[str, Any]) -> None:
             ("mode", found["mode"]),
         ]
     )
+    for passed in found["passed_over"]:
+        console.line(f"passed over {passed['location']}: {passed['why']}")
     for skipped in found["skipped"]:
         console.line(f"skipped {skipped['savepoint']}: {skipped['why']}")
     for warning in found["warnings"]:

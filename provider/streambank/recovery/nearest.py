@@ -1,0 +1,213 @@
+"""Where a savepoint is restored from: the job's repository, a replica, or the nearest of them that is whole.
+
+Near means cheap to read, by a simple rule: first what lies where the target does (the same bucket, or both on
+this machine's disks), then what is on this machine's disks, then the rest; among equals the repository first,
+then the replicas as they are declared. Which savepoint is meant does not depend on that: the newest that any
+of them has. Those that do not answer, or have it damaged, are passed over, and the plan says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StorageError
+from streambank.core.python310 import UTC
+from streambank.recovery.resolve import (
+    Chosen,
+    PassedOver,
+    Skipped,
+    require_key,
+    require_whole,
+    unrecorded,
+)
+from streambank.repository.catalog import SavepointSummary, glimpse, newest_first, none_of
+from streambank.repository.references import Found, parse_reference
+from streambank.repository.repository import Repository
+from streambank.savepoint.verify import verify
+from streambank.storage import local_path, scheme_of
+from streambank.work.executor import DEFAULT_PACE, Pace
+
+NEAREST = "nearest"
+"""What stands for the nearest place that has the savepoint undamaged."""
+_OLDEST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository or replica that answered.
+
+    Attributes:
+        location: Where it is, as it was declared.
+        repository: It.
+    """
+
+    location: str
+    repository: Repository
+
+
+def by_distance(locations: Sequence[str], target: str) -> list[str]:
+    """Locations, the nearest to a target first; see the module.
+
+    Args:
+        locations: The repository first, then the replicas as they are declared.
+        target: The location that the savepoint is restored into.
+    """
+    return sorted(dict.fromkeys(locations), key=lambda one: _distance(one, target))
+
+
+def _distance(location: str, target: str) -> int:
+    if _service(location) == _service(target):
+        return 0
+    return 1 if local_path(location) is not None else 2
+
+
+def _service(location: str) -> tuple[str, str]:
+    """What two locations share where one service copies between them: the bucket, or the disks."""
+    if local_path(location) is not None:
+        return "file", ""
+    scheme = scheme_of(location)
+    return ("s3" if scheme in ("s3a", "s3n") else scheme), urlsplit(location).netloc
+
+
+def choose_nearest(
+    locations: Sequence[str],
+    reference: str,
+    job: str,
+    *,
+    target: str,
+    record: bool,
+    open_place: Callable[[str], Repository],
+    by: Mapping[str, Any] | None = None,
+    pace: Pace = DEFAULT_PACE,
+) -> tuple[Repository, Chosen]:
+    """Find the savepoint, and the nearest place that has every byte of it.
+
+    Each byte of the savepoint is read and compared in the place that it is restored from.
+
+    Args:
+        locations: The repository first, then the replicas as they are declared.
+        reference: Any of `repository/references.py`.
+        job: `job` or `job/query`.
+        target: The location that it is restored into.
+        record: Leave the results of verifications beside the manifests, where that is possible.
+        open_place: Opens a repository or replica, such as `Job.open_place`.
+        by: Who asks, for those records.
+        pace: Who does the work, how fast, and who is told.
+
+    Returns:
+        The place, and the savepoint in it with what was passed over on the way.
+
+    Raises:
+        InputError: It is no reference, or ambiguous.
+        NotFoundError: No place has such a savepoint (code `no-such-savepoint`), or none has one that verifies
+            (`no-good-savepoint`).
+        StorageError: No place answers (code `no-place-answers`).
+    """
+    passed: list[PassedOver] = []
+    places: list[Place] = []
+    for location in by_distance(locations, target):
+        try:
+            places.append(Place(location, open_place(location)))
+        except (NotFoundError, IntegrityError, FormatError, StorageError) as error:
+            passed.append(PassedOver(location, error.message))
+    if not places:
+        raise _none_answers(job, passed)
+    skipped: list[Skipped] = []
+    for found in _meant(places, locations, reference, job, passed):
+        whys = []
+        for place in places:
+            try:
+                report = verify(
+                    place.repository, found.job, found.savepoint, "full", pace=pace, record=record, by=by
+                )
+                require_whole(report)
+                require_key(place.repository, found.job, found.savepoint)
+                manifest = place.repository.load(found.job, found.savepoint)
+            except (NotFoundError, IntegrityError, FormatError, StorageError) as error:
+                passed.append(PassedOver(place.location, error.message))
+                whys.append(error.message)
+                continue
+            chosen = Chosen(manifest, tuple(skipped), unrecorded(report), found.as_of, tuple(passed))
+            return place.repository, chosen
+        skipped.append(Skipped(found.savepoint, whys[0]))
+    raise NotFoundError(
+        f"No savepoint of {job} that {reference} means is whole anywhere: {_said(passed)}",
+        code="no-good-savepoint",
+        hint="`streambank verify --all -r LOCATION` shows what is wrong with each.",
+    )
+
+
+def _meant(
+    places: list[Place], locations: Sequence[str], reference: str, job: str, passed: list[PassedOver]
+) -> Iterator[Found]:
+    """The savepoint that a reference means, whichever place knows it; of `latest-good` all, the newest first.
+
+    Places that fail are left out from then on.
+    """
+    asked = parse_reference(reference)
+    declared = sorted(places, key=lambda place: locations.index(place.location))
+    if asked.kind == "latest-good":
+        yield from _newest_of_all(declared, places, asked.place or job, passed)
+        return
+    found: list[tuple[datetime, Found]] = []
+    missing: list[NotFoundError] = []
+    for place in declared:
+        try:
+            one = place.repository.resolve(reference, job)
+            head = glimpse(place.repository.store, one.job, one.savepoint)
+        except NotFoundError as error:
+            missing.append(error)
+            continue
+        except (IntegrityError, FormatError, StorageError) as error:
+            passed.append(PassedOver(place.location, error.message))
+            places.remove(place)
+            continue
+        found.append((head.taken_at if head is not None else _OLDEST, one))
+    if not found:
+        if missing:
+            raise missing[0]
+        raise _none_answers(job, passed)
+    if asked.kind in ("latest", "time"):
+        yield max(found, key=lambda each: each[0])[1]
+    else:
+        yield found[0][1]  # the repository decides, then the first replica that knows it
+
+
+def _newest_of_all(
+    declared: Sequence[Place], places: list[Place], job: str, passed: list[PassedOver]
+) -> Iterator[Found]:
+    known: dict[str, SavepointSummary] = {}
+    for place in declared:
+        try:
+            for one in place.repository.manifests(job):
+                if one.job != job:
+                    continue
+                if one.error is not None:
+                    passed.append(PassedOver(place.location, one.error.message))
+                else:
+                    known.setdefault(one.savepoint, one)
+        except StorageError as error:
+            passed.append(PassedOver(place.location, error.message))
+            places.remove(place)
+    if not places:
+        raise _none_answers(job, passed)
+    if not known and not passed:
+        raise none_of(declared[0].repository.store, job)
+    by_age = sorted(known.values(), key=lambda one: one.taken_at or _OLDEST)
+    yield from (Found(job, one.savepoint) for one in newest_first(by_age))
+
+
+def _none_answers(job: str, passed: Sequence[PassedOver]) -> StorageError:
+    return StorageError(
+        f"Neither the repository of {job} nor a replica of it can be read: {_said(passed)}",
+        code="no-place-answers",
+        hint="Bring one of them back. A copy that is elsewhere: `streambank restore --from LOCATION`.",
+    )
+
+
+def _said(passed: Sequence[PassedOver]) -> str:
+    return " ".join(f"{one.location}: {one.why}" for one in dict.fromkeys(passed))
