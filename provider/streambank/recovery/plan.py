@@ -12,10 +12,11 @@ from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
 from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
 from streambank.core.python310 import UTC
-from streambank.core.units import to_json_time
+from streambank.core.units import from_epoch_ms, to_json_time
 from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.reached import Reached
-from streambank.recovery.resolve import PassedOver, Skipped
+from streambank.recovery.report import Estimate
+from streambank.recovery.resolve import Next, PassedOver, Skipped, as_of_json
 from streambank.repository.manifest import Manifest
 from streambank.repository.references import AsOf
 from streambank.storage.store import Store
@@ -55,6 +56,12 @@ class RestorePlan:
             be repeated.
         repository: The location of the repository or replica that the savepoint is in.
         passed_over: What was wrong with repositories and replicas that were asked first.
+        watermark_ms: Event-time watermark of the query after the batch, in milliseconds since the epoch; None
+            where it has none.
+        read_again: The first and the last batch whose input the query has read after the savepoint's, and
+            will read again; None where it has read none, or that is not known.
+        estimates: How long it will take, where earlier restores or drills tell.
+        next: Older savepoints that come next if this one fails.
         as_of: The moment that a reference by time means; None for another reference.
         skipped: Newer savepoints that `latest-good` walked past, and why.
         refusals: Errors that the restore would raise; empty where it may go on.
@@ -86,6 +93,10 @@ class RestorePlan:
     sources: tuple[Mapping[str, Any], ...]
     repository: str
     passed_over: tuple[PassedOver, ...]
+    watermark_ms: int | None
+    read_again: tuple[int, int] | None
+    estimates: tuple[Estimate, ...]
+    next: tuple[Next, ...]
     as_of: AsOf | None
     skipped: tuple[Skipped, ...]
     refusals: tuple[StreambankError, ...]
@@ -159,6 +170,24 @@ class RestorePlan:
             f"{self.batch} twice, or skips them for good if it remembers batch ids."
         )
 
+    def watermark_effect(self) -> str:
+        """Where event time stands after the restore, for people; empty for a query without a watermark."""
+        moment = None if self.watermark_ms is None else from_epoch_ms(self.watermark_ms)
+        if not self.watermark_ms or moment is None:
+            return ""
+        return (
+            f"The event-time watermark goes back to {to_json_time(moment)}: rows that are older than it are "
+            "late, and are dropped."
+        )
+
+    def read_again_effect(self) -> str:
+        """Which batches' input is read again, for people; empty where none is, or it is not known."""
+        if self.read_again is None:
+            return ""
+        first, last = self.read_again
+        which = f"batch {first}" if first == last else f"batches {first} to {last}"
+        return f"The input of {which} is read again, as long as the sources still have it."
+
     def source_effect(self) -> str:
         """What is still there of the input, in a sentence for people; empty where no source can be judged."""
         if not self.sources:
@@ -200,6 +229,12 @@ class RestorePlan:
             "repository": self.repository,
             "passed_over": [one.to_dict() for one in self.passed_over],
             **as_of_json(self.as_of),
+            "watermark_ms": self.watermark_ms,
+            "watermark_effect": self.watermark_effect(),
+            "read_again": None if self.read_again is None else list(self.read_again),
+            "read_again_effect": self.read_again_effect(),
+            "estimates": [one.to_dict() for one in self.estimates],
+            "next": [one.to_dict() for one in self.next],
             "skipped": [one.to_dict() for one in self.skipped],
             "possible": self.possible,
             "refusals": [error.to_dict() for error in self.refusals],
@@ -212,14 +247,6 @@ def _taken_back(sinks: Sequence[Mapping[str, Any]]) -> str:
     """What happens to later output: that of a file sink is kept beside it."""
     aside = [one["kind"] == "file" for one in sinks]
     return "set aside" if all(aside) else "set aside, or rolled back" if any(aside) else "rolled back"
-
-
-def as_of_json(as_of: AsOf | None) -> dict[str, str | None]:
-    """The moment that a reference by time means, and the zone in which it was read, as JSON."""
-    return {
-        "as_of": None if as_of is None else to_json_time(as_of.at),
-        "as_of_zone": None if as_of is None else as_of.zone,
-    }
 
 
 def age_s(manifest: Manifest) -> float:

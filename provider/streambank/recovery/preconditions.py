@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
+from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import marked_generation, records_root, service_name
@@ -31,7 +32,8 @@ from streambank.kafka.settings import Brokers
 from streambank.recovery.choices import SinkChoices
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.reached import Reached, how_far, records_to_ask
-from streambank.recovery.resolve import Chosen
+from streambank.recovery.report import Estimate, estimates
+from streambank.recovery.resolve import Chosen, next_ones
 from streambank.recovery.sinks import (
     Sinks,
     check_stands_at,
@@ -280,6 +282,10 @@ def prepare(
         sources=tuple(sources.to_dicts()),
         repository=request.repository.store.uri,
         passed_over=chosen.passed_over,
+        watermark_ms=manifest.watermark_ms,
+        read_again=_read_again(request, manifest, sinks.reached),
+        estimates=_estimates(request, manifest),
+        next=next_ones(request.repository, manifest),
         as_of=chosen.as_of,
         skipped=chosen.skipped,
         refusals=(*against, *by_sinks[request.sink], *by_sources[request.source]),
@@ -419,6 +425,31 @@ def _check_unmoved(request: RestoreRequest, chosen: Chosen, against: list[Stream
         check_stands_at(manifest.job, location, manifest.batch)
     except RefusedError as error:
         against.append(error)
+
+
+def _read_again(
+    request: RestoreRequest, manifest: Manifest, reached: Reached | None
+) -> tuple[int, int] | None:
+    """The batches after the savepoint's that the query has committed or begun, where that is known."""
+    newest = None if reached is None else reached.newest
+    if reached is None:
+        current = (
+            None
+            if request.generation is None
+            else request.generation.generation(QueryRef.parse(manifest.job).query)
+        )
+        try:
+            newest = batches_of(current.location if current is not None else manifest.checkpoint).planned
+        except StreambankError:
+            return None  # it cannot be read now: nothing depends on it
+    return None if newest is None or newest <= manifest.batch else (manifest.batch + 1, newest)
+
+
+def _estimates(request: RestoreRequest, manifest: Manifest) -> tuple[Estimate, ...]:
+    control = request.generation or request.control
+    if control is None:
+        return ()
+    return estimates(control, manifest.job, sum(entry.size_bytes for entry in manifest.files))
 
 
 def _rows(request: RestoreRequest, chosen: Chosen) -> int | None:

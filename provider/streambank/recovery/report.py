@@ -6,19 +6,94 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
+from streambank.control.control import JobControl
+from streambank.control.drills import last_passed
+from streambank.control.records import RecordStream
 from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
-from streambank.core.units import to_json_time
-from streambank.recovery.plan import as_of_json
+from streambank.core.units import from_json_time, say_bytes, say_duration, to_json_time
 from streambank.recovery.reached import Reached
-from streambank.recovery.resolve import PassedOver, Skipped
+from streambank.recovery.resolve import PassedOver, Skipped, as_of_json
 from streambank.repository.references import AsOf
 from streambank.savepoint.materialize import MaterializeReport
 from streambank.storage.store import Opener
 
 REPORT_SUFFIX = ".restored.json"
 """Beside the directory `x` lies `x.restored.json`: a file inside would be no part of a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How long a restore will take, by what an earlier one, or a drill, took.
+
+    Attributes:
+        until: `restored`: the checkpoint is there; `first-batch`: the query has committed a batch on it.
+        seconds: How long.
+        took_s: How long that one took.
+        at: When that was.
+        bytes: How much it restored; None for a drill.
+    """
+
+    until: Literal["restored", "first-batch"]
+    seconds: float
+    took_s: float
+    at: datetime
+    bytes: int | None = None
+
+    def sentence(self) -> str:
+        """For people, with what it rests on."""
+        about, took, at = say_duration(self.seconds), say_duration(self.took_s), to_json_time(self.at)
+        if self.until == "restored":
+            return f"about {about} to restore: {say_bytes(self.bytes or 0)} took {took} at {at}"
+        return f"about {about} until the first batch is committed: the drill at {at} took that long"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "until": self.until,
+            "seconds": round(self.seconds, 3),
+            "took_s": round(self.took_s, 3),
+            "at": to_json_time(self.at),
+            "bytes": self.bytes,
+            "says": self.sentence(),
+        }
+
+
+def estimates(control: JobControl, job: str, size_bytes: int) -> tuple[Estimate, ...]:
+    """How long a restore will take, by the newest restore of the query and the newest drill that passed.
+
+    A restore of more bytes takes longer in proportion; one of fewer is not taken to be faster, since small
+    ones take their time for other things. Nothing where there was neither.
+
+    Args:
+        control: The job's records.
+        job: `job` or `job/query` of the savepoint.
+        size_bytes: How much is restored now.
+    """
+    found: list[Estimate] = []
+    for record in RecordStream(control.store, "restores").newest_first():
+        took_s, at, then = (record.data.get(name) for name in ("seconds", "started_at", "bytes"))
+        moment = _moment(at)
+        if record.data.get("job") != job or moment is None or not isinstance(then, int):
+            continue
+        if isinstance(took_s, (int, float)):
+            longer = max(1.0, size_bytes / then) if then else 1.0
+            found.append(Estimate("restored", took_s * longer, float(took_s), moment, then))
+            break
+    passed = last_passed(control)
+    if passed is not None:
+        rto_s, moment = passed.get("rto_s"), _moment(passed.get("started_at"))
+        if isinstance(rto_s, (int, float)) and moment is not None:
+            found.append(Estimate("first-batch", float(rto_s), float(rto_s), moment))
+    return tuple(found)
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return from_json_time(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

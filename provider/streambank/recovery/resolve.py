@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from streambank.core.errors import IntegrityError, NotFoundError
-from streambank.repository.catalog import newest_first, none_of
+from streambank.core.units import say_duration, to_json_time, utc_now
+from streambank.repository.catalog import heads, last_verification, newest_first, none_of
 from streambank.repository.manifest import Manifest
+from streambank.repository.marks import Verification
 from streambank.repository.references import AsOf, only_job, parse_reference
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import refuse_without_key
@@ -31,6 +34,42 @@ class Skipped:
     def to_dict(self) -> dict[str, str]:
         """As JSON."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """An older savepoint, which could be restored if the chosen one fails.
+
+    Attributes:
+        savepoint: Its id.
+        batch: Its batch.
+        taken_at: When it was taken.
+        verified: Its last verification; None where it was never verified.
+    """
+
+    savepoint: str
+    batch: int
+    taken_at: datetime
+    verified: Verification | None
+
+    def sentence(self, now: datetime) -> str:
+        """In a few words, for people."""
+        age = say_duration(max(0, round((now - self.taken_at).total_seconds())))
+        if self.verified is None:
+            return f"{self.savepoint}, batch {self.batch:,}, {age} old, never verified"
+        said = f"verified ({self.verified.level}) at {to_json_time(self.verified.at)}"
+        return f"{self.savepoint}, batch {self.batch:,}, {age} old, {said}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "savepoint": self.savepoint,
+            "batch": self.batch,
+            "taken_at": to_json_time(self.taken_at),
+            "verified_at": None if self.verified is None else to_json_time(self.verified.at),
+            "verified_level": None if self.verified is None else self.verified.level,
+            "says": self.sentence(utc_now()),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +142,39 @@ def choose(
     manifest = repository.load(place, savepoint)
     require_whole(verify(repository, place, savepoint, "quick", record=False))
     return Chosen(manifest, as_of=found.as_of)
+
+
+NEXT = 3
+"""How many older savepoints a plan names."""
+
+
+def next_ones(repository: Repository, manifest: Manifest) -> tuple[Next, ...]:
+    """Older savepoints of the same query, the newest first: what could be restored if this one fails.
+
+    Those that a verification has found damaged are left out. Only the beginnings of manifests are read.
+
+    Args:
+        repository: Where the savepoint is.
+        manifest: The savepoint that was chosen.
+    """
+    found: list[Next] = []
+    for head in heads(repository.store, manifest.job):
+        if head.job != manifest.job or head.taken_at >= manifest.taken_at:
+            continue
+        verified = last_verification(repository.store, head.job, head.savepoint)
+        if verified is None or verified.ok:
+            found.append(Next(head.savepoint, head.batch, head.taken_at, verified))
+        if len(found) == NEXT:
+            break
+    return tuple(found)
+
+
+def as_of_json(as_of: AsOf | None) -> dict[str, str | None]:
+    """The moment that a reference by time means, and the zone in which it was read, as JSON."""
+    return {
+        "as_of": None if as_of is None else to_json_time(as_of.at),
+        "as_of_zone": None if as_of is None else as_of.zone,
+    }
 
 
 def require_key(repository: Repository, job: str, savepoint: str) -> None:

@@ -25,6 +25,7 @@ from streambank.repository.marks import (
     PIN,
     UNREADABLE,
     VERIFIED,
+    Verification,
     is_pinned,
     latest,
     read_mark,
@@ -445,10 +446,16 @@ def _is_manifest(info: FileInfo, folder: str) -> bool:
     return name.endswith(".json") and "/" not in name
 
 
-def _is_distrusted(store: Store, job: str, savepoint: str) -> bool:
-    """Whether its last verification found damage."""
+def last_verification(store: Store, job: str, savepoint: str) -> Verification | None:
+    """The last verification of a savepoint; None where it was never verified, or that cannot be read."""
     name = latest(store.names(f"marks/{job}/{savepoint}"), VERIFIED)
     try:
-        return name is not None and not to_verification(read_mark(store, job, savepoint, name)).ok
+        return None if name is None else to_verification(read_mark(store, job, savepoint, name))
     except (NotFoundError, *UNREADABLE):
-        return False  # it says nothing, or is gone
+        return None  # it says nothing, or is gone
+
+
+def _is_distrusted(store: Store, job: str, savepoint: str) -> bool:
+    """Whether its last verification found damage."""
+    verified = last_verification(store, job, savepoint)
+    return verified is not None and not verified.ok

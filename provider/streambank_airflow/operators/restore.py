@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
 from streambank.core.errors import RefusedError, StreambankError, check_choice
-from streambank.core.units import say_bytes, say_duration, to_json_time
+from streambank.core.units import say_bytes, say_duration, to_json_time, utc_now
 from streambank.recovery.approval import (
     HELD,
     Choice,
@@ -307,6 +307,12 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
         ("Restored to", code(plan.location)),
         ("Output written later", plan.sink_effect()),
     ]
+    if said := plan.watermark_effect():
+        rows.append(("Event time", said))
+    if said := plan.read_again_effect():
+        rows.append(("Read again", said))
+    rows += [("Takes", one.sentence()) for one in plan.estimates]
+    rows += [("Next if this one fails", one.sentence(utc_now())) for one in plan.next]
     if plan.sources:
         only_kafka = all(one.get("repeatable") is not False for one in plan.sources)
         rows.append(("Input in Kafka" if only_kafka else "Input", plan.source_effect()))

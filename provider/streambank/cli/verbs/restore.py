@@ -287,9 +287,15 @@ def show_plan(plan: dict[str, Any]) -> None:
     )
     _show_common(plan)
     messages = [refusal["message"] for refusal in plan["refusals"]]
-    for effect in (plan["sink_effect"], plan["source_effect"]):
+    for effect in (plan["watermark_effect"], plan["sink_effect"], plan["source_effect"]):
         if effect and not any(message.startswith(effect) for message in messages):  # said below
             console.line(effect)
+    if plan["read_again_effect"]:
+        console.line(plan["read_again_effect"])
+    for one in plan["estimates"]:
+        console.line(f"takes {one['says']}")
+    for one in plan["next"]:
+        console.line(f"next if this one fails: {one['says']}")
     for refusal in plan["refusals"]:
         console.line(f"refused: {refusal['message']}")
         if refusal["hint"]:
