@@ -195,12 +195,19 @@ class RestorePlan:
         says = [str(one["says"]) for one in self.sources if one["says"]]
         if says:
             return " ".join(says) + (" This is accepted." if self.source == "accept" else "")
+        files = [one for one in self.sources if one.get("kind") == "file"]
+        unknown = next((one["replay"]["why"] for one in files if one["safe"] is None), "")
+        again = sum(one["files_to_read_again"] or 0 for one in files)
+        there = f"The files that were read after the savepoint are there: {again:,} to read." if again else ""
+        if len(files) == len(self.sources):
+            return unknown or there
         waiting = sum(one["records_to_read_again"] or 0 for one in self.sources)
         compacted = any(one.get("compacted") for one in self.sources)
         whole = "the newest record of each key" if compacted else "everything"
         untils = [until for one in self.sources if (until := (one.get("replay") or {}).get("until"))]
         until = f" It can be read again until {min(untils)}." if untils else ""
-        return f"Kafka has {whole} after the savepoint: {waiting} records to read.{until}"
+        kafka = f"Kafka has {whole} after the savepoint: {waiting} records to read.{until}"
+        return " ".join(filter(None, (kafka, unknown or there)))
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON."""

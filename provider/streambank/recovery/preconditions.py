@@ -256,7 +256,11 @@ def prepare(
     choices = request.sink_choices
     sinks = found.under(choices, request.mode)
     # A query that stands where the savepoint is reads on from there, whatever it is restored into.
-    sources = Sources(()) if request.unmoved else look_at_sources(request.repository, manifest, request.kafka)
+    live = _live(request, manifest)
+    if request.unmoved:
+        sources = Sources(())
+    else:
+        sources = look_at_sources(request.repository, manifest, request.kafka, open_store(live))
     by_sources = {choice: tuple(sources.refusals(choice)) for choice in SOURCE_CHOICES}
     if generation is not None:
         generation = replace(generation, new_sinks=_left_outputs(request, chosen, sinks))
@@ -283,7 +287,7 @@ def prepare(
         repository=request.repository.store.uri,
         passed_over=chosen.passed_over,
         watermark_ms=manifest.watermark_ms,
-        read_again=_read_again(request, manifest, sinks.reached),
+        read_again=_read_again(live, manifest, sinks.reached),
         estimates=_estimates(request, manifest),
         next=next_ones(request.repository, manifest),
         as_of=chosen.as_of,
@@ -427,19 +431,22 @@ def _check_unmoved(request: RestoreRequest, chosen: Chosen, against: list[Stream
         against.append(error)
 
 
-def _read_again(
-    request: RestoreRequest, manifest: Manifest, reached: Reached | None
-) -> tuple[int, int] | None:
+def _live(request: RestoreRequest, manifest: Manifest) -> str:
+    """The checkpoint in which the query has gone on, as far as is known."""
+    current = (
+        request.generation.generation(QueryRef.parse(manifest.job).query)
+        if request.generation is not None
+        else None
+    )
+    return current.location if current is not None else manifest.checkpoint
+
+
+def _read_again(live: str, manifest: Manifest, reached: Reached | None) -> tuple[int, int] | None:
     """The batches after the savepoint's that the query has committed or begun, where that is known."""
     newest = None if reached is None else reached.newest
     if reached is None:
-        current = (
-            None
-            if request.generation is None
-            else request.generation.generation(QueryRef.parse(manifest.job).query)
-        )
         try:
-            newest = batches_of(current.location if current is not None else manifest.checkpoint).planned
+            newest = batches_of(live).planned
         except StreambankError:
             return None  # it cannot be read now: nothing depends on it
     return None if newest is None or newest <= manifest.batch else (manifest.batch + 1, newest)

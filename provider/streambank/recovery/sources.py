@@ -1,8 +1,9 @@
 """Whether the input that a restored query would read next is there, and what a choice makes of that.
 
-Only Kafka is asked. A query whose records are gone fails inside its first batch, when its start has already
-written into the restored checkpoint; or goes on without them in silence, where `failOnDataLoss` is off.
-A source that gives no row twice, such as a socket, has nothing of what comes after a savepoint.
+Kafka is asked. A query whose records are gone fails inside its first batch, when its start has already
+written into the restored checkpoint; or goes on without them in silence, where `failOnDataLoss` is off. A
+source that gives no row twice, such as a socket, has nothing of what comes after a savepoint. Files are looked
+for, and what is gone is said, but stops nothing (input_files.py).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from streambank.kafka.recording import sources_before
 from streambank.kafka.retention import Replay, replay_of_standing
 from streambank.kafka.settings import Brokers
 from streambank.kafka.source import SourceStanding, look_at_source
+from streambank.recovery.input_files import FilesStanding, look_at_files
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
+from streambank.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +66,13 @@ class Sources:
         kafka: How each of Kafka compares with its topics.
         replays: For each, until when it can be read again; empty where that was not asked.
         unrepeatable: Those that give no row twice.
+        files: Those that read files, where the files are missing that were read after the savepoint, or not.
     """
 
     kafka: tuple[SourceStanding, ...]
     replays: tuple[Replay, ...] = ()
     unrepeatable: tuple[Unrepeatable, ...] = ()
+    files: tuple[FilesStanding, ...] = ()
 
     def refusals(self, choice: SourceChoice) -> Iterator[StreambankError]:
         """Why a restore must not go on with this choice; nothing where it may."""
@@ -79,14 +84,14 @@ class Sources:
                     hint="--source accept restores anyway; a query that must go on reads from a source "
                     "that keeps its records, such as files or Kafka.",
                 )
-        for source in self.kafka:
-            if choice == "accept" or source.safe:
+        for standing in self.kafka:
+            if choice == "accept" or standing.safe:
                 continue
-            if source.not_known:
-                yield _not_known(source)
+            if standing.not_known:
+                yield _not_known(standing)
             else:
                 yield RefusedError(
-                    source.sentence(),
+                    standing.sentence(),
                     code="source-would-lose-records",
                     hint="Restore a newer savepoint, or use --source accept to go on without those records; "
                     "Spark itself then also needs failOnDataLoss=false.",
@@ -107,7 +112,8 @@ class Sources:
         """Each source as JSON, for plans and reports."""
         replays = {one.source: one.to_dict() for one in self.replays}
         asked = [source.to_dict() | {"replay": replays.get(source.source)} for source in self.kafka]
-        return [*asked, *(one.to_dict() for one in self.unrepeatable)]
+        files = [one.to_dict() for one in self.files]
+        return [*asked, *files, *(one.to_dict() for one in self.unrepeatable)]
 
 
 def _not_known(source: SourceStanding) -> StreambankError:
@@ -117,13 +123,17 @@ def _not_known(source: SourceStanding) -> StreambankError:
     return RefusedError(source.sentence(), code="source-not-known", hint=hint)
 
 
-def look_at_sources(repository: Repository, manifest: Manifest, brokers: Brokers) -> Sources:
+def look_at_sources(
+    repository: Repository, manifest: Manifest, brokers: Brokers, live: Store | None = None
+) -> Sources:
     """Compare each Kafka source of a savepoint with its topics, and name what cannot be repeated. Reads only.
 
     Args:
         repository: Where the savepoint is, and those before it.
         manifest: The savepoint.
         brokers: Who is asked.
+        live: The checkpoint in which the query has gone on, whose log names the files that were read since;
+            None where it is not to be read.
     """
     inspected = list(_look(repository, manifest, brokers))
     now = utc_now()
@@ -133,7 +143,10 @@ def look_at_sources(repository: Repository, manifest: Manifest, brokers: Brokers
         for record in manifest.sources
         if isinstance(record, Mapping) and (what := cannot_repeat(record)) is not None
     ]
-    return Sources(tuple(standing for _, standing in inspected), tuple(replays), tuple(unrepeatable))
+    files = look_at_files(manifest, live, (manifest.checkpoint, repository.store.uri)) if live else ()
+    return Sources(
+        tuple(standing for _, standing in inspected), tuple(replays), tuple(unrepeatable), tuple(files)
+    )
 
 
 def check_still_there(

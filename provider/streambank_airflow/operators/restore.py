@@ -314,8 +314,11 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
     rows += [("Takes", one.sentence()) for one in plan.estimates]
     rows += [("Next if this one fails", one.sentence(utc_now())) for one in plan.next]
     if plan.sources:
-        only_kafka = all(one.get("repeatable") is not False for one in plan.sources)
-        rows.append(("Input in Kafka" if only_kafka else "Input", plan.source_effect()))
+        only_kafka = all(
+            one.get("repeatable") is not False and one.get("kind") != "file" for one in plan.sources
+        )
+        if said := plan.source_effect():
+            rows.append(("Input in Kafka" if only_kafka else "Input", said))
     rows += [
         ("Writes to", filled("{} instead of {}", code(sink["new_path"]), code(sink["path"])))
         for sink in plan.sinks

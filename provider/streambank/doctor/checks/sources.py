@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from streambank.checkpoint.closure import Closure, ClosurePlanner
-from streambank.checkpoint.compactible import parse_log_entry
 from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
-from streambank.core.errors import StorageError, StreambankError
 from streambank.core.finding import Finding
 from streambank.core.lines import pieces
 from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.kafka.recording import FORMAT, SourceRecorder
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
+from streambank.recovery.input_files import Exists, files_after, standing_of
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.take import not_asked
 from streambank.sinks.table import TableStanding
 from streambank.sinks.unguarded import harm_of, sink_name
-from streambank.storage import open_store
 
 OPTION = "cleanSource"
-MOST_FILES = 40
-"""So many of a source's files are looked for, spread over all that would be read again."""
 _GONE = "A restore cannot read them again: their rows are in no batch after it, and Spark does not say so."
 _KEEP = (
     "Keep the source's files for as long as the oldest savepoint that must be restorable; with "
@@ -41,8 +35,6 @@ _LONGER = (
     "Raise retention.ms of the topic above the age of the oldest savepoint that must be restorable, or let "
     "savepoints expire sooner."
 )
-
-Exists = Callable[[str], bool]
 
 
 def check_application(path: Path) -> Iterator[CheckResult]:
@@ -110,11 +102,10 @@ def check_replay(
         StreambankError: A log of the checkpoint cannot be read.
     """
     before, since = _begin(planner, oldest)
+    locations = tuple(named)
     for source in closure.sources:
         if source.kind == "file":
-            yield from _check_files(
-                source, before.get(source.source, -1), since, planner, exists or _exists, _schemes(named)
-            )
+            yield from _check_files(source, before.get(source.source, -1), since, planner, exists, locations)
 
 
 def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Iterator[CheckResult]:
@@ -264,66 +255,30 @@ def _log_offset(offset: object) -> int | None:
 
 
 def _check_files(
-    source: SourceState, before: int, since: str, planner: ClosurePlanner, exists: Exists, schemes: Set[str]
+    source: SourceState,
+    before: int,
+    since: str,
+    planner: ClosurePlanner,
+    exists: Exists | None,
+    named: Sequence[str],
 ) -> Iterator[CheckResult]:
-    read = {
-        str(entry["path"]): None
-        for path in source.files
-        for entry in parse_log_entry(pieces(planner.files.read(path)), path)[1]
-        if isinstance(entry.get("batchId"), int) and entry["batchId"] > before and "path" in entry
-    }
-    chosen = [*read]
-    if len(chosen) > MOST_FILES:
-        chosen = [chosen[number * len(chosen) // MOST_FILES] for number in range(MOST_FILES)]
-    if foreign := sorted({_scheme(one) for one in chosen} - schemes):
+    read = dict.fromkeys(
+        one for path in source.files for one in files_after(pieces(planner.files.read(path)), path, before)
+    )
+    found = standing_of(source.source, [*read], named, exists)
+    if found.not_known:
         yield SkippedCheck(
             "whether the files of the source are still there",
-            f"The log of {source.source} names files of {foreign[0]}://, and the job names no such location.",
+            found.not_known,
             "Look at sources/ of the checkpoint: the query reads them, or somebody has changed the log.",
         )
-        return
-    try:
-        gone = [one for one in chosen if not exists(one)]
-    except StreambankError as error:
-        yield SkippedCheck("whether the files of the source are still there", error.message, error.hint)
-        return
-    if gone:
+    elif found.gone:
         yield Finding(
             "source-files-gone",
             "warning",
             f"sources/{source.source}",
-            f"Of {len(chosen)} files (of {len(read)}) that were read after {since} {len(gone)} are not "
-            f"there any more, such as {gone[0]}.",
+            f"Of {found.looked} files (of {found.read}) that were read after {since} {len(found.gone)} "
+            f"are not there any more, such as {found.gone[0]}.",
             _GONE,
             _KEEP,
         )
-
-
-_BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-def _scheme(uri: str) -> str:
-    scheme = urlsplit(uri).scheme.lower()
-    return {"": "file", "s3a": "s3"}.get(scheme, scheme)
-
-
-def _schemes(named: Iterable[str]) -> Set[str]:
-    return {"file", *(_scheme(one) for text in named for one in _BEGINNING.findall(text))}
-
-
-def _exists(uri: str) -> bool:
-    """Whether a file of a source is there; Spark writes paths percent-encoded.
-
-    Raises:
-        StorageError: The disk does not say.
-    """
-    if urlsplit(uri).scheme in ("", "file"):
-        try:
-            return Path(unquote(urlsplit(uri).path)).exists()
-        except OSError as error:
-            raise StorageError(
-                f"This machine cannot look for a file that a source's log names: {error.strerror}.",
-                hint="Look at sources/ of the checkpoint, and at the rights on the source's directory.",
-            ) from error
-    place, _, name = unquote(uri).rpartition("/")
-    return open_store(place).exists(name)

@@ -1,0 +1,186 @@
+"""Whether files that a query read after a savepoint are still there: those a restored query reads again.
+
+Spark's file source lists its directory, so a file that `cleanSource`, or anybody else, took away after its
+batch is in no batch after a restore, and Spark does not say so. Which files a query read, the log of its
+source in the live checkpoint says; where that is gone, it is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
+from streambank.checkpoint.sources import file_log_offset
+from streambank.core.errors import NotFoundError, StorageError, StreambankError
+from streambank.repository.manifest import Manifest
+from streambank.storage import open_store
+from streambank.storage.store import Store, chunks
+
+MOST_FILES = 40
+"""So many of a source's files are looked for, spread over all that would be read again."""
+Exists = Callable[[str], bool]
+_BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_ENTRY = re.compile(r"(?P<batch>[0-9]+)(?P<compact>\.compact)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesStanding:
+    """The files that a file source was read from after a savepoint.
+
+    Attributes:
+        source: Its name in the offset log.
+        read: How many files were read after it.
+        looked: How many of these were looked for.
+        gone: Those that are not there.
+        not_known: Why nothing of this is known; empty where it is.
+    """
+
+    source: str
+    read: int = 0
+    looked: int = 0
+    gone: tuple[str, ...] = ()
+    not_known: str = ""
+
+    @property
+    def safe(self) -> bool | None:
+        """Whether all that were looked for are there; None where that is not known."""
+        return None if self.not_known else not self.gone
+
+    def sentence(self) -> str:
+        """What is gone, for a person who decides; empty where nothing is known to be."""
+        if not self.gone:
+            return ""
+        share = f"{self.looked:,} of them" if self.looked < self.read else "them"
+        return (
+            f"Source {self.source} has read {self.read:,} files after the savepoint. Of {share} "
+            f"{len(self.gone):,} are not there any more, such as {self.gone[0]}: their rows would be lost, "
+            "and Spark does not say so."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, for plans and reports; `replay` as for a source of Kafka."""
+        state = "gone" if self.gone else "not-known"
+        why = self.sentence() or self.not_known or "Nothing says how long the files stay where they are."
+        return {
+            "kind": "file",
+            "source": self.source,
+            "safe": self.safe,
+            "files_to_read_again": None if self.not_known else self.read,
+            "files_looked_for": self.looked,
+            "files_gone": list(self.gone),
+            "records_to_read_again": None,
+            "replay": {"source": self.source, "topics": [], "state": state, "until": None, "why": why},
+            "says": self.sentence(),
+        }
+
+
+def look_at_files(manifest: Manifest, live: Store, named: Iterable[str] = ()) -> tuple[FilesStanding, ...]:
+    """Look for the files that each file source of a savepoint was read from after it. Reads only.
+
+    Args:
+        manifest: The savepoint.
+        live: The checkpoint in which the query has gone on.
+        named: Locations that the job names, as for `standing_of`.
+    """
+    found = []
+    for record in manifest.sources:
+        if not isinstance(record, Mapping) or record.get("kind") != "file":
+            continue
+        source, offset = str(record.get("source")), record.get("offset")
+        before = file_log_offset(offset, bare=True) if isinstance(offset, str) else None
+        try:
+            read = list(dict.fromkeys(_read_after(live, source, -1 if before is None else before)))
+            found.append(standing_of(source, read, named))
+        except StreambankError as error:
+            found.append(FilesStanding(source, not_known=error.message))
+    return tuple(found)
+
+
+def _read_after(live: Store, source: str, before: int) -> Iterator[str]:
+    folder = f"sources/{source}"
+    matches = [_ENTRY.fullmatch(name) for name in live.names(folder)]
+    names = [LogName(int(one["batch"]), one["compact"] is not None) for one in matches if one]
+    if not names:
+        raise NotFoundError(
+            f"The log of source {source} is not at {live.uri} any more, so it is not known which files were "
+            "read after the savepoint.",
+            code="missing-log-entry",
+        )
+    for name in entries_up_to(names, max(one.batch for one in names), folder):
+        if name.batch > before:
+            path = f"{folder}/{name}"
+            with live.open(path) as reader:
+                yield from files_after(chunks(reader), path, before)
+
+
+def files_after(data: Iterable[bytes], path: str, before: int) -> Iterator[str]:
+    """The files in an entry of a source's log that belong to later entries than one, by their URIs.
+
+    Args:
+        data: The entry, or chunks of it.
+        path: How to name it in an error.
+        before: The last entry that does not count.
+
+    Raises:
+        FormatError: It is no entry.
+    """
+    for entry in parse_log_entry(data, path)[1]:
+        if isinstance(entry.get("batchId"), int) and entry["batchId"] > before and "path" in entry:
+            yield str(entry["path"])
+
+
+def standing_of(
+    source: str, read: Sequence[str], named: Iterable[str] = (), exists: Exists | None = None
+) -> FilesStanding:
+    """Look for files of a source.
+
+    Args:
+        source: Its name in the offset log.
+        read: The files that were read, each once.
+        named: Locations that the job names. Who writes into the checkpoint writes the log of the source, too:
+            a file is only looked for where the scheme is that of one of these, or a local path.
+        exists: Whether a file is there, by its URI.
+    """
+    chosen = list(read)
+    if len(chosen) > MOST_FILES:
+        chosen = [chosen[number * len(chosen) // MOST_FILES] for number in range(MOST_FILES)]
+    if foreign := sorted({_scheme(one) for one in chosen} - _schemes(named)):
+        said = f"The log of {source} names files of {foreign[0]}://, and the job names no such location."
+        return FilesStanding(source, len(read), not_known=said)
+    try:
+        gone = tuple(one for one in chosen if not (exists or _exists)(one))
+    except StreambankError as error:
+        return FilesStanding(source, len(read), not_known=error.message)
+    return FilesStanding(source, len(read), len(chosen), gone)
+
+
+def _scheme(uri: str) -> str:
+    scheme = urlsplit(uri).scheme.lower()
+    return {"": "file", "s3a": "s3"}.get(scheme, scheme)
+
+
+def _schemes(named: Iterable[str]) -> Set[str]:
+    return {"file", *(_scheme(one) for text in named for one in _BEGINNING.findall(text))}
+
+
+def _exists(uri: str) -> bool:
+    """Whether a file of a source is there; Spark writes paths percent-encoded.
+
+    Raises:
+        StorageError: The disk does not say.
+    """
+    if urlsplit(uri).scheme in ("", "file"):
+        try:
+            return Path(unquote(urlsplit(uri).path)).exists()
+        except OSError as error:
+            raise StorageError(
+                f"This machine cannot look for a file that a source's log names: {error.strerror}.",
+                hint="Look at sources/ of the checkpoint, and at the rights on the source's directory.",
+            ) from error
+    place, _, name = unquote(uri).rpartition("/")
+    return open_store(place).exists(name)
