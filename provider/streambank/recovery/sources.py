@@ -2,8 +2,8 @@
 
 Kafka is asked. A query whose records are gone fails inside its first batch, when its start has already
 written into the restored checkpoint; or goes on without them in silence, where `failOnDataLoss` is off. A
-source that gives no row twice, such as a socket, has nothing of what comes after a savepoint. Files are looked
-for, and what is gone is said, but stops nothing (input_files.py).
+source that gives no row twice, such as a socket, has nothing of what comes after a savepoint. Files are
+looked for, and what is gone is said, but stops nothing (input_files.py).
 """
 
 from __future__ import annotations
