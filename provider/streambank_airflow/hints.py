@@ -60,6 +60,7 @@ HINTS = {
     "fork-shares-sink": (
         "Let the fork write elsewhere: say where in *New output directories*, with a line for each."
     ),
+    "generation-removed": "Go back by a savepoint: trigger <job>.restore.",
     "hdfs-backed": (
         "HDFS-backed state keeps its number of partitions. Migrating it to RocksDB can change the number."
     ),
@@ -89,6 +90,9 @@ HINTS = {
         "UndoCompactionOperator brings its files back."
     ),
     "never-started": "Trigger <job>.run first.",
+    "no-clean-policy": (
+        "Add a table [jobs.NAME.generations] with rules such as keep = 2, or set keep of CleanJobOperator."
+    ),
     "no-committed-batch": "Wait for its first batch: <job>.run shows how it is doing.",
     "no-declaration": (
         "Set the jobs file in the connection's extra `jobs_file`, as the operator's `jobs_file`, in the "

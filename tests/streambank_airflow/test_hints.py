@@ -10,6 +10,7 @@ from functools import cache
 
 import pytest
 
+from streambank.cleaning.left_directories import LeftDirectories, LeftDirectory
 from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.core.finding import Finding
 from streambank.declaration.drill import DrillPolicy
@@ -17,7 +18,6 @@ from streambank.declaration.objectives import PROMISES
 from streambank.declaration.savepoints import RestorePolicy
 from streambank.declaration.state import CompactPolicy
 from streambank.doctor.checks.left import check_left
-from streambank.doctor.left_directories import LeftDirectories, LeftDirectory
 from streambank.sla.judge.judge import Unreadable
 from streambank_airflow.dags import forms
 from streambank_airflow.hints import HINTS, hint_for, hint_of, speaks_cli

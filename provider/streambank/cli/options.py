@@ -128,6 +128,8 @@ RepositoryOption = Annotated[
     ),
 ]
 JobOption = Annotated[str | None, typer.Option("--job", metavar="NAME", help="Only this job, or job/query.")]
+JobName = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
+Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
 JobsFile = Annotated[
     str,
     typer.Option("--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."),

@@ -67,7 +67,7 @@ class JobVerbs(Verbs):
     prefix = "job."
     panels: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("list", "status", "history"), "Look"),
-        **dict.fromkeys(("savepoint", "restore", "compact", "rescale"), "Savepoints and state"),
+        **dict.fromkeys(("savepoint", "restore", "compact", "rescale", "clean"), "Savepoints and state"),
     }
     other = "Start and stop"
 

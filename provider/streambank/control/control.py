@@ -3,6 +3,7 @@
 ```
 desired/          what is meant to be: running or stopped (a stream of numbered, create-only records)
 generation/<q>/   which directory is the query's checkpoint
+removed/<q>/      which of its earlier directories were removed
 operation/        the operation lock          lease/      one driver at a time
 requests/         what a driver is asked      answers/    what came of it
 events/           what happened, and who did it

@@ -117,6 +117,7 @@ class Generations:
         self.job = job
         self.query = query or MAIN
         self.records = RecordStream(store, f"generation/{self.query}", signer=signer)
+        self.removals = RecordStream(store, f"removed/{self.query}")
 
     def current(self) -> Generation | None:
         """The one that counts; None before the first start.
@@ -210,6 +211,27 @@ class Generations:
         return replace(
             earlier, number=number, made_at=utc_now(), by=dict(by), again=earlier.again or earlier.number
         )
+
+    def record_removal(self, generation: int, location: str, *, by: Mapping[str, str], why: str) -> None:
+        """Leave behind that a generation's directory is removed, before the first file of it goes.
+
+        Args:
+            generation: Its number.
+            location: Its directory.
+            by: Who asks.
+            why: Why.
+        """
+        data = {"at": to_json_time(utc_now()), "generation": generation, "location": location}
+        self.removals.append({**data, "by": dict(by), "why": why})
+
+    def removal(self, generation: Generation) -> JsonDict | None:
+        """The record of the removal of a generation's directory; None while it was not begun.
+
+        Raises:
+            FormatError: A record cannot be read.
+        """
+        removals = (one.data for one in self.removals.newest_first())
+        return next((one for one in removals if one.get("location") == generation.location), None)
 
     def switch(self, generation: Generation, *, operation: Operation) -> None:
         """Let a filled generation be the one that counts, from the next start on.

@@ -8,10 +8,10 @@ Of each stream the newest 100 records stay, and every one younger than 30 days. 
 * of `launches/` those that a record of the lease names: a driver that lives is found again by them; with a
   launch goes its record in `located/`.
 
-`generation/`, `restores/` and `taken-back/` are never pruned: they grow by one with a restore, and tell where
-data came from. A record's age is judged by the clock of whoever wrote it. That is good enough, since only the
-length of the history rests on it: what counts is always the newest record, and no number is used twice
-(records.py).
+`generation/`, `removed/`, `restores/` and `taken-back/` are never pruned: they grow by one with a restore,
+and tell where data came from. A record's age is judged by the clock of whoever wrote it. That is good enough,
+since only the length of the history rests on it: what counts is always the newest record, and no number is
+used twice (records.py).
 """
 
 from __future__ import annotations

@@ -119,6 +119,37 @@ class RollbackNote:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PendingRollback:
+    """A restore that has begun to roll sinks back, and has made no generation yet.
+
+    Attributes:
+        location: Where the restored checkpoint would be; empty where the note does not say.
+        savepoint: The savepoint.
+        outputs: Output directories, as URIs, whose set-aside files say how far it came.
+    """
+
+    location: str
+    savepoint: str
+    outputs: tuple[str, ...]
+
+
+def pending_rollback(control: JobControl, query: str | None) -> PendingRollback | None:
+    """The note of a restore that no generation came of; None where there is none.
+
+    Raises:
+        FormatError: The note cannot be read.
+    """
+    record = _stream(control, query).latest()
+    if record is None:
+        return None
+    said, current = _read(_stream(control, query), record), control.generation(query)
+    if current is not None and said.generation <= current.number:
+        return None
+    location, savepoint = (str(record.data.get(name) or "") for name in ("location", "savepoint"))
+    return PendingRollback(location, savepoint, tuple(said.before))
+
+
 def check_not_rolled_back(control: JobControl, query: str | None, generation: Generation) -> None:
     """Make sure that no restore has taken a query's sinks back without making a generation for them.
 

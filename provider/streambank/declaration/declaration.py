@@ -25,7 +25,12 @@ from streambank.declaration.fields import Fields, Source, TomlLines, expand, rea
 from streambank.declaration.health import HealthPolicy, read_health
 from streambank.declaration.kafka import read_kafka
 from streambank.declaration.launch import LOCAL_MASTER, LaunchPolicy, read_launch_policy
-from streambank.declaration.maintenance import MaintenancePolicy, read_maintenance
+from streambank.declaration.maintenance import (
+    GenerationsPolicy,
+    MaintenancePolicy,
+    read_generations,
+    read_maintenance,
+)
 from streambank.declaration.notify import Notify, read_notify, refuse_silent
 from streambank.declaration.queries import read_queries
 from streambank.declaration.savepoints import (
@@ -98,6 +103,7 @@ class Job:
         state: By which Spark its state is worked on.
         compact: What of its state expires.
         drill: When and how a restore of it is rehearsed.
+        generations: Which directories are removed that work on it has left; None where that is not declared.
         airflow: What Airflow is told of its DAGs.
         notify: Who is alerted of what.
         signed: Whether its savepoints and records have to be signed: nothing reads them without a key.
@@ -138,6 +144,7 @@ class Job:
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
     drill: DrillPolicy = field(default_factory=DrillPolicy)
+    generations: GenerationsPolicy | None = None
     airflow: AirflowPolicy = field(default_factory=AirflowPolicy)
     launch: LaunchPolicy = field(default_factory=LaunchPolicy)
     notify: tuple[Notify, ...] = ()
@@ -401,6 +408,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
         drill=read_drill(fields.table("drill")),
+        generations=read_generations(fields.table("generations")) if "generations" in fields.data else None,
         airflow=read_airflow(fields.table("airflow")),
         launch=launch,
         notify=read_notify(fields, kinds=True),

@@ -1,4 +1,4 @@
-"""What a jobs file declares about its repository as a whole: when it is verified, repaired and swept."""
+"""What a jobs file declares about keeping order: its repository as a whole, and what each job has left."""
 
 from __future__ import annotations
 
@@ -43,3 +43,48 @@ def read_maintenance(fields: Fields) -> MaintenancePolicy:
     )
     fields.done()
     return policy
+
+
+KEEP = 2
+"""How many generations stay where a policy does not say it: the current one, and the one before."""
+KEEP_FOR_S = 7 * 86_400.0
+"""How long anything stays that is of no use any more, where a policy does not say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationsPolicy:
+    """`[jobs.NAME.generations]`: which directories that work on the job has left are removed.
+
+    Attributes:
+        keep: So many generations of each query stay, the current one among them.
+        keep_for_s: So long each directory stays after it was left, in seconds.
+    """
+
+    keep: int = KEEP
+    keep_for_s: float = KEEP_FOR_S
+
+
+def read_generations(fields: Fields) -> GenerationsPolicy:
+    """Of `[jobs.NAME.generations]`."""
+    keep = fields.whole("keep", minimum=1)
+    policy = GenerationsPolicy(KEEP if keep is None else keep, fields.duration_s("keep_for") or KEEP_FOR_S)
+    fields.done()
+    return policy
+
+
+def given_generations(
+    declared: GenerationsPolicy | None, keep: int | None, keep_for_s: float | None
+) -> GenerationsPolicy | None:
+    """A declared policy, with what was asked for in its place; None where neither says anything.
+
+    Args:
+        declared: The policy of the job.
+        keep: How many generations stay; None where that was not asked for.
+        keep_for_s: How long each directory stays; None where that was not asked for.
+    """
+    if keep is None and keep_for_s is None:
+        return declared
+    usual = declared or GenerationsPolicy()
+    return GenerationsPolicy(
+        usual.keep if keep is None else keep, usual.keep_for_s if keep_for_s is None else keep_for_s
+    )

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from streambank.cleaning.left_directories import left_directories
 from streambank.core.errors import ConflictError, StorageError, StreambankError
 from streambank.core.finding import Finding
 from streambank.core.names import MAIN
@@ -56,7 +57,6 @@ from streambank.doctor.checks.sources import (
     check_tables,
 )
 from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
-from streambank.doctor.left_directories import left_directories
 from streambank.doctor.spark_conf import conf_of
 from streambank.doctor.subject import (
     CheckResult,

@@ -15,6 +15,7 @@ from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation, Generations
 from streambank.control.marker import renew_marker
+from streambank.control.processes import person
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.names import MAIN, QueryRef
@@ -79,7 +80,8 @@ def reinstate(
         why: Why, for the records.
 
     Raises:
-        NotFoundError: There is no such generation (code `no-such-generation`), or no such savepoint.
+        NotFoundError: There is no such generation (code `no-such-generation`), or no such savepoint; or its
+            directory was removed (`generation-removed`).
         RefusedError: The query has gone on since, in this generation or the one that counts
             (`query-went-on`), or may have given rows to a sink that cannot be asked (`batch-begun`); a sink
             is further than the savepoint (`sink-would-lose-rows`), or was taken back by a restore that was
@@ -96,6 +98,7 @@ def reinstate(
         generations = control.generations(query)
         earlier, current = _find(generations, generation), generations.current()
         assert current is not None, "one of them was found"
+        _check_not_removed(generations, earlier)
         check_not_rolled_back(control, query, current)
         check_stands_at(manifest.job, earlier.location, manifest.batch)
         called = earlier.again or earlier.number
@@ -146,6 +149,20 @@ def _find(generations: Generations, number: int) -> Generation:
         code="no-such-generation",
         hint=f"`streambank job status {generations.job}` shows the current one.",
     )
+
+
+def _check_not_removed(generations: Generations, earlier: Generation) -> None:
+    gone = generations.removal(earlier)
+    if gone is not None:
+        by = gone.get("by")
+        who = f" by {person(by)}" if isinstance(by, Mapping) else ""
+        raise NotFoundError(
+            f"The directory {earlier.location} of generation {earlier.number} was removed at "
+            f"{gone.get('at')}{who}.",
+            code="generation-removed",
+            hint="Go back by a savepoint: `streambank list` shows them, and `streambank restore SAVEPOINT "
+            f"--job {QueryRef.of(generations.job, generations.query)} --generation` restores one.",
+        )
 
 
 def _check_not_gone_on(repository: Repository, manifest: Manifest, current: Generation) -> None:

@@ -9,6 +9,7 @@ from airflow.sdk import DAG, TriggerRule
 from streambank.declaration.declaration import Declarations
 from streambank.declaration.maintenance import MaintenancePolicy
 from streambank_airflow.dags.common import ALLOWED_RUNS, CLOCKS, DagFile, by_clock
+from streambank_airflow.operators.compact import CleanJobOperator
 from streambank_airflow.operators.repository import (
     CheckReplicasOperator,
     RepairSavepointsOperator,
@@ -19,7 +20,7 @@ from streambank_airflow.operators.savepoint import VerifySavepointOperator
 SUMMARY = (
     "Keeps the repository whole, for all of its jobs: reads and compares a share of what is stored, copies "
     "what is damaged from the replicas, deletes what no savepoint needs, and fails where a replica lacks "
-    "savepoints."
+    "savepoints. It also removes what work on a job has left, where the job declares generations."
 )
 
 
@@ -28,7 +29,8 @@ def maintenance_dag(declared: Declarations, policy: MaintenancePolicy, file: Dag
 
     Of each job a sample is verified; where that finds damage, and the job has replicas, its savepoints are
     repaired. Nothing is swept in a run that leaves something damaged: what is to be deleted may be what a
-    repair needs.
+    repair needs. So of a job that declares its `generations`: what it has left is removed where its
+    savepoints are not damaged.
 
     Args:
         declared: The jobs file.
@@ -64,6 +66,11 @@ def maintenance_dag(declared: Declarations, policy: MaintenancePolicy, file: Dag
                 )
                 last >> repair
                 last = repair
+            if job.generations is not None:
+                clean = CleanJobOperator(
+                    task_id=f"clean_{job.name}", trigger_rule=TriggerRule.NONE_FAILED, **where
+                )
+                last >> clean
             whole.append(last)
         if policy.sweep and declared.jobs:
             first = next(iter(declared.jobs.values()))

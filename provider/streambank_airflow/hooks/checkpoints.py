@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
+    from streambank.cleaning.clean import CleanReport
     from streambank.compaction.compact import CompactionReport
     from streambank.compaction.purge import PurgeReport
     from streambank.compaction.undo import UndoReport
@@ -101,3 +102,34 @@ class CheckpointVerbs:
 
         job = self.declared.job(ref)
         return purge_job(job, quarantine, by=by, why=note)
+
+    @connected
+    def clean(
+        self,
+        ref: str,
+        *,
+        keep: int | None,
+        keep_for_s: float | None,
+        dry_run: bool,
+        note: str,
+        by: Mapping[str, str],
+    ) -> CleanReport:
+        """Remove what work on a job has left: `streambank.cleaning.clean.clean_job`.
+
+        Args:
+            ref: `job`, which means all its queries; or `job/query`.
+            keep: How many generations stay; None for what the job declares, or 2.
+            keep_for_s: How long each directory stays after it was left; None for what it declares, or a week.
+            dry_run: Only say what would go.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `clean_job` raises.
+        """
+        from streambank.cleaning.clean import clean_job
+        from streambank.declaration.maintenance import given_generations
+
+        job, query = self.declared.find(ref)
+        policy = given_generations(job.generations, keep, keep_for_s)
+        return clean_job(job, query=query, policy=policy, dry_run=dry_run, why=note, by=by)

@@ -118,7 +118,7 @@ class StateVerbs:
             check_stands_at(name, current.location, manifest.batch)
         more: dict[str, Any] = {"by": dict(by)}
         if search is not None:
-            from streambank.doctor.left_directories import left_directories
+            from streambank.cleaning.left_directories import left_directories
 
             live = importlib.import_module(_LOCATIONS).live_places(repository, name, job)
             more["search"] = {

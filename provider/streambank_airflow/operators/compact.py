@@ -1,4 +1,4 @@
-"""The operator that moves out of a job's checkpoints what Spark will never read again."""
+"""Operators that remove what a job's checkpoints do not need: dead files, and directories that were left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 
 from streambank.core.errors import InputError
 from streambank.core.units import parse_duration_s
-from streambank_airflow.failures import airflow_failures
+from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by, flat
 
 if TYPE_CHECKING:
@@ -225,3 +225,77 @@ class PurgeQuarantineOperator(_QuarantineOperator):
         with airflow_failures():
             report = self.hook.checkpoints.purge(self.job, self.place(), note=self.why, by=asked_by(context))
         return flat(report.to_dict())
+
+
+class CleanJobOperator(StreambankOperator):
+    """Removes what work on a job has left and nothing needs any more, such as earlier generations.
+
+    A driver may run meanwhile. One directory that cannot be removed does not keep the others from it; then
+    the task fails, and a retry goes on.
+
+    Args:
+        keep: How many generations of each query stay, the current one among them; none for what the job
+            declares in its `generations`, or 2.
+        keep_for: How long each directory stays after it was left, such as `7d`; none for what the job
+            declares, or `7d`.
+        plan_only: Change nothing; only say what would go.
+        only_if: Skip unless this is true; for a form's answer.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        `job`, `dry_run`, `directories` (how many were found), `removed`, `bytes` (of those), `failed`.
+    """
+
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        "keep",
+        "keep_for",
+        "plan_only",
+        "only_if",
+    )
+
+    def __init__(
+        self,
+        *,
+        keep: int | str | None = None,
+        keep_for: str | None = None,
+        plan_only: bool | str = False,
+        only_if: bool | str = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.keep = keep
+        self.keep_for = keep_for
+        self.plan_only = plan_only
+        self.only_if = only_if
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Clean; see the class."""
+        with airflow_failures():
+            if not as_bool(self.only_if, "only_if"):
+                raise AirflowSkipException("This run does not include this step.")
+            keep_for = str(self.keep_for or "")
+            report = self.hook.checkpoints.clean(
+                self.job,
+                keep=as_integer(self.keep, "keep"),
+                keep_for_s=parse_duration_s(keep_for) if keep_for not in ("", "None") else None,
+                dry_run=as_bool(self.plan_only, "plan_only"),
+                note=self.why,
+                by=asked_by(context),
+            )
+        for one in report.decisions:
+            what, size = one.directory.location, one.directory.bytes
+            self.log.info("%s (%s, %d bytes): %s: %s", what, one.directory.kind, size, one.state, one.why)
+        for location, why in report.unread:
+            self.log.warning("%s was not looked at: %s", location, why)
+        errors = [one.error for one in report.decisions if one.error is not None]
+        for error in errors:
+            self.log.error("%s", error.message)
+        if errors:
+            first = min(errors, key=lambda error: not error.retryable)
+            raise as_airflow(first) from first
+        told = report.to_dict()
+        return {
+            **{name: told[name] for name in ("job", "dry_run", "removed", "bytes", "failed")},
+            "directories": len(report.decisions),
+        }

@@ -86,8 +86,8 @@ def erase(
 
 
 def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[str, Any]:
+    from streambank.cleaning.left_directories import left_directories
     from streambank.core.names import QueryRef
-    from streambank.doctor.left_directories import left_directories
     from streambank_spark.rewrite.expiry import Key
     from streambank_spark.rewrite.key_locations import live_places, search
 

@@ -18,9 +18,9 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ship
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from streambank.cleaning.left_directories import LeftDirectories
 from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.core.json_text import loads
-from streambank.doctor.left_directories import LeftDirectories
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.failures import condition_of, first_line, refuse_wrong_schema, say, say_error

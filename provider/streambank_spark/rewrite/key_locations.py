@@ -5,8 +5,8 @@ One that cannot be read, or that keeps its state by other keys, has the answer t
 
 State may be in other savepoints, replicas and live checkpoints too: those are listed from manifests, marks
 and the job's records. So may it be in what work on the job has left behind
-(streambank/doctor/left_directories.py): what is a checkpoint is looked into batch by batch; of anything else
-nobody knows.
+(streambank/cleaning/left_directories.py): what is a checkpoint is looked into batch by batch; of anything
+else nobody knows.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.cleaning.left_directories import LeftDirectories, LeftDirectory
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.core.python310 import UTC
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.doctor.checks.left import what_to_do
-from streambank.doctor.left_directories import LeftDirectories, LeftDirectory
 from streambank.repository.catalog import SavepointSummary, manifest_key
 from streambank.repository.holds import holds
 from streambank.repository.repository import Repository

@@ -81,6 +81,15 @@ def test_it_is_one_dag_beside_those_of_the_jobs(tmp_path: Path) -> None:
         dag_of(tmp_path, 'shares = "1%"')
 
 
+def test_what_a_job_has_left_is_removed_where_that_is_declared(tmp_path: Path) -> None:
+    file = declare(tmp_path)
+    file.write_text(file.read_text() + "[jobs.other.generations]\nkeep = 3\n")
+    (dag,) = build_dags(file, only="maintenance").values()
+    assert [one for one in dag.task_ids if one.startswith("clean")] == ["clean_other"]
+    clean = dag.get_task("clean_other")
+    assert clean.upstream_task_ids == {"verify_other"} and clean.trigger_rule == "none_failed"
+
+
 def test_what_is_damaged_comes_back_from_a_replica(
     airflow_database: None, repository: Repository, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from streambank.control.processes import this_process
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import open_store
 from streambank_airflow.operators.compact import (
+    CleanJobOperator,
     CompactCheckpointOperator,
     PurgeQuarantineOperator,
     UndoCompactionOperator,
@@ -19,6 +20,7 @@ from streambank_airflow.operators.compact import (
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.checkpoint.with_garbage import closure, write_with_garbage
 from tests.support.jobs.declared import BY, write_jobs
+from tests.support.jobs.left_behind import go_on, next_generation, save
 from tests.support.storage.contents import contents
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -136,3 +138,18 @@ HOW: dict[str, Any] = {
     "note": "",
     "by": BY,
 }
+
+
+def test_what_was_left_is_removed_by_a_policy(job: Job) -> None:
+    next_generation(job, save(job))
+    go_on(job)
+    assert task_states(run(CleanJobOperator)) == {"task": "failed"}, "nothing says what goes"
+    planned = result_of(CleanJobOperator, keep="{{ 1 }}", keep_for="1ms", plan_only=True)
+    assert (planned["dry_run"], planned["removed"], planned["directories"]) == (True, 1, 1)
+    assert open_store(job.checkpoint).exists("metadata")
+    assert result_of(CleanJobOperator, keep=2, keep_for="1ms")["removed"] == 0
+    done = result_of(CleanJobOperator, keep=1, keep_for="1ms", note="space")
+    assert (done["removed"], done["bytes"], done["failed"]) == (1, planned["bytes"], 0)
+    assert not contents(open_store(job.checkpoint))
+    event = job.records().last_event("generation-removed")
+    assert event is not None and event["why"] == "space" and event["by"]["dag_id"] == "one_task"

@@ -20,10 +20,12 @@ from streambank.cli.options import (
     SparkConf,
     SparkProperties,
     Unsigned,
+    Why,
 )
+from streambank.cli.options import JobName as Name
 from streambank.cli.output import console
 from streambank.cli.plugins import JobVerbs
-from streambank.cli.verbs.job import restore
+from streambank.cli.verbs.job import clean, history, restore
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -39,7 +41,6 @@ app = typer.Typer(
 
 PARALLEL = 4
 """Files copied at once."""
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
 Called = Annotated[
     str,
     typer.Option(
@@ -48,7 +49,6 @@ Called = Annotated[
         help="Give it a name of its own within the job (each query of several), such as before-upgrade.",
     ),
 ]
-Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
 
 
 def _job(file: str, name: str) -> Job:
@@ -285,41 +285,10 @@ def _watcher(watch: dict[str, Any] | None) -> str | None:
     return "no" if watch["why"] else "yes"
 
 
-@app.command(epilog="Example: streambank job history orders --last 100")
-def history(
-    name: Name,
-    jobs: JobsFile,
-    last: Annotated[int, typer.Option(metavar="N", min=1, help="How many entries at most.")] = 30,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Show what happened to a job, oldest first: starts, stops, failures, savepoints, restores."""
-    from streambank.job.history import job_history
-
-    found = [one.to_dict() for one in job_history(_job(jobs, name), last)]
-    console.answer(found, lambda: _show_history(name, found))
-
-
-def _show_history(name: str, found: list[dict[str, Any]]) -> None:
-    if not found:
-        console.line(f"Nothing has happened to job {name} yet.")
-        return
-    rows = [
-        (_seconds(one["at"]), one["kind"].replace("-", " "), one["query"], one["by"], _details(one))
-        for one in found
-    ]
-    console.table(("at (UTC)", "what", "query", "by", "details"), rows, drop=("query", "by"))
-
-
-def _details(one: dict[str, Any]) -> str:
-    facts = [f"{name.replace('_', ' ')} {value}" for name, value in one["facts"].items()]
-    return ", ".join([*facts, *([one["why"]] if one["why"] else [])])
-
-
 @app.command(epilog="Example: streambank job status orders --json")
 def status(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
     """Show how a job is doing: its desired state, its actual state, and who works on it. Changes nothing."""
-    from streambank.doctor.left_directories import left_directories
+    from streambank.cleaning.left_directories import left_directories
     from streambank.job.status import job_status
 
     job = _job(jobs, name)
@@ -388,7 +357,7 @@ def _left(found: dict[str, Any]) -> str | None:
         return None
     size = f"{console.size(left['bytes'])}{'' if left['counted'] else ' or more'}"
     where = "directory" if left["directories"] == 1 else "directories"
-    listed = f"`streambank doctor --job {found['job']}` lists them"
+    listed = f"`streambank job clean {found['job']}` lists them"
     return f"{size} that nothing needs, in {left['directories']} {where} ({listed})"
 
 
@@ -554,4 +523,6 @@ def sign_records(
     console.answer(signed.to_dict(), text)
 
 
+history.register(app)
 restore.register(app)
+clean.register(app)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from streambank.cleaning.left_directories import Kind, LeftDirectories, LeftDirectory
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes, say_count, to_json_time
-from streambank.doctor.left_directories import Kind, LeftDirectories, LeftDirectory
 from streambank.doctor.subject import CheckResult, SkippedCheck
 
 KINDS: dict[Kind, str] = {
@@ -16,6 +16,7 @@ KINDS: dict[Kind, str] = {
     "quarantine": "a quarantine of files that a compaction moved",
     "output-aside": "output that a rollback set aside",
     "staging": "state that was laid out for Spark",
+    "drill": "the copy of a drill that was killed",
 }
 """What each is, for people."""
 

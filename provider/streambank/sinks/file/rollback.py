@@ -37,6 +37,8 @@ from streambank.storage.store import FileInfo, Store
 
 _JOURNAL = "_rollback.json"
 _DONE = "_done.json"
+JOURNAL_FILES = (_JOURNAL, _DONE)
+"""What says, in a folder of what was set aside, that it is one; in the order in which it may go."""
 _JOURNAL_FORMAT = 1
 _MOST_BYTES = 64 << 20
 

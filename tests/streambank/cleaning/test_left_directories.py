@@ -10,20 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from streambank.cleaning.left_directories import LeftDirectories, LeftDirectory, left_directories
 from streambank.compaction.job import compact_job, purge_job
 from streambank.control.control import JobControl
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.doctor.checks.left import check_left
-from streambank.doctor.left_directories import LeftDirectories, LeftDirectory, left_directories
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.reinstate import reinstate
 from streambank.recovery.restore import restore
 from streambank.replicas.replicate import open_replica, replicate
-from streambank.repository.repository import Repository
 from streambank.retention.expired import expired_savepoints
 from streambank.retention.expired import set_aside as expire_aside
-from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import local_path, open_store
 from streambank.work.staging import beside, checkpoint_name, repository_name
@@ -33,6 +31,7 @@ from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.with_garbage import write_with_garbage
 from tests.support.cli import succeed
 from tests.support.jobs.declared import BY, declare
+from tests.support.jobs.left_behind import go_on, next_generation, repository_of, save
 from tests.support.storage.s3_servers import S3Server, moto_server
 
 __all__ = ["moto_server"]  # a fixture
@@ -44,33 +43,6 @@ def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     return place
-
-
-def repository_of(job: Job) -> Repository:
-    return Repository.open(open_store(job.repository), create=True)
-
-
-def save(job: Job, *sinks: FileSinkCapture) -> str:
-    control = job.records().generation()
-    place = open_store(control.location if control else job.checkpoint)
-    return take(TakeRequest(place, repository_of(job), job.name, sinks=sinks)).savepoint
-
-
-def next_generation(job: Job, savepoint: str, **how: object) -> None:
-    request = RestoreRequest(
-        repository_of(job), savepoint, job=job.name, generation=job.records(), checkpoint=job.checkpoint,
-        by=BY, **how,  # type: ignore[arg-type]
-    )  # fmt: skip
-    restore(request)
-
-
-def go_on(job: Job) -> None:
-    """One more committed batch where the job lives."""
-    generation = job.records().generation()
-    store = open_store(generation.location if generation else job.checkpoint)
-    newest = max(int(name) for name in store.names("commits") if name.isdecimal())
-    for log in ("offsets", "commits"):
-        store.write(f"{log}/{newest + 1}", store.read(f"{log}/{newest}"))
 
 
 def found(job: Job, kind: str) -> list[LeftDirectory]:

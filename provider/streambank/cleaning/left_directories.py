@@ -8,8 +8,10 @@
 | `quarantine` | files that `compact` moved | an undo, until the query has committed another batch |
 | `output-aside` | `_streambank_aside` in the output of a file sink | savepoints of later batches, anywhere |
 | `staging` | below the work location, in the temporary folder here | a command that may still read it |
+| `drill` | the copy of a drill that was killed, older than a drill gets | a driver of the copy |
 
-Nothing here writes or deletes.
+A directory is the job's own where its records name it, or where a note, a journal or a record inside says so.
+Else only its name speaks for it. Nothing here writes or deletes.
 """
 
 from __future__ import annotations
@@ -29,16 +31,21 @@ from typing import Any, Literal
 
 from streambank.checkpoint.files import read_query_id
 from streambank.checkpoint.position import batches_of
+from streambank.cleaning.needs import healing_savepoint, writers
 from streambank.compaction.quarantine import Quarantine
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import read_marker, service_name
+from streambank.control.operation import Operation
 from streambank.control.records import RecordStream
+from streambank.control.rollbacks import pending_rollback
 from streambank.core.errors import FormatError, NotFoundError, StreambankError
 from streambank.core.json_text import loads
 from streambank.core.python310 import UTC
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.drills.copy_of_job import copy_of, scratch_of
+from streambank.drills.left import MARGIN_S, left_by_drills
 from streambank.driver.preflight import declared_query, records_lost
 from streambank.recovery.report import REPORT_SUFFIX
 from streambank.repository.catalog import heads, listed
@@ -53,7 +60,9 @@ from streambank.storage.store import Store, read_record
 from streambank.work.staging import INSPECTED, TEMPORARY, is_repository, is_staging
 from streambank.work.target import read_note
 
-Kind = Literal["generation", "unfinished-restore", "restored", "quarantine", "output-aside", "staging"]
+Kind = Literal[
+    "generation", "unfinished-restore", "restored", "quarantine", "output-aside", "staging", "drill"
+]
 AT_A_GLANCE = 1000
 """So many files of a directory are counted at a glance: a page of a listing on S3."""
 IN_USE = timedelta(days=1)
@@ -74,6 +83,9 @@ class LeftDirectory:
         counted: Whether every file was counted; else there are more.
         needed_by: What still needs it, as a part of a sentence; empty for nothing.
         removal: The command that removes it.
+        ours: Whether the job's records, or what lies in it, say that it is the job's. Else its name alone
+            does.
+        number: The number of a generation that the records name; None for anything else.
     """
 
     kind: Kind
@@ -85,6 +97,8 @@ class LeftDirectory:
     counted: bool
     needed_by: str
     removal: str
+    ours: bool = True
+    number: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -98,6 +112,8 @@ class LeftDirectory:
             "counted": self.counted,
             "needed_by": self.needed_by,
             "removal": self.removal,
+            "ours": self.ours,
+            "number": self.number,
         }
 
     @classmethod
@@ -141,7 +157,13 @@ class LeftDirectories:
 
 
 def left_directories(
-    job: Job, query: str | None = None, *, glance: bool = False, now: datetime | None = None
+    job: Job,
+    query: str | None = None,
+    *,
+    glance: bool = False,
+    now: datetime | None = None,
+    operation: Operation | None = None,
+    records: JobControl | None = None,
 ) -> LeftDirectories:
     """Find the directories that work on a job has left. What cannot be read is named, and not raised.
 
@@ -151,12 +173,15 @@ def left_directories(
         glance: Count no more than `AT_A_GLANCE` files of each, and look for quarantines only beside the
             checkpoint: for who looks often.
         now: The moment.
+        operation: The operation lock of the job, where the caller holds it.
+        records: The job's records; opened from the declaration when left out.
     """
-    records = job.records()
+    records = records or job.records()
+    epoch = operation.claim.epoch if operation is not None else None
     found: list[LeftDirectory] = []
     unread: list[tuple[str, str]] = []
     for name in job.queries_named(query):
-        search = _Search(job, name, records, glance, now or utc_now(), unread)
+        search = _Search(job, name, records, glance, now or utc_now(), unread, epoch)
         search.run()
         found += search.found
     # A temporary folder that tells of no query is the same one for each of them.
@@ -170,7 +195,7 @@ def _place(location: str) -> str:
     return os.path.realpath(local) if local is not None else str(service_name(location))
 
 
-def _holds(location: str, other: str) -> bool:
+def holds(location: str, other: str) -> bool:
     """Whether a directory is another one, or holds it."""
     return f"{_place(other)}/".startswith(f"{_place(location)}/")
 
@@ -186,8 +211,10 @@ class _Search:
         glance: bool,
         now: datetime,
         unread: list[tuple[str, str]],
+        epoch: int | None,
     ) -> None:
         self.job = job
+        self.epoch = epoch
         self.query = query
         self.called = job.savepoint_name(query)
         self.declared = job.queries[query]
@@ -208,6 +235,7 @@ class _Search:
         self._guarded("the events of the job", self._quarantines_elsewhere)
         self._guarded("the outputs of the query", self._outputs)
         self._staging()
+        self._guarded("copies of drills", self._drills)
 
     def _guarded(self, what: str, look: Callable[[], None]) -> bool:
         try:
@@ -223,13 +251,26 @@ class _Search:
             self.current = self.generations[-1].location
         self.query_id = (self.records.query_facts(self.query) or {}).get("query_id")
         view = self.records.operation_lock.view()
-        busy = view.holder.details if view is not None and not view.free and view.holder else None
-        self.busy = f"the operation {busy.get('operation')}, which works on the job" if busy else ""
+        self.busy = ""
+        if view is not None and not view.free and view.epoch != self.epoch:
+            name = view.holder.details.get("operation") if view.holder else "of an unreadable record"
+            self.busy = f"the operation {name}, which works on the job"
+        self.pending = pending_rollback(self.records, self.query)
+        earlier = len(self.generations) > 1
+        self.writers = writers(self.records, self.query, self.now) if earlier else {}
 
     def _add(
-        self, kind: Kind, location: str, since: datetime | None, needed_by: str, removal: str = ""
+        self,
+        kind: Kind,
+        location: str,
+        since: datetime | None,
+        needed_by: str,
+        removal: str = "",
+        *,
+        ours: bool = True,
+        number: int | None = None,
     ) -> None:
-        if _holds(location, self.current) or location in {one.location for one in self.found}:
+        if holds(location, self.current) or location in {one.location for one in self.found}:
             return
         most = AT_A_GLANCE if self.glance else None
         files = bytes_ = newest_ns = 0
@@ -255,6 +296,8 @@ class _Search:
                 counted,
                 needed_by,
                 removal or removal_command(location),
+                ours,
+                number,
             )
         )
 
@@ -272,20 +315,20 @@ class _Search:
         self._siblings()
 
     def _earlier_generations(self) -> None:
-        left: dict[str, datetime] = {}
+        left: dict[str, tuple[datetime, int]] = {}
         for one, following in zip(self.generations, self.generations[1:], strict=False):
-            left[one.location] = following.made_at
+            left[one.location] = (following.made_at, one.again or one.number)
         if self.generations:
-            left.setdefault(self.declared, self.generations[0].made_at)
+            left.setdefault(self.declared, (self.generations[0].made_at, 1))
         before = self.generations[-2].location if len(self.generations) > 1 else None
-        for location, since in left.items():
+        for location, (since, number) in left.items():
             if location != self.current:
-                self._guarded(
-                    location, partial(self._earlier_generation, location, since, location == before)
-                )
+                look = partial(self._earlier_generation, location, since, number, location == before)
+                self._guarded(location, look)
 
-    def _earlier_generation(self, location: str, since: datetime, is_the_last: bool) -> None:
-        self._add("generation", location, since, self._way_back(is_the_last, location))
+    def _earlier_generation(self, location: str, since: datetime, number: int, is_the_last: bool) -> None:
+        need = self._way_back(is_the_last, location)
+        self._add("generation", location, since, need, number=number)
 
     def _way_back(self, is_the_last: bool, location: str) -> str:
         if not any(owner == self.called for owner, _ in listed(open_store(self.job.repository), self.called)):
@@ -293,6 +336,15 @@ class _Search:
         here, now = batches_of(location).committed, batches_of(self.current).committed
         if is_the_last and here is not None and (now is None or now <= here):
             return f"the way back from {self.current}, which has not committed a later batch yet"
+        if here is not None and now == here:
+            return f"a reinstatement: the query has committed no batch in {self.current} since"
+        if location in self.writers:
+            return self.writers[location]
+        if self.pending is not None:
+            return f"a restore of {self.pending.savepoint} that rolled outputs back and did not finish"
+        broken = "" if self.glance else healing_savepoint(self.job.repository, self.called, location)
+        if broken:
+            return f"savepoint {broken}, which is not whole: a take there may heal it"
         return self.busy
 
     def _siblings(self) -> None:
@@ -313,10 +365,13 @@ class _Search:
     def _unrecorded(self, location: str) -> None:
         if location in {one.location for one in self.generations}:
             return
-        half = read_note(open_store(location)) is not None
+        note = read_note(open_store(location))
         marker = read_marker(location)
         need = self.busy if marker is None else f"job {marker.called}, whose checkpoint it is"
-        self._add("unfinished-restore" if half else "generation", location, None, need)
+        if self.pending is not None and not need:
+            need = f"a restore of {self.pending.savepoint} that rolled outputs back and did not finish"
+        ours = note is not None and note.get("job") == self.called
+        self._add("generation" if note is None else "unfinished-restore", location, None, need, ours=ours)
 
     def _restored(self, store: Store, name: str) -> None:
         try:
@@ -348,14 +403,21 @@ class _Search:
         quarantine = Quarantine(open_store(location))
         record, need = quarantine.record(), self.busy
         if record is None:
-            self._add("quarantine", location, None, need, self._purge(location, quarantine.is_purging))
+            purging = quarantine.is_purging
+            ours = purging and quarantine.checkpoint() in self._checkpoints()
+            self._add("quarantine", location, None, need, self._purge(location, purging), ours=ours)
             return
         newest = batches_of(record.checkpoint).committed
         gone_on = newest is not None and record.batch is not None and newest > record.batch
         if not gone_on and not quarantine.is_purging and record.checkpoint == self.current:
             need = "an undo: the query has committed no batch since (streambank compact --undo)"
         done = gone_on or quarantine.won() is not None or quarantine.is_purging
-        self._add("quarantine", location, record.created_at, need, self._purge(location, done))
+        ours = record.checkpoint in self._checkpoints()
+        self._add("quarantine", location, record.created_at, need, self._purge(location, done), ours=ours)
+
+    def _checkpoints(self) -> set[str]:
+        """Every location that the checkpoint of the query has had."""
+        return {self.declared, *(one.location for one in self.generations)}
 
     def _purge(self, location: str, by_verb: bool) -> str:
         """The verb refuses what a compaction left that broke off: that goes like any other directory."""
@@ -387,7 +449,9 @@ class _Search:
         for one in set_aside(store):
             need = "a rollback that did not finish: the next restore finishes it"
             if one.finished:
-                need = self._restore_that_needs(one)
+                need = self._restore_that_needs(one) or self.busy
+            if not need and self.pending is not None and store.uri in self.pending.outputs:
+                need = f"a restore of {self.pending.savepoint} that rolled outputs back and did not finish"
             self._add("output-aside", f"{store.uri}/{one.folder}", one.begun_at, need)
 
     def _restore_that_needs(self, aside: SetAside) -> str:
@@ -433,7 +497,18 @@ class _Search:
         store = open_store(work)
         for name in store.names():
             if is_staging(name) and self._may_be_ours(store.child(name), name):
-                self._add("staging", f"{store.uri}/{name}", None, "")
+                ours = self._is_ours(store.child(name), name)
+                self._add("staging", f"{store.uri}/{name}", None, "", ours=ours)
+
+    def _is_ours(self, store: Store, name: str) -> bool:
+        """Where it says so itself: by its note, or by the id of the query."""
+        if is_repository(name):
+            whose: set[object] = {head.query_id for head in heads(store, INSPECTED)}
+            return self.query_id is not None and whose == {self.query_id}
+        note = read_note(store)
+        if note is not None and note.get("job") == self.called:
+            return True
+        return note is None and self.query_id is not None and _query_id(store) == self.query_id
 
     def _may_be_ours(self, store: Store, name: str) -> bool:
         """Not where it says that it is of another query: work locations are shared."""
@@ -445,6 +520,20 @@ class _Search:
                 return note.get("job") in (self.called, INSPECTED)
             whose = {_query_id(store)} - {None}
         return not whose or self.query_id is None or self.query_id in whose
+
+    # Copies of drills.
+
+    def _drills(self) -> None:
+        """Below the folder in which the job's drills write, by the names that they give."""
+        folder = scratch_of(self.job, "").rstrip("/")
+        for scratch in left_by_drills(folder, self.job.drill.timeout_s + MARGIN_S):
+            self._guarded(scratch, partial(self._drill, scratch))
+
+    def _drill(self, scratch: str) -> None:
+        view = copy_of(self.job, scratch, {}).records().lease.view()
+        lives = view is not None and not view.free
+        need = "the driver of the copy, which may still run: the next drill ends it" if lives else ""
+        self._add("drill", scratch, None, need)
 
 
 def _query_id(store: Store) -> object:

@@ -1,0 +1,50 @@
+"""`job history`: what happened to a job."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from streambank.cli.options import Debug, JobName, JobsFile, Json
+from streambank.cli.output import console
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: streambank job history orders --last 100")(history)
+
+
+def history(
+    name: JobName,
+    jobs: JobsFile,
+    last: Annotated[int, typer.Option(metavar="N", min=1, help="How many entries at most.")] = 30,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show what happened to a job, oldest first: starts, stops, failures, savepoints, restores."""
+    from streambank.declaration.declaration import load_jobs
+    from streambank.job.history import job_history
+
+    found = [one.to_dict() for one in job_history(load_jobs(jobs).job(name), last)]
+    console.answer(found, lambda: _show_history(name, found))
+
+
+def _show_history(name: str, found: list[dict[str, Any]]) -> None:
+    if not found:
+        console.line(f"Nothing has happened to job {name} yet.")
+        return
+    rows = [
+        (_moment(one["at"]), one["kind"].replace("-", " "), one["query"], one["by"], _details(one))
+        for one in found
+    ]
+    console.table(("at (UTC)", "what", "query", "by", "details"), rows, drop=("query", "by"))
+
+
+def _details(one: dict[str, Any]) -> str:
+    facts = [f"{name.replace('_', ' ')} {value}" for name, value in one["facts"].items()]
+    return ", ".join([*facts, *([one["why"]] if one["why"] else [])])
+
+
+def _moment(at: str | None) -> str | None:
+    return None if at is None else at[:19].replace("T", " ")

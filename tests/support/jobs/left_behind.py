@@ -1,0 +1,39 @@
+"""What restores of a job leave behind, without Spark: savepoints, generations, and a query that goes on."""
+
+from __future__ import annotations
+
+from streambank.declaration.declaration import Job
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.restore import restore
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import TakeRequest, take
+from streambank.sinks.file.capture import FileSinkCapture
+from streambank.storage import open_store
+from tests.support.jobs.declared import BY
+
+
+def repository_of(job: Job) -> Repository:
+    return Repository.open(open_store(job.repository), create=True)
+
+
+def save(job: Job, *sinks: FileSinkCapture) -> str:
+    control = job.records().generation()
+    place = open_store(control.location if control else job.checkpoint)
+    return take(TakeRequest(place, repository_of(job), job.name, sinks=sinks)).savepoint
+
+
+def next_generation(job: Job, savepoint: str, **how: object) -> None:
+    request = RestoreRequest(
+        repository_of(job), savepoint, job=job.name, generation=job.records(), checkpoint=job.checkpoint,
+        by=BY, **how,  # type: ignore[arg-type]
+    )  # fmt: skip
+    restore(request)
+
+
+def go_on(job: Job) -> None:
+    """One more committed batch where the job lives."""
+    generation = job.records().generation()
+    store = open_store(generation.location if generation else job.checkpoint)
+    newest = max(int(name) for name in store.names("commits") if name.isdecimal())
+    for log in ("offsets", "commits"):
+        store.write(f"{log}/{newest + 1}", store.read(f"{log}/{newest}"))
