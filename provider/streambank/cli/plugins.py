@@ -22,7 +22,9 @@ class Verbs(TyperGroup):
     prefix: ClassVar[str] = ""
     """How the names of entry points begin that are verbs of this group."""
     panels: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("take", "list", "show", "verify", "pin", "unpin", "restore"), "Savepoints"),
+        **dict.fromkeys(
+            ("take", "import", "list", "show", "verify", "pin", "unpin", "restore"), "Savepoints"
+        ),
         **dict.fromkeys(("job", "sla", "doctor", "programs"), "Jobs"),
         **dict.fromkeys(("inspect", "skew", "compact", "state", "rescale"), "Checkpoints and their state"),
     }

@@ -94,6 +94,9 @@ class TakeRequest:
         derived_from: The checkpoint was made from this savepoint of the same repository, which is held: it
             is of the same batch with other state. What that says of sinks, application and the checkpoint
             it was taken from is true of the new one, too.
+        taken_at: When the checkpoint was what it is, for a copy; None for now.
+        before_commit: Called when all bytes are stored, right before the savepoint counts; raises where it
+            must not.
     """
 
     checkpoint: Store
@@ -115,6 +118,8 @@ class TakeRequest:
     application: Any = None
     conf: Any = None
     derived_from: Manifest | None = None
+    taken_at: datetime | None = None
+    before_commit: Callable[[Manifest], None] | None = None
 
 
 def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
@@ -144,7 +149,7 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     known = request if request.derived_from is None else request.derived_from
     mode = openness(request.checkpoint.uri)
     details = {
-        "taken_at": datetime.now(UTC),
+        "taken_at": request.taken_at or datetime.now(UTC),
         "taken_by": {"user": user_name(), "host": socket.gethostname(), **request.taken_by}
         | ({} if mode is None else {"mode": str(mode)}),
         "note": request.note,
@@ -190,6 +195,7 @@ class _Take:
         self.rate = pace.rate
         self.lease_epoch = request.lease_epoch
         self.derived_from = request.derived_from
+        self.before_commit = request.before_commit
         self.progress = pace.progress
         self.reader = CheckpointReader(self.checkpoint)
         self.started = time.monotonic()
@@ -278,6 +284,8 @@ class _Take:
         manifest = self._manifest(savepoint, plan, self.arrived, sources, writer, replans)
         if self.distrust:
             check_objects(self.repository, manifest)
+        if self.before_commit is not None:
+            self.before_commit(manifest)
         if not self.repository.commit(manifest, counted(self.progress, LOCK)):
             there = self._already_there(savepoint, writer, replans)
             if there is None:

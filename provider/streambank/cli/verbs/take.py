@@ -1,8 +1,8 @@
-"""`take`: a savepoint of a checkpoint."""
+"""`take`: a savepoint of a checkpoint. `import`: one of a copy of a checkpoint."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +38,7 @@ from streambank.core.choices import ClosureKind
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
+    from streambank.savepoint.import_copy import Imported
     from streambank.savepoint.sinks import SinkCapture
     from streambank.savepoint.take import TakeResult
     from streambank.sinks.declared import DeclaredSink
@@ -54,10 +55,18 @@ EXAMPLES = """Examples:
   streambank take s3a://live/orders -r s3://backups/streambank --job orders --master spark://spark:7077
 """
 
+IMPORT_EXAMPLES = """Examples:
+
+  streambank import /backup/orders-monday -r /data/savepoints --job orders
+
+  streambank import s3://backup/orders -r s3://lake/savepoints --job orders --jobs streaming_jobs.toml
+"""
+
 
 def register(app: typer.Typer) -> None:
-    """Add the verb."""
+    """Add the verbs."""
     app.command(epilog=EXAMPLES)(take)
+    app.command("import", epilog=IMPORT_EXAMPLES)(import_copy)
 
 
 def take(
@@ -155,6 +164,103 @@ def take(
         by, generation = who("cli"), managed.generation
         record_taken(managed.control, managed.query, result, generation=generation, by=by)
     console.answer(result.to_dict(), lambda: show_taken(result))
+
+
+def import_copy(
+    copy: Annotated[
+        str, typer.Argument(metavar="COPY", help="A copy of the checkpoint: a directory, or its URI.")
+    ],
+    repository: RepositoryOption,
+    job: Annotated[str, typer.Option(metavar="NAME", help="The job of the savepoint: job, or job/query.")],
+    batch: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="This batch; by default the newest that is whole in the copy."),
+    ] = None,
+    file_sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DIR",
+            help="Output directory of a file sink of the query, where it lies now; may be repeated. The "
+            "records of a job that runs under Streambank name it.",
+        ),
+    ] = None,
+    without_sinks: Annotated[
+        bool,
+        typer.Option(
+            "--without-sinks",
+            help="Save nothing of sinks that the job's records name, such as one that no longer tells what "
+            "it had at the batch. A restore then needs a choice for them.",
+        ),
+    ] = False,
+    jobs: KafkaJobsFile = None,
+    note: Note = "",
+    pin: Pin = False,
+    new_query: NewQuery = False,
+    parallel: Parallel = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make a copy of a checkpoint a savepoint, once it is verified. Only reads the copy.
+
+    A copy of a query that ran is seldom whole at its newest batch: the newest whole one is taken.
+    """
+    from streambank.cli.verbs.savepoints import declared_kafka
+    from streambank.control.control import JobControl
+    from streambank.control.processes import who
+    from streambank.core.names import QueryRef
+    from streambank.job.savepoint import managed_take
+    from streambank.repository.header import check_apart
+    from streambank.repository.repository import Repository
+    from streambank.savepoint.import_copy import check_copy
+    from streambank.savepoint.import_copy import import_copy as import_from
+    from streambank.savepoint.take import TakeRequest
+    from streambank.sinks.file.capture import FileSinkCapture
+    from streambank.storage import open_store
+    from streambank.work.executor import Pace
+
+    source, place, asked = open_store(copy), open_store(repository), QueryRef.parse(job)
+    declared = declared_job(asked.job, jobs)
+    records = declared.records() if declared is not None else JobControl.of_repository(place, asked.job)
+    facts, current = records.query_facts(asked.query), records.generation(asked.query)
+    known = None if new_query or facts is None else facts.get("query_id")
+    check_copy(source, known, live=None if current is None else current.location)
+    check_apart(place, source.uri)
+    _refuse_lost(place, job, jobs, source)
+    request = TakeRequest(
+        source,
+        Repository.open(place, create=True, like=source.uri),
+        job,
+        batch=batch,
+        sinks=[FileSinkCapture(location) for location in file_sink or []],
+        note=note,
+        pin=pin,
+        taken_by={"via": "cli"},
+        new_query=new_query,
+    )
+    if facts is not None:
+        brokers, sinks = brokers_of(None, declared_kafka(job, jobs)), declared.sinks if declared else ()
+        known_sinks = managed_take(request, records, asked.name, brokers, sinks)
+        request = replace(known_sinks, sinks=request.sinks) if without_sinks else known_sinks
+    with console.progress() as progress:
+        result = import_from(request, pace=Pace(parallel=parallel, progress=progress))
+    if current is not None:
+        records.record_event(
+            "savepoint-imported",
+            query=asked.name,
+            savepoint=result.taken.savepoint,
+            batch=result.taken.batch,
+            source=result.source,
+            by=who("cli"),
+            why=note,
+        )
+    console.answer(result.to_dict(), lambda: _show_imported(result))
+
+
+def _show_imported(result: Imported) -> None:
+    show_taken(result.taken)
+    console.fields([("copy", result.source), ("batch planned at", result.to_dict()["batch_at"])])
+    for one in result.passed_over:
+        console.line(f"not whole: batch {one.batch}: {one.why}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,205 @@
+"""A copy of a checkpoint as a savepoint: made by `cp -r`, rsync, distcp or a backup.
+
+Such a copy is no moment of the query: files that were listed first may have been gone when their turn came.
+So its newest batch that is whole is looked for: its closure is there, no state file is cut off, every byte is
+stored, and Spark's own checksums agree. Only then the savepoint counts, and what says why newer batches could
+not be used is part of the answer. Its time is that of the batch, not that of the import, so its age is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from streambank.checkpoint.closure import ClosurePlanner
+from streambank.checkpoint.grammar import Kind, classify
+from streambank.checkpoint.index import CheckpointIndex
+from streambank.checkpoint.logs import parse_offsets
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.state.cut_off import cut_off
+from streambank.core.errors import (
+    ConflictError,
+    FormatError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+)
+from streambank.core.python310 import UTC
+from streambank.core.units import say_count, utc_now
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import TakeRequest, TakeResult, take
+from streambank.savepoint.verify import checksum_findings
+from streambank.storage.store import Store
+from streambank.work.executor import DEFAULT_PACE, Pace
+
+REASON = "import"
+"""What the savepoint says of why it was taken."""
+_STREAMS = (Kind.DELTA, Kind.SNAPSHOT, Kind.CHANGELOG)
+_SPEAKS_OF_ALL = frozenset(
+    {
+        "another-query",
+        "no-committed-batch",
+        "not-a-checkpoint",
+        "not-this-sink",
+        "sink-log-not-retained",
+        "taken-without-sink",
+    }
+)
+"""Codes of errors that no older batch would change."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A batch of the copy that is not whole.
+
+    Attributes:
+        batch: Which.
+        code: The code of the error.
+        why: What is wrong with it.
+    """
+
+    batch: int
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import came to.
+
+    Attributes:
+        taken: The savepoint.
+        source: The copy.
+        batch_at: When the batch was planned, by the clock of its driver.
+        passed_over: Newer batches of the copy that are not whole, newest first.
+    """
+
+    taken: TakeResult
+    source: str
+    batch_at: datetime
+    passed_over: tuple[PassedOver, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            **self.taken.to_dict(),
+            "source": self.source,
+            "batch_at": self.batch_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "passed_over": [
+                {"batch": one.batch, "code": one.code, "why": one.why} for one in self.passed_over
+            ],
+        }
+
+
+def import_copy(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> Imported:
+    """Make the newest whole batch of a copy a savepoint, or the one that was asked for.
+
+    Args:
+        request: As for `take`; its `checkpoint` is the copy, which is only read.
+        pace: Who copies, how fast, and who is told.
+
+    Raises:
+        NotFoundError: No batch of the copy is whole (code `no-whole-batch`), or it is no checkpoint.
+        ConflictError: It is of another query than the job's savepoints (`another-query`).
+        StreambankError: Whatever else `take` raises; and of the batch that was asked for, why it is not
+            whole.
+    """
+    store = request.checkpoint
+    reader = CheckpointReader(store)
+    reader.query_id()
+    planner = ClosurePlanner(CheckpointIndex.build(reader.listing()), store.read)
+    passed: list[PassedOver] = []
+    batches = [request.batch] if request.batch is not None else sorted(planner.index.commits, reverse=True)
+    for batch in batches:
+        try:
+            return replace(_import(request, planner, batch, pace), passed_over=tuple(passed))
+        except (FormatError, NotFoundError, IntegrityError, ConflictError) as error:
+            if request.batch is not None or error.code in _SPEAKS_OF_ALL:
+                raise
+            if isinstance(error, FormatError) and error.code.startswith("unknown-"):
+                raise
+            passed.append(PassedOver(batch, error.code, error.message))
+    if not passed:
+        raise NotFoundError(
+            f"No batch of {store.uri} is committed.",
+            code="no-committed-batch",
+            hint="Name the directory that holds metadata, offsets and commits.",
+        )
+    raise NotFoundError(
+        f"None of {say_count(len(passed), 'committed batch')} of {store.uri} is whole. Batch "
+        f"{passed[0].batch}: {passed[0].why}",
+        code="no-whole-batch",
+        hint="The files of a query that runs vanish while they are copied: take a savepoint of the live "
+        "checkpoint instead, or copy it while the query is stopped.",
+    )
+
+
+def _import(request: TakeRequest, planner: ClosurePlanner, batch: int, pace: Pace) -> Imported:
+    store = request.checkpoint
+    closure = planner.plan(batch, request.closure)
+    for path, why in _cut_off(store, planner, [file.path for file in closure.files]):
+        raise IntegrityError(
+            f"{path} {why}.", code="copy-damaged", hint="Copy it again, or import an older batch."
+        )
+    key = f"offsets/{batch}"
+    planned_ms = parse_offsets(store.read(key), key).timestamp_ms
+    moment = datetime.fromtimestamp(planned_ms / 1000, UTC) if planned_ms > 0 else utc_now()
+    asked = replace(
+        request,
+        batch=batch,
+        taken_at=min(moment, utc_now()),
+        max_replans=0,
+        lease_epoch=None,
+        taken_by={**request.taken_by, "reason": REASON},
+        before_commit=lambda manifest: _check(request.repository, manifest),
+    )
+    return Imported(take(asked, pace=pace), store.uri, moment, ())
+
+
+def _cut_off(store: Store, planner: ClosurePlanner, paths: list[str]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        if classify(path).kind in _STREAMS:
+            why = cut_off(path, planner.index.listing[path].size_bytes, store.read)
+            if why is not None:
+                yield path, why
+
+
+def _check(repository: Repository, manifest: Manifest) -> None:
+    """Every byte is stored: now Spark's checksums must agree, before the savepoint counts."""
+    for finding in checksum_findings(repository, {entry.path: entry for entry in manifest.files}):
+        raise IntegrityError(
+            f"{finding.file}: {finding.cause}",
+            code="copy-damaged",
+            hint="Copy it again, or import an older batch.",
+        )
+
+
+def check_copy(store: Store, query_id: object, *, live: str | None) -> None:
+    """Make sure that a location is a copy of a query's checkpoint, before a repository is made for nothing.
+
+    Args:
+        store: The copy.
+        query_id: The query's id, as the job's records say it; None where nothing is known of it.
+        live: The checkpoint in which the query works; None where that is not known.
+
+    Raises:
+        InputError: It is that checkpoint (code `not-a-copy`).
+        ConflictError: It is of another query (`another-query`).
+        StreambankError: It is no checkpoint.
+    """
+    if store.uri == live:
+        raise InputError(
+            f"{store.uri} is the checkpoint in which the query works, not a copy of it.",
+            code="not-a-copy",
+            hint="Use `streambank take`, which saves it while the query runs.",
+        )
+    found = CheckpointReader(store).query_id()
+    if isinstance(query_id, str) and query_id != found:
+        raise ConflictError(
+            f"The copy {store.uri} is of query {found}, but the job's query is {query_id}.",
+            code="another-query",
+            hint="Give it another job name, or give --new-query if the job started from nothing.",
+        )
