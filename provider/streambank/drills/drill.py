@@ -137,6 +137,8 @@ def drill(
         error=report.error,
         code=report.code,
         seconds=round(report.seconds, 1),
+        repository=report.repository,
+        rto_s=None if report.rto_s is None else round(report.rto_s, 1),
         by=dict(request.by),
         why=request.why,
     )

@@ -1,23 +1,38 @@
-"""What happened to a job: what people asked for, what its drivers and savepoints did. Only reads."""
+"""What happened to a job: what people asked for, what its drivers, savepoints and restores did. Only reads.
+
+Facts are those that records carry, whatever kind they are of; what is not recorded is left out. How long
+nothing was processed is from the last batch that a driver has committed to the first one of the next driver,
+by the history of progress: also where the input was empty in between.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.processes import person
-from streambank.control.records import Record
+from streambank.control.progress import SegmentHead, last_of_segment, progress_keys, segment_head
+from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time
 from streambank.declaration.declaration import Job
 from streambank.driver.failure import shown
 
-_FACTS = ("epoch", "batch", "savepoint", "generation", "exit_code", "failure", "error", "cause", "code")
-"""Fields of an event that are shown, as they are called in docs/formats/job.md."""
+_FACTS = (
+    "epoch", "batch", "savepoint", "generation", "again", "exit_code", "failure", "error", "cause", "code",
+    "passed", "step", "repository", "source", "from", "to", "location", "left", "what", "how", "mode", "sink",
+    "files", "bytes", "quarantine", "seconds", "rto_s", "rpo_s", "paused_s", "batches_back", "batches_lost",
+    "rows_lost", "lost",
+)  # fmt: skip
+"""Fields of an event that are shown where they are a text or a number, as docs/formats/job.md calls them."""
+_OF_DRIVERS = ("driver-started", "restarted")
+"""Kinds of events with the epoch of a driver that came after another one."""
+_MOST_FILES = 1000
+"""So many files of a query's progress are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +80,56 @@ def job_history(job: Job, newest: int = 50) -> list[Happening]:
     """
     records = job.records()
     streams = [_events(records, newest), _desired(records, newest), *_generations(job, records)]
-    found = heapq.merge(*(sorted(stream, key=_when) for stream in streams), key=_when)
-    return list(found)[-newest:]
+    merged = heapq.merge(*(sorted(stream, key=_when) for stream in streams), key=_when)
+    found = list(merged)[-newest:]
+    since = next((one.at for one in found if one.at is not None), None)
+    pauses = {name: _pauses(records, name, since) for name in job.queries} if since is not None else {}
+    return [_paused(one, pauses) for one in found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """Between the last batch of one driver and the first of the next."""
+
+    epoch: int
+    began_at: datetime
+    ended_at: datetime
+
+    @property
+    def seconds(self) -> float:
+        return round(max(0.0, (self.ended_at - self.began_at).total_seconds()), 1)
+
+
+def _pauses(records: JobControl, query: str, since: datetime | None) -> list[_Pause]:
+    """The newest first, back to a moment."""
+    found: list[_Pause] = []
+    following: SegmentHead | None = None
+    for key in list(reversed(progress_keys(records.store, query)))[:_MOST_FILES]:
+        head = segment_head(records.store, key)
+        if head is None:
+            continue
+        if following is not None and head.epoch != following.epoch:
+            last = last_of_segment(records.store, key)
+            if last is not None:
+                found.append(_Pause(following.epoch, last.at, following.at))
+        if since is not None and head.at < since:
+            break
+        following = head
+    return found
+
+
+def _paused(one: Happening, pauses: Mapping[str, list[_Pause]]) -> Happening:
+    """The same, with how long nothing was processed: the longest, of a job with several queries."""
+    facts = one.facts or {}
+    asked = pauses.values() if one.query is None else [pauses.get(one.query, [])]
+    known = [pause for of_query in asked for pause in of_query]
+    if one.kind in _OF_DRIVERS:
+        seconds = [pause.seconds for pause in known if pause.epoch == facts.get("epoch")]
+    elif one.kind in ("restored", "reinstated") and one.at is not None:
+        seconds = [pause.seconds for pause in known if pause.began_at <= one.at <= pause.ended_at]
+    else:
+        seconds = []
+    return replace(one, facts={**facts, "paused_s": max(seconds)}) if seconds else one
 
 
 def _when(one: Happening) -> float:
@@ -77,7 +140,7 @@ def _events(records: JobControl, newest: int) -> Iterator[Happening]:
     for record in records.events(newest=newest):
         data = record.data
         query = data.get("query")
-        facts = {name: data[name] for name in _FACTS if data.get(name) is not None}
+        facts = {name: data[name] for name in _FACTS if isinstance(data.get(name), str | int | float)}
         yield Happening(
             _at(data.get("at")),
             _kind(record),
@@ -98,18 +161,52 @@ def _desired(records: JobControl, newest: int) -> Iterator[Happening]:
 
 
 def _generations(job: Job, records: JobControl) -> Iterator[Iterator[Happening]]:
+    reports = _reports(records)
     for name in job.queries:
-        yield _restored(records, name)
+        yield _restored(records, name, reports)
 
 
-def _restored(records: JobControl, name: str) -> Iterator[Happening]:
+def _reports(records: JobControl) -> dict[tuple[str, int], JsonDict]:
+    """Reports of restores, by query and generation."""
+    found = {}
+    for record in RecordStream(records.store, "restores").history():
+        number, job = record.data.get("generation"), record.data.get("job")
+        if isinstance(number, int) and isinstance(job, str):
+            found[job.partition("/")[2] or MAIN, number] = record.data
+    return found
+
+
+def _restored(
+    records: JobControl, name: str, reports: Mapping[tuple[str, int], JsonDict]
+) -> Iterator[Happening]:
     for record in records.generations(name).records.history():
         data = record.data
-        if data.get("from_savepoint"):
-            facts = {"generation": record.number, "savepoint": data["from_savepoint"]}
+        if data.get("from_savepoint") and data.get("again") is None:
+            facts: dict[str, Any] = {"generation": record.number, "savepoint": data["from_savepoint"]}
+            facts |= _of_report(reports.get((name, record.number), {}))
             by = data.get("by")
             who = person(by) if isinstance(by, Mapping) else None
             yield Happening(_at(data.get("made_at")), "restored", None if name == MAIN else name, facts, who)
+
+
+def _of_report(report: Mapping[str, Any]) -> dict[str, Any]:
+    """From where a restore came, how long it took, how far the query went back, and what was accepted."""
+    given = {name: report.get(name) for name in ("batch", "repository", "seconds", "mode", "sink")}
+    facts = {name: value for name, value in given.items() if value not in (None, "")}
+    reached = report.get("reached")
+    committed = reached.get("committed") if isinstance(reached, Mapping) else None
+    if isinstance(committed, int) and isinstance(report.get("batch"), int):
+        facts["batches_back"] = max(0, committed - report["batch"])
+    sinks = [one for one in report.get("sinks") or () if isinstance(one, Mapping)]
+    harmed = [
+        one for one in sinks if one.get("choice") == "accept" and one.get("says") and not one.get("safe")
+    ]
+    accepted = (
+        [str(report.get("sink_effect"))] if harmed or (not sinks and report.get("sink") == "accept") else []
+    )
+    if report.get("source") == "accept" and report.get("source_effect"):
+        accepted.append(str(report["source_effect"]))
+    return facts | ({"lost": " ".join(accepted)} if accepted else {})
 
 
 def _kind(record: Record) -> str:

@@ -127,6 +127,7 @@ class RestoreReport:
         skipped: Newer savepoints that `latest-good` walked past, and why.
         warnings: What a person should know.
         by: Who asked.
+        repository: Where the savepoint came from: the job's repository, or a replica.
         started_at: When it began.
         seconds: How long it took.
     """
@@ -158,11 +159,13 @@ class RestoreReport:
     started_at: datetime
     seconds: float
     by: Mapping[str, str] = field(default_factory=dict)
+    repository: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON."""
         return {
             "savepoint": self.savepoint,
+            "repository": self.repository,
             "job": self.job,
             "batch": self.batch,
             "query_id": self.query_id,

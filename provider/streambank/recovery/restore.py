@@ -159,6 +159,7 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
         plan = prepared.plan
         report = RestoreReport(
             savepoint=plan.savepoint,
+            repository=request.repository.store.uri,
             job=plan.job,
             batch=plan.batch,
             query_id=layout.query_id,

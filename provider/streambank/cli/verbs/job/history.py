@@ -42,9 +42,22 @@ def _show_history(name: str, found: list[dict[str, Any]]) -> None:
 
 
 def _details(one: dict[str, Any]) -> str:
-    facts = [f"{name.replace('_', ' ')} {value}" for name, value in one["facts"].items()]
+    facts = [_fact(name, value) for name, value in one["facts"].items()]
     return ", ".join([*facts, *([one["why"]] if one["why"] else [])])
 
 
 def _moment(at: str | None) -> str | None:
     return None if at is None else at[:19].replace("T", " ")
+
+
+def _fact(name: str, value: Any) -> str:
+    """One fact for people: durations and sizes with their units."""
+    if name == "paused_s":
+        return f"nothing processed for {console.age(value)}"
+    if name == "seconds":
+        return f"took {console.age(value)}"
+    if name.endswith("_s") and isinstance(value, int | float):
+        return f"{name.removesuffix('_s').upper()} {console.age(value)}"
+    if name == "bytes":
+        return str(console.size(value))
+    return f"{name.replace('_', ' ')} {value}"
