@@ -194,7 +194,7 @@ def check_copy(store: Store, query_id: object, *, live: str | None) -> None:
         raise InputError(
             f"{store.uri} is the checkpoint in which the query works, not a copy of it.",
             code="not-a-copy",
-            hint="Use `streambank take`, which saves it while the query runs.",
+            hint="Take a savepoint of it instead: that only reads it, and the query may run.",
         )
     found = CheckpointReader(store).query_id()
     if isinstance(query_id, str) and query_id != found:

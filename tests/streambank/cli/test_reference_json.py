@@ -19,7 +19,8 @@ from tests.support.checkpoint.live_checkpoint import LiveCheckpoint, add_debris
 from tests.support.checkpoint.recorded import unpack
 from tests.support.checkpoint.with_garbage import write_with_garbage
 from tests.support.cli import streambank, succeed
-from tests.support.jobs.declared import end_drivers, fake_launcher, write_jobs
+from tests.support.jobs.declared import declare, end_drivers, fake_launcher, write_jobs
+from tests.support.jobs.left_behind import go_on, next_generation, save
 from tests.support.json_examples import examples, mismatches
 from tests.support.paths import ROOT
 from tests.support.sla.growing_state import grow
@@ -36,6 +37,8 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     first = succeed(*take).document["savepoint"]
     live.run(2)
     given["take"] = succeed(*take, "--note", "hello").document
+    given["import"] = imported(tmp_path)
+    given["job clean"] = cleaned(tmp_path / "cleaned")
     live.plan()
     add_debris(live.store, 6)
     records = ROOT / "tests/data/progress/4.3.0/driver-killed"
@@ -97,6 +100,26 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["job restore"] = restored_in_two(tmp_path / "pair.toml")
     given["sinks"] = succeed("sinks", "pair", "--jobs", tmp_path / "pair.toml", "--json").document
     yield given
+
+
+def imported(folder: Path) -> Any:
+    """Of a copy whose newest batch is not whole."""
+    shutil.copytree(folder / "checkpoint", folder / "copy")
+    (folder / "copy/commits/5").unlink()
+    (folder / "copy/state/0/0/7.delta").unlink()
+    place = ("-r", folder / "imported", "--job", "orders")
+    return succeed("import", folder / "copy", *place, "--json").document
+
+
+def cleaned(folder: Path) -> Any:
+    """Of a job with an earlier generation."""
+    folder.mkdir()
+    job = declare(folder)
+    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    next_generation(job, save(job))
+    go_on(job)
+    jobs = ("--jobs", folder / "streaming_jobs.toml", "--keep", 1, "--keep-for", "1ms")
+    return succeed("job", "clean", "flights", *jobs, "--execute", "--json").document
 
 
 def assessed(job: Job) -> Any:
@@ -208,6 +231,7 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
     assert answers["skew"]["stores"][0]["partitions"][0]["rows"] and answers["skew"]["stores"][0]["chance"]
     assert any(verdict["growth"] and verdict["growth"]["backtest"] for verdict in answers["sla"]["verdicts"])
     assert answers["job break"]["broken"] is True
+    assert answers["import"]["passed_over"] and answers["job clean"]["directories"][0]["state"] == "removed"
     assert answers["sinks"]["queries"][0]["sinks"][0]["says"]
     assert any(one["facts"] and one["by"] for one in answers["job history"])
     assert answers["compact"]["refusals"] and answers["compact"]["moved"] and answers["compact"]["notes"]
@@ -242,7 +266,7 @@ def test_every_verb_with_json_has_an_example() -> None:
         "compact --purge",
     ):
         assert verb in headings
-    of_jobs = "start list history status stop savepoint restore break move-records sign-records"
+    of_jobs = "start list history status clean stop savepoint restore break move-records sign-records"
     for verb in of_jobs.split():
         assert f"job {verb}" in headings
 

@@ -8,6 +8,7 @@ import pytest
 
 from streambank.core.errors import InputError, NotFoundError
 from streambank.declaration.declaration import Declarations, load_jobs
+from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.retention.policy import Policy
 from tests.support.paths import ROOT
@@ -83,6 +84,10 @@ statistic = "max"
 severity = "warn"
 mute = {until = 2026-12-02T00:00:00Z, why = "known"}
 
+[jobs.orders.generations]
+keep = 3
+keep_for = "2d"
+
 [jobs.pairs]
 application = "/apps/pairs.py"
 checkpoint = "ck/pairs"
@@ -115,6 +120,8 @@ def test_everything_that_can_be_declared(tmp_path: Path) -> None:
     orders = declared.job("orders")
     assert orders.application == f"{tmp_path}/apps/orders.py"
     assert orders.args == ("--input", "/d/in", "--price", "5$")
+    assert orders.generations == GenerationsPolicy(3, 2 * 86_400.0)
+    assert declared.job("pairs").generations is None
     assert orders.checkpoint == "file:///data/ck/orders"
     assert orders.queries == {"main": "file:///data/ck/orders"} and orders.query_names == (None,)
     assert orders.control == f"file://{tmp_path}/control"
