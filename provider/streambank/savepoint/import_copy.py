@@ -99,7 +99,7 @@ def import_copy(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> Imported:
 
     Args:
         request: As for `take`; its `checkpoint` is the copy, which is only read.
-        pace: Who copies, how fast, and who is told.
+        pace: Who copies, and how fast.
 
     Raises:
         NotFoundError: No batch of the copy is whole (code `no-whole-batch`), or it is no checkpoint.

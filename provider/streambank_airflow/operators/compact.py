@@ -294,8 +294,8 @@ class CleanJobOperator(StreambankOperator):
         if errors:
             first = min(errors, key=lambda error: not error.retryable)
             raise as_airflow(first) from first
-        told = report.to_dict()
+        document = report.to_dict()
         return {
-            **{name: told[name] for name in ("job", "dry_run", "removed", "bytes", "failed")},
+            **{name: document[name] for name in ("job", "dry_run", "removed", "bytes", "failed")},
             "directories": len(report.decisions),
         }

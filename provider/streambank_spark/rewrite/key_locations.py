@@ -6,7 +6,7 @@ One that cannot be read, or that keeps its state by other keys, has the answer t
 State may be in other savepoints, replicas and live checkpoints too: those are listed from manifests, marks
 and the job's records. So may it be in what work on the job has left behind
 (streambank/cleaning/left_directories.py): what is a checkpoint is looked into batch by batch; of anything
-else nobody knows.
+else it is not known.
 """
 
 from __future__ import annotations
