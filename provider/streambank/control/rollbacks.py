@@ -144,7 +144,8 @@ def pending_rollback(control: JobControl, query: str | None) -> PendingRollback 
     if record is None:
         return None
     said, current = _read(_stream(control, query), record), control.generation(query)
-    if current is not None and said.generation <= current.number:
+    over = current is not None and said.generation <= current.number
+    if over or not (said.before or said.tables):
         return None
     location, savepoint = (str(record.data.get(name) or "") for name in ("location", "savepoint"))
     return PendingRollback(location, savepoint, tuple(said.before))
