@@ -127,7 +127,6 @@ class RestoreReport:
         skipped: Newer savepoints that `latest-good` walked past, and why.
         warnings: What a person should know.
         by: Who asked.
-        repository: Where the savepoint came from: the job's repository, or a replica.
         started_at: When it began.
         seconds: How long it took.
     """
@@ -159,7 +158,6 @@ class RestoreReport:
     started_at: datetime
     seconds: float
     by: Mapping[str, str] = field(default_factory=dict)
-    repository: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON."""
@@ -188,7 +186,6 @@ class RestoreReport:
             "rows": self.rows,
             "taken_at": to_json_time(self.taken_at),
             "age_s": round(self.age_s, 1),
-            "repository": self.repository,
             "passed_over": [one.to_dict() for one in self.passed_over],
             **as_of_json(self.as_of),
             "skipped": [one.to_dict() for one in self.skipped],

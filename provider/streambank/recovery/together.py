@@ -29,7 +29,7 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.generations import Noted, note_together, noted_together
 from streambank.core.choices import SinkChoice, SourceChoice
-from streambank.core.errors import StreambankError
+from streambank.core.errors import InputError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.kafka.settings import Brokers
 from streambank.recovery.plan import RestorePlan
@@ -39,6 +39,7 @@ from streambank.recovery.resolve import choose
 from streambank.recovery.restore import hold_job, plan_restore, restore
 from streambank.repository.catalog import LATEST_GOOD
 from streambank.repository.manifest import Manifest
+from streambank.repository.references import parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -158,6 +159,7 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
         pace: Who does the work, how fast, and who hears of it.
 
     Raises:
+        InputError: The reference is of one query (code `names-one-query`).
         NotFoundError: A query has no such savepoint, or none that verifies.
         RefusedError: A live owner holds the job, or a sink or source speaks against one of the restores.
         StreambankError: What a restore raises. Those of other queries may be done: see the module.
@@ -244,16 +246,25 @@ def choose_together(
         record: Leave the results of verifications beside the manifests.
 
     Raises:
+        InputError: The reference is of one query (code `names-one-query`).
         NotFoundError, IntegrityError, InputError: See `recovery.resolve.choose`.
     """
     job, found = request.job, {}
+    asked = parse_reference(request.reference)
+    if asked.kind in ("id", "batch") and len(job.queries) > 1:
+        raise InputError(
+            f"{request.reference} is a savepoint of one query, and job {job.name} has several.",
+            code="names-one-query",
+            hint=f"Use latest-good, latest, a name or a time; or restore one query: `streambank restore "
+            f"{request.reference} --job {job.name}/QUERY --generation`.",
+        )
     for name in job.queries:
         of_query = job.savepoint_name(name)
         chosen = choose(
             request.repository, request.reference, of_query, record=record, by=request.by, pace=pace
         )
         found[name] = chosen.manifest
-    if request.reference != LATEST_GOOD:
+    if asked.kind != LATEST_GOOD:
         return found
     moment = min(manifest.taken_at for manifest in found.values())
     return {

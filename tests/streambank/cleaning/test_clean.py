@@ -16,7 +16,7 @@ from streambank.cleaning.clean import CleanReport, clean_job, decide
 from streambank.cleaning.left_directories import LeftDirectory, left_directories
 from streambank.compaction.job import compact_job
 from streambank.control.control import JobControl
-from streambank.control.rollbacks import note_rollback
+from streambank.control.rollbacks import RollbackNote
 from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
 from streambank.core.python310 import UTC
 from streambank.core.units import utc_now
@@ -189,8 +189,8 @@ def test_a_pending_rollback_keeps_generations_and_what_was_set_aside(tmp_path: P
     output, records = open_store(tmp_path / "output"), job.records()
     FileSinkWriter(output).write(0, [{"row": 1}])
     records.record_query(None, {"sink": f"FileSink[{output.uri}]", "query_id": "q"})
-    said = {"savepoint": savepoint, "batch": 3, "location": f"{job.checkpoint}.g0003", "by": BY}
-    note_rollback(records, None, [output], [], **said)  # type: ignore[arg-type]
+    into = f"{job.checkpoint}.g0003"
+    RollbackNote(records, None, savepoint=savepoint, batch=3, location=into, by=BY).files([output])
     aside = f"_streambank_aside/{savepoint}-1"
     output.write(f"{aside}/_rollback.json", b'{"batch": 9, "begun_at": "2026-01-01T00:00:00Z"}')
     output.write(f"{aside}/_done.json", b"{}")

@@ -13,7 +13,7 @@ import pytest
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.control.processes import this_process
-from streambank.core.errors import FormatError, RefusedError
+from streambank.core.errors import FormatError, InputError, RefusedError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.recovery import together
@@ -253,3 +253,27 @@ def test_the_verb(trio: Trio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     refused = streambank("job", "restore", "flights", "--dry-run")
     assert refused.code == 8 and "is held by" in refused.out
     lease.release()
+
+
+def test_a_moment_or_a_name_stands_for_one_of_each(trio: Trio) -> None:
+    older = trio.take_all(0)
+    trio.run(1)
+    newer = trio.take_all(10)
+    for query, savepoint in older.items():
+        trio.repository.give_name(f"flights/{query}", savepoint, "calm", by=BY)
+    for reference, expected in (
+        ("2026-03-01T12:05Z", older),
+        ("2026-03-01T13:00+00:30", newer),
+        ("calm", older),
+        ("latest", newer),
+    ):
+        plans = plan_together(trio.request(reference=reference)).plans
+        assert {name: one.savepoint for name, one in plans.items()} == expected, reference
+
+
+@pytest.mark.parametrize("reference", ["b000002", "batch:2"])
+def test_a_savepoint_of_one_query_is_none_of_a_job(trio: Trio, reference: str) -> None:
+    trio.take_all(0)
+    with pytest.raises(InputError) as caught:
+        plan_together(trio.request(reference=reference))
+    assert caught.value.code == "names-one-query"
