@@ -110,6 +110,7 @@ def _read_after(live: Store, source: str, before: int) -> Iterator[str]:
             f"The log of source {source} is not at {live.uri} any more, so it is not known which files were "
             "read after the savepoint.",
             code="missing-log-entry",
+            hint="Look whether the source still has them.",
         )
     for name in entries_up_to(names, max(one.batch for one in names), folder):
         if name.batch > before:

@@ -9,7 +9,14 @@ from typing import Any
 
 from streambank.core.errors import IntegrityError, NotFoundError
 from streambank.core.units import say_duration, to_json_time, utc_now
-from streambank.repository.catalog import heads, last_verification, newest_first, none_of
+from streambank.repository.catalog import (
+    batch_of_id,
+    glimpse,
+    last_verification,
+    listed,
+    newest_first,
+    none_of,
+)
 from streambank.repository.manifest import Manifest
 from streambank.repository.marks import Verification
 from streambank.repository.references import AsOf, only_job, parse_reference
@@ -146,6 +153,8 @@ def choose(
 
 NEXT = 3
 """How many older savepoints a plan names."""
+_LOOKED_INTO = 50
+"""How many savepoints of later batches are looked into for older ones."""
 
 
 def next_ones(repository: Repository, manifest: Manifest) -> tuple[Next, ...]:
@@ -157,13 +166,19 @@ def next_ones(repository: Repository, manifest: Manifest) -> tuple[Next, ...]:
         repository: Where the savepoint is.
         manifest: The savepoint that was chosen.
     """
+    ids = [savepoint for job, savepoint in listed(repository.store, manifest.job) if job == manifest.job]
+    ids.sort(key=lambda savepoint: (batch_of_id(savepoint), savepoint), reverse=True)
+    before = [savepoint for savepoint in ids if batch_of_id(savepoint) <= manifest.batch]
+    # Of a generation that was left a savepoint may be older, and of a later batch.
+    left = [savepoint for savepoint in ids if batch_of_id(savepoint) > manifest.batch][:_LOOKED_INTO]
     found: list[Next] = []
-    for head in heads(repository.store, manifest.job):
-        if head.job != manifest.job or head.taken_at >= manifest.taken_at:
+    for savepoint in (*before, *left):
+        head = glimpse(repository.store, manifest.job, savepoint)
+        if head is None or head.taken_at >= manifest.taken_at:
             continue
-        verified = last_verification(repository.store, head.job, head.savepoint)
+        verified = last_verification(repository.store, manifest.job, savepoint)
         if verified is None or verified.ok:
-            found.append(Next(head.savepoint, head.batch, head.taken_at, verified))
+            found.append(Next(savepoint, head.batch, head.taken_at, verified))
         if len(found) == NEXT:
             break
     return tuple(found)

@@ -114,7 +114,7 @@ def parse_reference(text: str) -> Reference:
     Raises:
         InputError: It is none (codes `bad-name`, `bad-time`).
     """
-    place, _, said = text.strip().rpartition("/")
+    place, _, said = text.rpartition("/")
     kind: Kind
     if said in (LATEST, LATEST_GOOD):
         kind = "latest" if said == LATEST else "latest-good"

@@ -57,7 +57,7 @@ def id_of(batch: int, job: str = "flights") -> str:
         ("03:00+01:00", None, "time"),
         ("2026-11-26", None, "time"),
         ("2026-11-26 03:00", None, "time"),
-        (" 2026-11-26T03:00:00.5Z ", None, "time"),
+        ("2026-11-26T03:00:00.5Z", None, "time"),
         ("orders/late/2026-11-26T03:00-0330", "orders/late", "time"),
     ],
 )
@@ -76,6 +76,8 @@ def test_each_reference_has_one_meaning(text: str, place: str | None, kind: Kind
         ("03:00 tomorrow", "bad-time"),
         ("", "bad-name"),
         ("two words", "bad-name"),
+        ("b\n", "bad-name"),
+        (" 03:00", "bad-time"),
     ],
 )
 def test_what_is_no_reference_is_refused(text: str, code: str) -> None:
