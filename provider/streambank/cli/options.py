@@ -194,8 +194,8 @@ Name = Annotated[
     typer.Option(
         "--name",
         metavar="NAME",
-        help="Give it a name of its own within the job, such as before-upgrade. Add --pin to exempt it from "
-        "retention.",
+        help="Give it a name that is unique within the job, such as before-upgrade. Add --pin to exempt it "
+        "from retention.",
     ),
 ]
 Pin = Annotated[bool, typer.Option("--pin", help="Exempt it from retention.")]

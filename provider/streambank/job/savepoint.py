@@ -83,7 +83,7 @@ def savepoint_job(
         batch: A batch that Spark still retains; the newest committed one when left out. Only for one query.
         closure: `safe` or `minimal`; the declared one when left out.
         note: What a person wants to remember about it.
-        name: A name of its own within the job, or within each query of several; empty for none.
+        name: A name that is unique within the job, or each query of several; empty for none.
         pin: Exempt it from retention.
         new_query: The query may be another one than that of the job's savepoints.
         pace: Who does the work, how fast, and who is told.

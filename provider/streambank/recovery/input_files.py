@@ -1,6 +1,6 @@
 """Whether files that a query read after a savepoint are still there: those a restored query reads again.
 
-Spark's file source lists its directory, so a file that `cleanSource`, or anybody else, took away after its
+Spark's file source lists its directory, so a file that `cleanSource` or a person took away after its
 batch is in no batch after a restore, and Spark does not say so. Which files a query read, the log of its
 source in the live checkpoint says; where that is gone, it is not known.
 """

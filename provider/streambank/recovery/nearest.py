@@ -96,7 +96,7 @@ def choose_nearest(
         record: Leave the results of verifications beside the manifests, where that is possible.
         open_place: Opens a repository or replica, such as `Job.open_place`.
         by: Who asks, for those records.
-        pace: Who does the work, how fast, and who is told.
+        pace: Who does the work, and how fast.
 
     Returns:
         The place, and the savepoint in it with what was passed over on the way.

@@ -432,7 +432,7 @@ def _check_unmoved(request: RestoreRequest, chosen: Chosen, against: list[Stream
 
 
 def _live(request: RestoreRequest, manifest: Manifest) -> str:
-    """The checkpoint in which the query has gone on, as far as is known."""
+    """The checkpoint in which the query has gone on; the one that was saved where no other is known."""
     current = (
         request.generation.generation(QueryRef.parse(manifest.job).query)
         if request.generation is not None

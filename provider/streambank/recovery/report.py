@@ -63,7 +63,7 @@ class Estimate:
 def estimates(control: JobControl, job: str, size_bytes: int) -> tuple[Estimate, ...]:
     """How long a restore will take, by the newest restore of the query and the newest drill that passed.
 
-    A restore of more bytes takes longer in proportion; one of fewer is not taken to be faster, since small
+    A restore of more bytes takes longer in proportion; one of fewer takes as long, since small
     ones take their time for other things. Nothing where there was neither.
 
     Args:

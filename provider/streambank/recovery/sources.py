@@ -133,7 +133,7 @@ def look_at_sources(
         manifest: The savepoint.
         brokers: Who is asked.
         live: The checkpoint in which the query has gone on, whose log names the files that were read since;
-            None where it is not to be read.
+            None leaves it unread.
     """
     inspected = list(_look(repository, manifest, brokers))
     now = utc_now()

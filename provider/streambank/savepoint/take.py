@@ -82,7 +82,7 @@ class TakeRequest:
         sinks: The query's sinks, so that a restore can judge them and take them back.
         sources: Asks what a restore must know of the query's sources besides their offsets.
         note: What a person wants to remember about it.
-        name: A name of its own within the job; empty for none. It exempts it from nothing.
+        name: A name that is unique within the job; empty for none. It exempts it from nothing.
         pin: Exempt it from retention.
         taken_by: Who takes it and why; user and host are added.
         new_query: The query id may be another one than that of the job's savepoints.

@@ -166,8 +166,8 @@ def savepoint_form(level: str, queries: Sequence[str] = (), *, later: Sequence[s
             maxLength=100,
             pattern=rf"^({NAME_PATTERN})?{_END}",
             title="Name",
-            description_md="A name of its own within the job, such as `before-upgrade`, by which it can be "
-            "restored. It does not keep the savepoint: the next field does.",
+            description_md="A name that is unique within the job, such as `before-upgrade`, by which it can "
+            "be restored. It does not keep the savepoint: the next field does.",
         ),
         "pin": Param(
             False,

@@ -62,7 +62,7 @@ class SavepointVerbs:
             new_query: Accept another query under this name.
             note: What to remember about it.
             by: Who asks.
-            name: A name of its own within the job; empty for none.
+            name: A name that is unique within the job; empty for none.
             kafka: Servers of the Kafka of a query that is not declared.
             executor: Who copies; threads of this process where nobody is named.
 

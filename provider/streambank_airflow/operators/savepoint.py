@@ -48,8 +48,8 @@ class CreateSavepointOperator(SparkWork):
         kafka: Kafka's servers (`host:port,...`) where such a query reads from it; a declared job's are known.
         batch: An older batch that Spark still retains; None for the last committed one.
         closure: `safe`, or `minimal` for the fewest files; None for what is declared.
-        name: A name of its own within the job, such as `before-upgrade`; None for none. It keeps nothing from
-            retention: `pin` does.
+        name: A name that is unique within the job, such as `before-upgrade`; None for none. It
+            keeps nothing from retention: `pin` does.
         pin: Keep the savepoint until somebody unpins it.
         new_query: Accept that another query than before runs under this job's name.
         skip_if_never_started: Skip, instead of failing, while the job was never started.

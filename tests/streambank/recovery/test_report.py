@@ -112,6 +112,6 @@ def test_a_plan_says_what_is_read_again_how_long_it_takes_and_what_comes_next(sh
     RecordStream(shop.control().store, "restores").append(
         {"job": JOB, "seconds": 5.0, "bytes": 10**9, "started_at": AT}
     )
-    told = plan("latest")["estimates"]
-    assert isinstance(told, list)
-    assert [one["seconds"] for one in told] == [5.0]
+    found_now = plan("latest")["estimates"]
+    assert isinstance(found_now, list)
+    assert [one["seconds"] for one in found_now] == [5.0]

@@ -46,7 +46,7 @@ Called = Annotated[
     typer.Option(
         "--name",
         metavar="NAME",
-        help="Give it a name of its own within the job (each query of several), such as before-upgrade.",
+        help="Give it a name that is unique within the job, or within each query of several.",
     ),
 ]
 
