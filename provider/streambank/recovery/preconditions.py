@@ -30,6 +30,7 @@ from streambank.core.names import QueryRef
 from streambank.driver.preflight import DeclaredQuery, held_elsewhere
 from streambank.kafka.settings import Brokers
 from streambank.recovery.choices import SinkChoices
+from streambank.recovery.inputs.sources import Sources, look_at_sources
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.reached import Reached, how_far, records_to_ask
 from streambank.recovery.report import Estimate, estimates
@@ -42,7 +43,6 @@ from streambank.recovery.sinks import (
     refusals,
     warnings,
 )
-from streambank.recovery.sources import Sources, look_at_sources
 from streambank.recovery.tables import check_table_still_even
 from streambank.recovery.unguarded import unguarded_refusals, unnamed_sink
 from streambank.repository.manifest import Manifest

@@ -45,6 +45,7 @@ from streambank.core.errors import FormatError, IntegrityError, RefusedError, St
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.python310 import add_note
 from streambank.core.units import utc_now
+from streambank.recovery.inputs.sources import check_still_there
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import (
     Prepared,
@@ -57,7 +58,6 @@ from streambank.recovery.preconditions import (
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.resolve import Chosen, choose
 from streambank.recovery.sinks import SinkRollback, begin_outputs, roll_back_sinks, to_roll_back
-from streambank.recovery.sources import check_still_there
 from streambank.repository.holds import Holds
 from streambank.repository.marks import add_mark
 from streambank.savepoint.materialize import MaterializeReport, Owner, materialize

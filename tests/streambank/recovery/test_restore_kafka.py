@@ -13,9 +13,9 @@ from streambank.doctor.checks.sources import check_asked
 from streambank.kafka.broker import Retention
 from streambank.kafka.recording import KafkaSinkCapture, Reader, SourceRecorder
 from streambank.kafka.settings import Brokers
+from streambank.recovery.inputs.sources import check_still_there, look_at_sources
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
-from streambank.recovery.sources import check_still_there, look_at_sources
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, TakeResult, not_asked, take
 from streambank.storage import open_store

@@ -18,7 +18,7 @@ from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.kafka.recording import FORMAT, SourceRecorder
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
-from streambank.recovery.input_files import Exists, files_after, standing_of
+from streambank.recovery.inputs.files import Exists, files_after, standing_of
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.take import not_asked
 from streambank.sinks.table import TableStanding

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.recovery.input_files import MOST_FILES, FilesStanding, look_at_files
+from streambank.recovery.inputs.files import MOST_FILES, FilesStanding, look_at_files
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.manifest import Manifest

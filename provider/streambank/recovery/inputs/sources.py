@@ -20,7 +20,7 @@ from streambank.kafka.recording import sources_before
 from streambank.kafka.retention import Replay, replay_of_standing
 from streambank.kafka.settings import Brokers
 from streambank.kafka.source import SourceStanding, look_at_source
-from streambank.recovery.input_files import FilesStanding, look_at_files
+from streambank.recovery.inputs.files import FilesStanding, look_at_files
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.storage.store import Store

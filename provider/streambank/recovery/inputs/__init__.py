@@ -1,0 +1,1 @@
+"""What a restored query would read next: whether its sources still have it."""
