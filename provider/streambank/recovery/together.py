@@ -255,8 +255,7 @@ def choose_together(
         raise InputError(
             f"{request.reference} is a savepoint of one query, and job {job.name} has several.",
             code="names-one-query",
-            hint=f"Use latest-good, latest, a name or a time; or restore one query: `streambank restore "
-            f"{request.reference} --job {job.name}/QUERY --generation`.",
+            hint="Use latest-good, latest, a name or a time; or restore that query alone.",
         )
     for name in job.queries:
         of_query = job.savepoint_name(name)
