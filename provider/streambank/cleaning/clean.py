@@ -25,7 +25,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from streambank.cleaning.left_directories import Kind, LeftDirectories, LeftDirectory, holds, left_directories
+from streambank.cleaning.left_directories import (
+    Kind,
+    LeftDirectories,
+    LeftDirectory,
+    holds,
+    holds_another_checkpoint,
+    left_directories,
+    of_another_job,
+)
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import RECORD_KEY, Quarantine
 from streambank.control.control import JobControl
@@ -257,7 +265,7 @@ class _Removal:
         return replace(decision, state="removed")
 
     def _check_apart(self, one: LeftDirectory) -> None:
-        """Whatever the records say: nothing goes that holds something of the job that is alive."""
+        """Whatever the records say: nothing goes that holds something alive, of this job or another."""
         for what, location in self._alive():
             if holds(one.location, location):
                 raise RefusedError(
@@ -265,6 +273,19 @@ class _Removal:
                     code="not-apart",
                     hint=f"Move that elsewhere, or remove the rest yourself: {one.removal}",
                 )
+
+        if one.kind not in ("generation", "unfinished-restore"):
+            return
+        nested = holds_another_checkpoint(open_store(one.location))
+        other = of_another_job(one.location, self.job.savepoint_name(one.query))
+        if nested or other:
+            raise RefusedError(
+                f"{one.location} is in use by {other}."
+                if other
+                else f"{one.location} holds another checkpoint, or an output: {nested}.",
+                code="not-apart",
+                hint=f"Move that elsewhere, or remove the rest yourself: {one.removal}",
+            )
 
     def _alive(self) -> Iterator[tuple[str, str]]:
         yield "the repository", self.job.repository
@@ -286,7 +307,9 @@ class _Removal:
             try:
                 report = purge(Quarantine(store), opener=self.opener, progress=self.progress)
                 return report.files, report.bytes
-            except RefusedError as error:  # of a compaction that broke off, in a checkpoint that is left
+            except RefusedError as error:
+                if error.code != "quarantine-unfinished":  # of a compaction that broke off
+                    raise
                 _log.info("%s", error.message)
         if one.kind == "generation" and one.number is not None:
             generations = self.records.generations(one.query)

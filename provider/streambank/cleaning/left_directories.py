@@ -65,6 +65,8 @@ Kind = Literal[
 ]
 AT_A_GLANCE = 1000
 """So many files of a directory are counted at a glance: a page of a listing on S3."""
+CLOCKS = timedelta(minutes=10)
+"""How far the clocks of the storage and of this machine may be apart."""
 IN_USE = timedelta(days=1)
 """Younger staging folders may be those of a command that still runs."""
 
@@ -281,8 +283,10 @@ class _Search:
         if not files:
             return
         counted = most is None or next(listing, None) is None
-        if since is None and newest_ns:
-            since = datetime.fromtimestamp(newest_ns / 1e9, UTC)
+        newest = datetime.fromtimestamp(newest_ns / 1e9, UTC) if newest_ns else None
+        if newest is not None and since is not None and kind == "generation" and newest > since + CLOCKS:
+            needed_by = needed_by or f"whoever wrote to it at {to_json_time(newest)}, after it was left"
+        since = max((one for one in (since, newest) if one is not None), default=None)
         if kind == "staging" and since is not None and self.now - since < IN_USE:
             needed_by = "a command that may still read it: it was written within a day"
         self.found.append(
@@ -327,7 +331,7 @@ class _Search:
                 self._guarded(location, look)
 
     def _earlier_generation(self, location: str, since: datetime, number: int, is_the_last: bool) -> None:
-        need = self._way_back(is_the_last, location)
+        need = of_another_job(location, self.called) or self._way_back(is_the_last, location)
         self._add("generation", location, since, need, number=number)
 
     def _way_back(self, is_the_last: bool, location: str) -> str:
@@ -534,6 +538,29 @@ class _Search:
         lives = view is not None and not view.free
         need = "the driver of the copy, which may still run: the next drill ends it" if lives else ""
         self._add("drill", scratch, None, need)
+
+
+def of_another_job(location: str, called: str) -> str:
+    """Which other job has declared a directory as its checkpoint, by the marker beside it; empty for none.
+
+    Raises:
+        FormatError, StorageError: There is a marker that cannot be read.
+    """
+    marker = read_marker(location)
+    return "" if marker is None or marker.called == called else f"job {marker.called}, whose checkpoint it is"
+
+
+def holds_another_checkpoint(store: Store) -> str:
+    """A checkpoint, or the output of a file sink, deep inside a checkpoint; empty where there is none.
+
+    Nothing that Spark writes into a checkpoint has such a folder below its top.
+    """
+    for info in store.list():
+        folders = info.path.split("/")[:-1]
+        for number, name in enumerate(folders[1:], start=1):
+            if name in ("offsets", "commits", "_spark_metadata"):
+                return "/".join(folders[:number])
+    return ""
 
 
 def _query_id(store: Store) -> object:

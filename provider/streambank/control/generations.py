@@ -8,7 +8,7 @@ conditional create: it has happened, or it has not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -312,24 +312,41 @@ def noted_together(control: RecordsOfJob) -> dict[str, Noted]:
         ) from error
 
 
-def check_together(control: RecordsOfJob) -> None:
+def left_together(control: RecordsOfJob, queries: Collection[str]) -> tuple[str, ...]:
+    """Queries that the newest restore of all of them has left, having restored others; empty for none.
+
+    Args:
+        control: The job's records.
+        queries: The queries that the job declares; others do not count.
+
+    Raises:
+        FormatError: Its note cannot be read (code `damaged-record`).
+    """
+    noted = {name: one for name, one in noted_together(control).items() if name in queries}
+    left = []
+    for name, one in noted.items():
+        numbers = Generations(control.store, control.name, name).records.numbers()
+        if not numbers or numbers[-1] < one.generation:
+            left.append(name)
+    return tuple(left) if len(left) < len(noted) else ()
+
+
+def check_together(control: RecordsOfJob, queries: Collection[str]) -> None:
     """Make sure that no restore of all queries of a job has ended with some of them restored.
+
+    Args:
+        control: The job's records.
+        queries: The queries that the job declares.
 
     Raises:
         RefusedError: One has (code `restore-unfinished`).
         FormatError: Its note cannot be read.
     """
-    noted = noted_together(control)
-    left = []
-    for name, one in noted.items():
-        current = Generations(control.store, control.name, name).records.numbers()
-        if not current or current[-1] < one.generation:
-            left.append(name)
-    if left and len(left) < len(noted):
-        done = ", ".join(name for name in noted if name not in left)
+    left = left_together(control, queries)
+    if left:
         raise RefusedError(
-            f"A restore of all queries of job {control.name} has ended before it restored {', '.join(left)}; "
-            f"{done} would go on from the savepoint, and the others would not.",
+            f"A restore of all queries of job {control.name} has ended before it restored {', '.join(left)}: "
+            "the others would go on from their savepoints, and these would not.",
             code="restore-unfinished",
             hint=f"`streambank job restore {control.name}` restores those, too; or restore each alone.",
         )

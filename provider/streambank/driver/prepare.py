@@ -68,7 +68,7 @@ def prepare_launch(
     launched = job.args if declared else tuple(args or ())
     queries = {}
     check_declared(job, control, fresh_start=fresh_start)
-    check_together(control)
+    check_together(control, job.queries)
     for name, checkpoint in job.queries.items():
         query = declared_query(job, name, control)
         lost = records_lost(query) if fresh_start else None

@@ -151,7 +151,7 @@ def _meant(
     asked = parse_reference(reference)
     declared = sorted(places, key=lambda place: locations.index(place.location))
     if asked.kind == "latest-good":
-        yield from _newest_of_all(declared, places, asked.place or job, passed)
+        yield from _newest_of_all(declared, places, asked.within(job) or job, passed)
         return
     found: list[tuple[datetime, Found]] = []
     missing: list[NotFoundError] = []

@@ -260,7 +260,7 @@ def prepare(
     if request.unmoved:
         sources = Sources(())
     else:
-        sources = look_at_sources(request.repository, manifest, request.kafka, open_store(live))
+        sources = look_at_sources(request.repository, manifest, request.kafka, live)
     by_sources = {choice: tuple(sources.refusals(choice)) for choice in SOURCE_CHOICES}
     if generation is not None:
         generation = replace(generation, new_sinks=_left_outputs(request, chosen, sinks))

@@ -141,7 +141,7 @@ def choose(
     """
     asked = parse_reference(reference)
     if asked.kind == "latest-good":
-        place = only_job(repository.store, asked.place or job)
+        place = only_job(repository.store, asked.within(job))
         return _latest_good(repository, place, record, by, pace)
     found = repository.resolve(reference, job)
     place, savepoint = found.job, found.savepoint

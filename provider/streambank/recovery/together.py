@@ -27,7 +27,7 @@ from datetime import datetime
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.generations import Noted, note_together, noted_together
+from streambank.control.generations import Noted, left_together, note_together, noted_together
 from streambank.core.choices import SinkChoice, SourceChoice
 from streambank.core.errors import InputError, StreambankError
 from streambank.declaration.declaration import Job
@@ -185,14 +185,12 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
 
 def _planned(request: TogetherRequest, records: JobControl, pace: Pace, *, held: bool) -> TogetherPlan:
     chosen = choose_together(request, pace=pace, record=held)
-    noted = noted_together(records)
-    done = []
+    noted = noted_together(records) if left_together(records, request.job.queries) else {}
+    done: list[str] = []
     if {name: one.savepoint for name, one in noted.items()} == {
         name: manifest.savepoint for name, manifest in chosen.items()
     }:
         done = [name for name, one in noted.items() if _is_done(records, name, one)]
-    if len(done) == len(chosen):
-        done = []  # it came to its end: this is another one
     plans = {
         name: plan_restore(
             _of_query(request, records, name, manifest.savepoint), pace=pace, held=held or name in done
@@ -251,7 +249,7 @@ def choose_together(
     """
     job, found = request.job, {}
     asked = parse_reference(request.reference)
-    if asked.kind in ("id", "batch") and len(job.queries) > 1:
+    if len(job.queries) > 1 and (asked.place or asked.kind in ("id", "batch")):
         raise InputError(
             f"{request.reference} is a savepoint of one query, and job {job.name} has several.",
             code="names-one-query",

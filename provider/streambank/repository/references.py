@@ -92,6 +92,20 @@ class Reference:
     kind: Kind
     said: str
 
+    def within(self, job: str | None) -> str | None:
+        """Where it is looked for: its own place, or the job that was named besides.
+
+        Raises:
+            InputError: Its place is not of that job (code `another-job`).
+        """
+        if self.place and job and self.place != job and not self.place.startswith(f"{job}/"):
+            raise InputError(
+                f"{self.text} names a savepoint of {self.place}, and the job is {job}.",
+                code="another-job",
+                hint=f"Write {self.said}, or name the other job.",
+            )
+        return self.place or job
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -201,7 +215,7 @@ def resolve(
         IntegrityError, FormatError: The record of the name cannot be read.
     """
     asked = parse_reference(reference)
-    where = asked.place or job
+    where = asked.within(job)
     if asked.kind in ("latest", "latest-good"):
         of_job = only_job(store, where, asked.said)
         return Found(of_job, _by_age(store, of_job, asked.said))

@@ -325,10 +325,22 @@ class DeltaGuard:
             try:
                 with self._reached(target, options, changes=True):
                     table.restore(target, commit_properties=properties)
-            except ConflictError:
-                # Storage may have lost its answer to our own commit, and refused that when it was sent again.
-                if self._log().commit(current + 1).mark.get("id") != own:
+            except StreambankError:
+                # Our own commit may be there all the same: storage lost its answer and refused it when it was
+                # sent again; or what delta-rs does after a commit failed, such as deleting old entries.
+                if not self._is_committed(current + 1, own):
                     raise
+
+    def _is_committed(self, version: int, own: str) -> bool:
+        """Whether a version of the table is a rollback of ours.
+
+        Raises:
+            StorageError, FormatError: The log does not say.
+        """
+        try:
+            return self._log().commit(version).mark.get("id") == own
+        except NotFoundError:
+            return False
 
     @contextmanager
     def _reached(self, target: int, options: Mapping[str, str], *, changes: bool = False) -> Iterator[None]:

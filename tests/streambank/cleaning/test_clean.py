@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streambank.cleaning import clean as clean_module
 from streambank.cleaning.clean import CleanReport, clean_job, decide
 from streambank.cleaning.left_directories import LeftDirectory, left_directories
 from streambank.compaction.job import compact_job
 from streambank.control.control import JobControl
+from streambank.control.marker import read_marker, write_marker
 from streambank.control.rollbacks import RollbackNote
 from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
 from streambank.core.python310 import UTC
@@ -480,3 +484,68 @@ def test_the_command_plans_first(tmp_path: Path) -> None:
     assert done["policy"] == {"keep": 1, "keep_for_s": 0.001}
     assert "has left nothing" in succeed("job", "clean", "flights", *jobs).out
     assert not Path(local_path(job.checkpoint) or "").exists()
+
+
+def test_a_directory_that_was_written_to_since_it_was_left_stays(tmp_path: Path) -> None:
+    """Somebody has started the old program on the declared path again, without Streambank."""
+    job, _ = restored(tmp_path)
+    later = utc_now() + timedelta(hours=1)
+    planned = Path(local_path(job.checkpoint) or "") / "offsets/3"
+    planned.write_text("v1")
+    os.utime(planned, (later.timestamp(), later.timestamp()))
+    report = clean(job, now=later + timedelta(days=100))
+    assert "whoever wrote to it at" in kept(report, job.checkpoint)
+
+
+def test_what_was_written_to_lately_is_not_old(tmp_path: Path) -> None:
+    """A minute after it was left: by the clocks that may be the last breath of its own driver."""
+    job, _ = restored(tmp_path)
+    later = utc_now() + timedelta(minutes=1)
+    planned = Path(local_path(job.checkpoint) or "") / "offsets/3"
+    planned.write_text("v1")
+    os.utime(planned, (later.timestamp(), later.timestamp()))
+    policy = GenerationsPolicy(keep=1, keep_for_s=3600.0)
+    assert "stays for" in kept(clean(job, policy, now=later + timedelta(minutes=59)), job.checkpoint)
+    assert states(clean(job, policy, now=later + timedelta(minutes=61))) == {job.checkpoint: "removed"}
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_generation_that_another_job_has_declared_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    job, _ = restored(tmp_path, generations=3)
+    theirs = f"{job.checkpoint}.g0002"
+
+    def declared_by_another() -> None:
+        write_marker(theirs, replace(marker, job="other"))
+
+    marker = read_marker(job.checkpoint) or pytest.fail("the job has no marker")
+    if when == "before":
+        declared_by_another()
+    else:
+        found = left_directories
+
+        def late(*args: Any, **options: Any) -> Any:
+            left = found(*args, **options)
+            declared_by_another()
+            return left
+
+        monkeypatch.setattr(clean_module, "left_directories", late)
+    report = clean(job)
+    if when == "before":
+        assert kept(report, theirs) == "needed by job other, whose checkpoint it is"
+    else:
+        (failed,) = report.having("failed")
+        assert failed.error is not None and failed.error.code == "not-apart"
+        assert "in use by job other" in failed.error.message
+    assert [*open_store(theirs).list()] and states(report)[job.checkpoint] == "removed"
+
+
+@pytest.mark.parametrize("inside", ["other/offsets/0", "team/other/commits/0", "out/_spark_metadata/0"])
+def test_what_lies_deep_inside_of_somebody_else_keeps_a_generation(tmp_path: Path, inside: str) -> None:
+    job, _ = restored(tmp_path)
+    open_store(job.checkpoint).write(inside, b"v1")
+    (failed,) = clean(job).having("failed")
+    assert failed.error is not None and failed.error.code == "not-apart"
+    assert inside.rpartition("/")[0].rpartition("/")[0] in failed.error.message
+    assert open_store(job.checkpoint).exists("metadata")

@@ -277,3 +277,48 @@ def test_a_savepoint_of_one_query_is_none_of_a_job(trio: Trio, reference: str) -
     with pytest.raises(InputError) as caught:
         plan_together(trio.request(reference=reference))
     assert caught.value.code == "names-one-query"
+
+
+def test_one_that_came_to_its_end_is_begun_again(trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since then one query alone got another generation: the others are restored again, too."""
+    taken = trio.take_all(0)
+    trio.restore()
+    (alone,) = (
+        restore(together._of_query(trio.request(), trio.control, name, taken[name])).generation
+        for name in ("hours",)
+    )
+    newest = {name: number for name, (number, _) in trio.generations().items()}
+    assert newest == {"hours": alone, "sessions": 2, "users": 2} and alone == 3
+    # It has gone on from another savepoint meanwhile.
+    stream = trio.control.generations("hours").records
+    last = stream.latest() or pytest.fail("no generation")
+    stream.create(4, {**last.data, "generation": 4, "from_savepoint": "b000099-000000000000"})
+    report = trio.restore()
+    assert report.done == () and set(report.reports) == set(QUERIES)
+
+
+def test_a_query_that_is_not_declared_any_more_does_not_stop_a_job(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trio.take_all(0)
+
+    def last_dies(request: Any, **options: Any) -> object:
+        if "users" in request.job:
+            raise SimulatedCrash("killed")
+        return restore(request, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(together, "restore", last_dies)
+        with pytest.raises(SimulatedCrash):
+            trio.restore()
+    trio.unlock()
+    assert not trio.may_start()
+    queries = {name: location for name, location in trio.job.queries.items() if name != "users"}
+    prepare_launch(replace(trio.job, queries=queries), trio.control, by=BY)
+
+
+def test_a_reference_with_a_place_is_of_one_query(trio: Trio) -> None:
+    trio.take_all(0)
+    with pytest.raises(InputError) as caught:
+        plan_together(trio.request(reference="flights/users/latest-good"))
+    assert caught.value.code == "names-one-query"

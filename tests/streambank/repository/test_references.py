@@ -7,6 +7,7 @@ import pytest
 
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.python310 import UTC
+from streambank.recovery.resolve import choose
 from streambank.repository.references import (
     Kind,
     check_name_free,
@@ -209,3 +210,15 @@ class TestByName:
 def test_what_a_reference_resolves_to_does_not_depend_on_the_clock(repository: Repository) -> None:
     said, now = "10:00", TAKEN_AT + timedelta(days=30)
     assert resolve(repository.store, said, "flights", now=now).savepoint == id_of(5)
+
+
+@pytest.mark.parametrize("said", ["latest", "latest-good", "03:00", "2030-01-01"])
+def test_a_place_does_not_lead_to_another_job_than_the_one_that_is_named(
+    repository: Repository, said: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        resolve(repository.store, f"flights/{said}", "orders/late")
+    assert caught.value.code == "another-job"
+    with pytest.raises(InputError) as chosen:
+        choose(repository, f"flights/{said}", "orders/late", record=False)
+    assert chosen.value.code == "another-job"

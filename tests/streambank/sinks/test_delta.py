@@ -456,3 +456,30 @@ def test_a_file_that_got_a_deletion_vector_and_was_removed_then(lake: Lake) -> N
     assert guard(lake).stand(4, None).can_roll_back
     (lake.folder / add["path"]).unlink()
     assert f"({add['path']}), as after VACUUM" in guard(lake).stand(4, None).why_not()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_right_that_is_missing_after_the_commit_does_not_undo_it(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    """What delta-rs does after a commit, such as deleting old entries of the log, may not be allowed."""
+    record = captured(lake)
+    lake.write(5, batch_rows(5))
+    standing = guard(lake).stand(4, record)
+    restores = DeltaTable.restore
+    fired: list[str] = []
+
+    def cleans_up(*args: Any, **options: Any) -> Any:
+        if committed:
+            restores(*args, **options)
+        fired.append("cleanup")
+        raise OSError("Unable to delete file _delta_log/1.json: AccessDenied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "restore", cleans_up)
+        if committed:
+            assert guard(lake).roll_back(standing).changed
+        else:
+            with pytest.raises(RefusedError, match="is as it was"):
+                guard(lake).roll_back(standing)
+    assert fired and guard(lake).stand(4, record).safe is committed

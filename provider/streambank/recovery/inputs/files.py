@@ -79,12 +79,12 @@ class FilesStanding:
         }
 
 
-def look_at_files(manifest: Manifest, live: Store, named: Iterable[str] = ()) -> tuple[FilesStanding, ...]:
+def look_at_files(manifest: Manifest, live: str, named: Iterable[str] = ()) -> tuple[FilesStanding, ...]:
     """Look for the files that each file source of a savepoint was read from after it. Reads only.
 
     Args:
         manifest: The savepoint.
-        live: The checkpoint in which the query has gone on.
+        live: The location of the checkpoint in which the query has gone on, which may be out of reach here.
         named: Locations that the job names, as for `standing_of`.
     """
     found = []
@@ -94,7 +94,8 @@ def look_at_files(manifest: Manifest, live: Store, named: Iterable[str] = ()) ->
         source, offset = str(record.get("source")), record.get("offset")
         before = file_log_offset(offset, bare=True) if isinstance(offset, str) else None
         try:
-            read = list(dict.fromkeys(_read_after(live, source, -1 if before is None else before)))
+            log = _read_after(open_store(live), source, -1 if before is None else before)
+            read = list(dict.fromkeys(log))
             found.append(standing_of(source, read, named))
         except StreambankError as error:
             found.append(FilesStanding(source, not_known=error.message))
@@ -176,12 +177,20 @@ def _exists(uri: str) -> bool:
         StorageError: The disk does not say.
     """
     if urlsplit(uri).scheme in ("", "file"):
+        path = Path(unquote(urlsplit(uri).path))
         try:
-            return Path(unquote(urlsplit(uri).path)).exists()
+            if path.exists():
+                return True
+            if path.parent.exists():
+                return False
         except OSError as error:
             raise StorageError(
                 f"This machine cannot look for a file that a source's log names: {error.strerror}.",
                 hint="Look at sources/ of the checkpoint, and at the rights on the source's directory.",
             ) from error
+        raise StorageError(
+            f"This machine has no directory {path.parent}, from which a source has read: it may not see it.",
+            hint="Plan the restore where the source's directory is mounted.",
+        )
     place, _, name = unquote(uri).rpartition("/")
     return open_store(place).exists(name)

@@ -23,7 +23,6 @@ from streambank.kafka.source import SourceStanding, look_at_source
 from streambank.recovery.inputs.files import FilesStanding, look_at_files
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ def _not_known(source: SourceStanding) -> StreambankError:
 
 
 def look_at_sources(
-    repository: Repository, manifest: Manifest, brokers: Brokers, live: Store | None = None
+    repository: Repository, manifest: Manifest, brokers: Brokers, live: str | None = None
 ) -> Sources:
     """Compare each Kafka source of a savepoint with its topics, and name what cannot be repeated. Reads only.
 
@@ -132,8 +131,8 @@ def look_at_sources(
         repository: Where the savepoint is, and those before it.
         manifest: The savepoint.
         brokers: Who is asked.
-        live: The checkpoint in which the query has gone on, whose log names the files that were read since;
-            None leaves it unread.
+        live: The location of the checkpoint in which the query has gone on, whose log names the files that
+            were read since; None leaves it unread.
     """
     inspected = list(_look(repository, manifest, brokers))
     now = utc_now()

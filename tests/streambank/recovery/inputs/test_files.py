@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 
 import pytest
 
+from streambank.recovery.inputs import files
 from streambank.recovery.inputs.files import MOST_FILES, FilesStanding, look_at_files
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.manifest import Manifest
 from streambank.storage import open_store
-from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from tests.support.jobs.simulated_job import SimulatedJob, quick_store
 from tests.support.repository.repositories import manifest_of
@@ -22,9 +23,13 @@ def saved(offset: str | None = '{"logOffset": 1}', kind: str = "file") -> Manife
     return manifest_of(sources=({"source": "0", "kind": kind, "offset": offset},))
 
 
+def empty_log() -> Store:
+    return open_store(f"memory://{uuid.uuid4().hex}")
+
+
 def log(folder: Path, *batches: int, scheme: str = "file://") -> Store:
     """A checkpoint whose source log names a file of each batch, in an empty folder."""
-    store = MemoryStore()
+    store = empty_log()
     for batch in batches:
         write(store, str(batch), [(batch, f"{scheme}{folder}/{batch}%20.json")])
     return store
@@ -38,35 +43,35 @@ def write(store: Store, name: str, entries: list[tuple[int, str]]) -> None:
 def test_those_that_are_there_are_read_again(tmp_path: Path) -> None:
     for batch in range(5):
         (tmp_path / f"{batch} .json").write_text("{}")
-    (found,) = look_at_files(saved(), log(tmp_path, 0, 1, 2, 3, 4))
+    (found,) = look_at_files(saved(), log(tmp_path, 0, 1, 2, 3, 4).uri)
     assert (found.safe, found.read, found.gone, found.sentence()) == (True, 3, (), "")
     assert found.to_dict()["replay"]["state"] == "not-known"
 
 
 def test_those_that_are_gone_are_named_and_earlier_ones_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "3 .json").write_text("{}")
-    (found,) = look_at_files(saved(), log(tmp_path, 0, 1, 2, 3))
+    (found,) = look_at_files(saved(), log(tmp_path, 0, 1, 2, 3).uri)
     assert (found.safe, found.read, found.gone) == (False, 2, (f"file://{tmp_path}/2%20.json",))
     assert "1 are not there any more, such as" in found.sentence()
     assert found.to_dict()["replay"]["state"] == "gone"
-    (none,) = look_at_files(saved('{"logOffset": 3}'), log(tmp_path, 0, 1, 2, 3))
+    (none,) = look_at_files(saved('{"logOffset": 3}'), log(tmp_path, 0, 1, 2, 3).uri)
     assert (none.safe, none.read) == (True, 0)
-    (every,) = look_at_files(saved(None), log(tmp_path, 0, 1, 2, 3))
+    (every,) = look_at_files(saved(None), log(tmp_path, 0, 1, 2, 3).uri)
     assert len(every.gone) == 3, "nothing was read by the savepoint"
 
 
 def test_a_compacted_log_is_read(tmp_path: Path) -> None:
     store = log(tmp_path, 3)
     write(store, "2.compact", [(batch, f"file://{tmp_path}/{batch}") for batch in range(3)])
-    (found,) = look_at_files(saved(), store)
+    (found,) = look_at_files(saved(), store.uri)
     assert found.read == 2
     assert found.gone[0] == f"file://{tmp_path}/2"
 
 
 def test_of_many_a_share_is_looked_for(tmp_path: Path) -> None:
-    store = MemoryStore()
+    store = empty_log()
     write(store, "0", [(2, f"file://{tmp_path}/{number}") for number in range(500)])
-    (found,) = look_at_files(saved(None), store)
+    (found,) = look_at_files(saved(None), store.uri)
     assert (found.read, found.looked, len(found.gone)) == (500, MOST_FILES, MOST_FILES)
     assert f"Of {MOST_FILES} of them" in found.sentence()
 
@@ -74,12 +79,12 @@ def test_of_many_a_share_is_looked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("store", "why"),
     [
-        (MemoryStore(), "not at memory"),
+        (empty_log(), "not at memory"),
         (log(Path("/x"), 0, 1, 2, scheme="s3://bucket"), "names no such location"),
     ],
 )
 def test_what_is_not_known_is_said(store: Store, why: str) -> None:
-    (found,) = look_at_files(saved(), store)
+    (found,) = look_at_files(saved(), store.uri)
     assert (found.safe, found.sentence(), found.to_dict()["files_to_read_again"]) == (None, "", None)
     assert why in found.not_known
 
@@ -89,16 +94,29 @@ def test_a_location_that_the_job_names_is_looked_at() -> None:
     write(store, "0", [])
     write(store, "1", [])
     open_store("memory://in/x").write("2 .json", b"")
-    (found,) = look_at_files(saved(), store, ["memory://in"])
+    (found,) = look_at_files(saved(), store.uri, ["memory://in"])
     assert (found.safe, found.read) == (True, 1)
 
 
+@pytest.mark.parametrize("live", ["gs-without-a-package://bucket/orders", "", "file:///nowhere/at/all"])
+def test_a_checkpoint_that_cannot_be_opened_here_is_a_doubt(live: str) -> None:
+    """In a disaster the machine may reach a replica alone."""
+    (found,) = look_at_files(saved(), live)
+    assert found.safe is None and found.not_known
+
+
+def test_a_directory_that_is_not_there_may_not_be_seen_from_here(tmp_path: Path) -> None:
+    (found,) = look_at_files(saved(), log(tmp_path / "not-mounted", 0, 1, 2, 3).uri)
+    assert found.safe is None and "may not see it" in found.not_known
+
+
 def test_other_sources_are_none_of_its_business(tmp_path: Path) -> None:
-    assert look_at_files(saved(kind="initial"), log(tmp_path, 2)) == ()
+    assert look_at_files(saved(kind="initial"), log(tmp_path, 2).uri) == ()
     assert FilesStanding("0").safe is True
 
 
-def test_a_plan_says_it_and_refuses_nothing(shop: SimulatedJob) -> None:
+def test_a_plan_says_it_and_refuses_nothing(shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_exists", lambda uri: False)  # its directory /in is there, and empty
     shop.run(3)
     taken = shop.take()
     shop.run(2)
