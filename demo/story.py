@@ -173,7 +173,8 @@ class Story:
             plan = self.airflow.result(dag_id, run, "plan")
             (question,) = self.airflow.open_questions(dag_id, run)
             step.detail = f"savepoint {plan['savepoint']}, batch {plan['batch']}"
-            self.report.source_effect = str(plan.get("source_effect") or "")
+            if said := plan.get("source_effect"):
+                self.report.source_effect = f"{said} {plan['replayable_effect']}".strip()
         self.screen.say_more(f"{question['subject']}\n{_plain(str(question['body']))}")
         time.sleep(READING_S)
         self.report.approval_s = round((datetime.now(UTC) - self.disaster_at).total_seconds(), 1)

@@ -298,6 +298,16 @@ PROMISES: Mapping[str, Promise] = {
         ),
         "s",
     ),
+    "replayable_for": Promise(
+        Measure(
+            "reported",
+            "how long from now the sources still have the input after the newest savepoint",
+            "Take a savepoint now, and more often (`savepoint.schedule`). Or let the source keep its input "
+            "longer: a longer `retention.ms` of the topic, files that stay where they are, no `cleanSource`.",
+        ),
+        "s",
+        below=True,
+    ),
     "drill_age": Promise(
         Measure(
             "reported",

@@ -17,6 +17,7 @@ from streambank.kafka.broker import Broker
 from streambank.kafka.offsets import Offsets, Spot, parse_offsets, spots
 from streambank.kafka.settings import Brokers
 from streambank.kafka.topics import topic_pattern
+from streambank.repository.catalog import glimpse
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.sinks import Captured
@@ -293,9 +294,10 @@ def sources_before(repository: Repository, manifest: Manifest) -> Before:
             before = one.parent if one.derived_from is None else one.derived_from
             if before is None:
                 break
-            one = repository.load(manifest.job, before)
-            if one.query_id != manifest.query_id:
+            found_one = glimpse(repository.store, manifest.job, before)
+            if found_one is None or found_one.query_id != manifest.query_id:
                 break
+            one = found_one
             found = {str(each.get("source")): each for each in one.sources if isinstance(each, Mapping)}
             asked = any(_asked(each) for each in found.values())
             if one.batch < manifest.batch and asked:

@@ -13,6 +13,8 @@ from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
 from streambank.core.python310 import UTC
 from streambank.core.units import from_epoch_ms, to_json_time
+from streambank.inputs.replayable import replayable_effect
+from streambank.kafka.retention import Replay
 from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.reached import Reached
 from streambank.recovery.report import Estimate
@@ -54,6 +56,7 @@ class RestorePlan:
         source: What was chosen for sources.
         sources: Where each Kafka source stands, what could not be read any more, and which sources cannot
             be repeated.
+        replays: How long each source can be read again, where that was looked at.
         repository: The location of the repository or replica that the savepoint is in.
         passed_over: What was wrong with repositories and replicas that were asked first.
         watermark_ms: Event-time watermark of the query after the batch, in milliseconds since the epoch; None
@@ -91,6 +94,7 @@ class RestorePlan:
     reached: Reached | None
     source: SourceChoice
     sources: tuple[Mapping[str, Any], ...]
+    replays: tuple[Replay, ...]
     repository: str
     passed_over: tuple[PassedOver, ...]
     watermark_ms: int | None
@@ -204,13 +208,17 @@ class RestorePlan:
         waiting = sum(one["records_to_read_again"] or 0 for one in self.sources)
         compacted = any(one.get("compacted") for one in self.sources)
         whole = "the newest record of each key" if compacted else "everything"
-        untils = [until for one in self.sources if (until := (one.get("replay") or {}).get("until"))]
-        until = f" It can be read again until {min(untils)}." if untils else ""
-        kafka = f"Kafka has {whole} after the savepoint: {waiting} records to read.{until}"
+        kafka = f"Kafka has {whole} after the savepoint: {waiting} records to read."
         return " ".join(filter(None, (kafka, unknown or there)))
+
+    def replayable_effect(self) -> str:
+        """How long the input after the savepoint can be read again, for people; empty of no source."""
+        now = self.taken_at + timedelta(seconds=self.age_s)
+        return replayable_effect(self.replays, now, self.source_effect())
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON."""
+        until = min((one.until for one in self.replays if one.until is not None), default=None)
         return {
             "savepoint": self.savepoint,
             "job": self.job,
@@ -233,6 +241,8 @@ class RestorePlan:
             "source": self.source,
             "source_effect": self.source_effect(),
             "sources": [dict(one) for one in self.sources],
+            "replayable_until": None if until is None else to_json_time(until),
+            "replayable_effect": self.replayable_effect(),
             "repository": self.repository,
             "passed_over": [one.to_dict() for one in self.passed_over],
             **as_of_json(self.as_of),

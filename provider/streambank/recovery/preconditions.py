@@ -28,9 +28,10 @@ from streambank.core.errors import (
 )
 from streambank.core.names import QueryRef
 from streambank.driver.preflight import DeclaredQuery, held_elsewhere
+from streambank.inputs.replayable import replays_of
+from streambank.inputs.sources import Sources, look_at_sources
 from streambank.kafka.settings import Brokers
 from streambank.recovery.choices import SinkChoices
-from streambank.recovery.inputs.sources import Sources, look_at_sources
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.reached import Reached, how_far, records_to_ask
 from streambank.recovery.report import Estimate, estimates
@@ -79,6 +80,8 @@ class RestoreRequest:
         source: What to do where Kafka no longer has what the query would read next, or cannot be asked, or
             a source cannot be repeated: `refuse` (default); `accept`: go on without those records.
         kafka: How Kafka is reached; by what the savepoint says when left out.
+        application: The path of the job's PySpark application, which may set `cleanSource`; empty where no
+            job is declared.
         declared_sinks: What the job declares of the sinks of its queries.
         moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
@@ -105,6 +108,7 @@ class RestoreRequest:
     sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
     source: SourceChoice = "refuse"
     kafka: Brokers = field(default_factory=Brokers)
+    application: str = ""
     declared_sinks: tuple[DeclaredSink, ...] = ()
     moved_sinks: Mapping[str, str] = field(default_factory=dict)
     new_sinks: Mapping[str, str] = field(default_factory=dict)
@@ -260,7 +264,9 @@ def prepare(
     if request.unmoved:
         sources = Sources(())
     else:
-        sources = look_at_sources(request.repository, manifest, request.kafka, live)
+        sources = look_at_sources(
+            request.repository, manifest, request.kafka, live, application=request.application
+        )
     by_sources = {choice: tuple(sources.refusals(choice)) for choice in SOURCE_CHOICES}
     if generation is not None:
         generation = replace(generation, new_sinks=_left_outputs(request, chosen, sinks))
@@ -284,6 +290,7 @@ def prepare(
         reached=sinks.reached,
         source=request.source,
         sources=tuple(sources.to_dicts()),
+        replays=() if request.unmoved else tuple(replays_of(sources, manifest)),
         repository=request.repository.store.uri,
         passed_over=chosen.passed_over,
         watermark_ms=manifest.watermark_ms,

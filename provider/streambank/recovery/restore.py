@@ -45,7 +45,7 @@ from streambank.core.errors import FormatError, IntegrityError, RefusedError, St
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.python310 import add_note
 from streambank.core.units import utc_now
-from streambank.recovery.inputs.sources import check_still_there
+from streambank.inputs.sources import check_still_there
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import (
     Prepared,

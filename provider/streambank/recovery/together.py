@@ -225,6 +225,7 @@ def _of_query(request: TogetherRequest, records: JobControl, query: str, savepoi
         sink_of=request.sink_of,
         source=request.source,
         kafka=request.kafka,
+        application=job.application,
         declared_sinks=job.sinks,
         by=request.by,
     )

@@ -22,6 +22,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.sla import SlaPolicy
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import Life, job_life
+from streambank.kafka.settings import Brokers
 from streambank.sla.history.history import Records, StreamedHistory
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
@@ -102,11 +103,11 @@ def assess_job(
     """
     at = now or utc_now()
     names = job.queries_named(query)
-    life = look_at_life(job, at)
+    life, brokers = look_at_life(job, at), Brokers(job.kafka)
     verdicts = tuple(
         verdict
         for name in names
-        for found in [job_material(job, name, at, skew=skew, life=life)]
+        for found in [job_material(job, name, at, skew=skew, life=life, brokers=brokers)]
         for verdict in judge(job.name, found.history, job.sla, at, found.facts)
     )
     return Assessment(job.name, at, verdicts, life if isinstance(life, Life) else None)
@@ -181,6 +182,7 @@ def job_material(
     history: str | None = None,
     skew: bool = True,
     life: Life | Unreadable | None = None,
+    brokers: Brokers | None = None,
 ) -> Material:
     """What a query of a job is judged by; points are read while they are gone through.
 
@@ -191,6 +193,8 @@ def job_material(
         history: Other progress records than its own: a folder of them, or one file.
         skew: Whether to look at the checkpoint's files for skew.
         life: Whether the job runs, where the caller has looked: of all its queries it is the same.
+        brokers: Who is asked of its Kafka, where the caller judges several queries: all of them together
+            wait for a cluster no longer than one does.
     """
     wanted, looking = objectives(job.sla), Looking()
     life = look_at_life(job, now) if life is None else life
@@ -233,6 +237,8 @@ def job_material(
         life=life if isinstance(life, Life) else None,
         health=job.health,
         queries=tuple(job.queries),
+        brokers=brokers or Brokers(job.kafka),
+        application=job.application,
     )
     return Material(found, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
 

@@ -182,6 +182,15 @@ _ALL = (
         "the same, if the repository has savepoints of the query",
     ),
     Metric(
+        "replayable_for_s",
+        "s",
+        "how long from now the sources still have the input after the newest savepoint",
+        "the brokers of a topic: its retention, and the time of the oldest record that is needed; the files "
+        "of a file source",
+        "the shortest of the sources",
+        NOTHING,
+    ),
+    Metric(
         "drill_age_s",
         "s",
         "how long ago a drill of the job passed",

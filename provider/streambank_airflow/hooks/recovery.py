@@ -270,6 +270,7 @@ class RecoveryVerbs:
             kafka=Brokers(connection.at(servers)),
             new_sinks=new_sinks or {},
             sink_of=sink_of or {},
+            application=job.application if job is not None else "",
             declared_sinks=job.sinks if job is not None else (),
         )
         if into is not None:

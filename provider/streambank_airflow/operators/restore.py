@@ -311,6 +311,8 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
         rows.append(("Event time", said))
     if said := plan.read_again_effect():
         rows.append(("Read again", said))
+    if said := plan.replayable_effect():
+        rows.append(("Replayable", said))
     rows += [("Takes", one.sentence()) for one in plan.estimates]
     rows += [("Next if this one fails", one.sentence(utc_now())) for one in plan.next]
     if plan.sources:

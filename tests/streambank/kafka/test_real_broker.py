@@ -20,7 +20,10 @@ from streambank.recovery.restore import plan_restore
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
+from streambank.sla.assess import assess_job
+from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
+from tests.support.jobs.declared import declare
 from tests.support.kafka.fake_broker import write_checkpoint
 from tests.support.kafka.real_broker import Kafka, running
 from tests.support.waiting import poll
@@ -139,6 +142,32 @@ def test_until_when_is_told_by_the_topics_retention(kafka: Kafka, tmp_path: Path
     assert (replay.state, replay.until is not None) == ("until", True)
     assert replay.until is not None
     assert timedelta(hours=23) < replay.until - utc_now() <= timedelta(hours=24)
+
+
+def test_an_objective_holds_the_topics_retention_to_its_limit(kafka: Kafka, tmp_path: Path) -> None:
+    one = saved(kafka, tmp_path, "promised", {"retention.ms": "86400000"})
+
+    def found(limit: str, bootstrap: str = kafka.bootstrap) -> Verdict:
+        more = f"""
+kafka = {{bootstrap = "{bootstrap}"}}
+
+[jobs.job.sla]
+replayable_for = {{breach = "{limit}"}}
+"""
+        job = declare(tmp_path, name="job", more=more)
+        verdicts = assess_job(job, skew=False).verdicts
+        return next(each for each in verdicts if each.objective == "replayable_for")
+
+    well, short = found("12h"), found("36h")
+    assert (well.level, short.level, short.subject) == ("ok", "breach", "source 0")
+    assert well.value is not None and 23 * 3600 < well.value <= 24 * 3600
+    assert "below the limit of 1 d 12 h: retention.ms" in short.why
+    assert one.plan().to_dict()["replayable_until"] == one.plan().sources[0]["replay"]["until"]
+    kafka.delete_before("promised", {0: 80})
+    gone = found("12h")
+    assert (gone.level, gone.value) == ("breach", 0.0) and "30 records: deleted" in gone.why
+    away = found("12h", "127.0.0.1:1")
+    assert away.level == "unknown" and "It is not known how long" in away.why
 
 
 def test_a_topic_made_anew_before_the_savepoint_is_another_one(kafka: Kafka, tmp_path: Path) -> None:

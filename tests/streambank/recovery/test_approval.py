@@ -66,6 +66,7 @@ def plan(
         reached=reached,
         source="refuse",
         sources=(),
+        replays=(),
         repository="file:/r",
         passed_over=(),
         watermark_ms=None,

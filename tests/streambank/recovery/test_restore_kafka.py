@@ -10,10 +10,10 @@ import pytest
 
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.doctor.checks.sources import check_asked
+from streambank.inputs.sources import check_still_there, look_at_sources
 from streambank.kafka.broker import Retention
 from streambank.kafka.recording import KafkaSinkCapture, Reader, SourceRecorder
 from streambank.kafka.settings import Brokers
-from streambank.recovery.inputs.sources import check_still_there, look_at_sources
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
@@ -194,9 +194,11 @@ def test_plan_and_report_say_until_when_and_what_is_compacted(world: World) -> N
     }
     plan = world.plan(savepoint)
     assert plan.sources[0]["replay"]["until"] == "2096-10-09T07:06:40.000Z"
-    assert plan.source_effect().endswith(
-        "60 records to read. It can be read again until 2096-10-09T07:06:40.000Z."
+    assert plan.source_effect().endswith("60 records to read.")
+    assert plan.replayable_effect().startswith(
+        "The input can be read again until 2096-10-09T07:06:40.000Z, for "
     )
+    assert plan.to_dict()["replayable_until"] == "2096-10-09T07:06:40.000Z"
     world.broker.kept["flights"] = Retention("compact", None, None, 3_600_000)
     plan = world.plan(savepoint)
     assert plan.source_effect().startswith("Kafka has the newest record of each key after")

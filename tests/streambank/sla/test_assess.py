@@ -13,6 +13,7 @@ from streambank.core.errors import InputError
 from streambank.core.units import utc_now
 from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.job.start import start_job
+from streambank.kafka.recording import Reader, SourceRecorder
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
@@ -20,6 +21,7 @@ from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher
+from tests.support.kafka.fake_broker import SERVERS, FakeBroker, write_checkpoint
 from tests.support.sla.growing_state import grow
 from tests.support.waiting import poll
 
@@ -164,3 +166,82 @@ def test_records_beside_a_checkpoint_are_used_where_they_are_named(tmp_path: Pat
     assert found["history"].why == "The history has 144 batches." and found["growth"].level == "warn"
     policy = SlaPolicy(mute=Mute(utc_now() + timedelta(days=1), "moving"))
     assert assess_checkpoint(job.checkpoint, history=folder, policy=policy).level == "ok"
+
+
+REPLAYABLE = """
+kafka = {bootstrap = "kafka:9092"}
+
+[jobs.flights.sla]
+replayable_for = {breach = "12h"}
+"""
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
+    fake = FakeBroker()
+    fake.put("flights", (0, 150))
+
+    def connect(servers: str, properties: object, timeout_s: float, patience: object) -> FakeBroker:
+        assert (servers, timeout_s) == (SERVERS, 5.0)
+        return fake
+
+    monkeypatch.setattr("streambank.kafka.client.connect", connect)
+    return fake
+
+
+def test_the_input_of_the_newest_savepoint_is_asked_for_at_the_jobs_brokers(
+    tmp_path: Path, broker: FakeBroker
+) -> None:
+    job = declare(tmp_path, more=REPLAYABLE)
+    assert "no savepoint" in by_name(assess_job(job, skew=False))["replayable_for"].why
+    assert broker.asked == 0
+    checkpoint = open_store(str(write_checkpoint(tmp_path / "checkpoints/flights", '{"flights":{"0":100}}')))
+    repository = Repository.open(open_store(job.repository), create=True)
+    # The savepoint names other servers than the job: those of the job are asked.
+    sources = SourceRecorder(broker.brokers(), [Reader("elsewhere:9092", {"subscribe": "flights"})])
+    taken = take(TakeRequest(checkpoint, repository, "flights", sources=sources)).savepoint
+
+    def found() -> Verdict:
+        return by_name(assess_job(job, skew=False))["replayable_for"]
+
+    week_ms, now_ms = 7 * 86_400_000, int(utc_now().timestamp() * 1000)
+    broker.times_ms["flights", 0] = {100: now_ms - week_ms // 2}
+    well = found()
+    assert well.level == "ok" and well.value == pytest.approx(week_ms / 2000, abs=60)
+    broker.times_ms["flights", 0] = {100: now_ms - week_ms + 3_600_000}
+    short = found()
+    assert short.level == "breach" and short.subject == "source 0" and taken in short.why
+    assert short.since is not None and short.since < short.at
+    broker.earliest["flights", 0] = 120
+    gone = found()
+    assert (gone.level, gone.value) == ("breach", 0.0) and "100 to 120, 20 records: deleted" in gone.why
+    broker.down = True
+    away = assess_job(job, skew=False)
+    assert by_name(away)["replayable_for"].level == "unknown"
+    assert "Kafka is down." in by_name(away)["replayable_for"].why
+    assert by_name(away)["history"].level != "breach", "brokers that are away end nothing"
+
+
+def test_without_the_objective_no_broker_is_asked(tmp_path: Path, broker: FakeBroker) -> None:
+    job = declare(tmp_path)
+    repository = Repository.open(open_store(job.repository), create=True)
+    checkpoint = open_store(str(write_checkpoint(tmp_path / "checkpoints/flights", '{"flights":{"0":100}}')))
+    sources = SourceRecorder(FakeBroker().brokers(), [Reader(SERVERS, {"subscribe": "flights"})])
+    take(TakeRequest(checkpoint, repository, "flights", sources=sources))
+    assert "replayable_for" not in by_name(assess_job(job, skew=False))
+    assert broker.asked == 0
+
+
+def test_files_that_were_read_after_the_newest_savepoint_and_are_gone_are_a_breach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.inputs.files._exists", lambda uri: False)
+    job = declare(tmp_path, more='[jobs.flights.sla]\nreplayable_for = {breach = "12h"}\n')
+    live = LiveCheckpoint(open_store(job.checkpoint), retain=9).run(3)
+    repository = Repository.open(open_store(job.repository), create=True)
+    take(TakeRequest(open_store(job.checkpoint), repository, "flights"))
+    found = by_name(assess_job(job, skew=False))["replayable_for"]
+    assert found.level == "ok" and "Nothing limits" in found.why
+    live.run(2)
+    gone = by_name(assess_job(job, skew=False))["replayable_for"]
+    assert (gone.level, gone.value) == ("breach", 0.0) and "/in/3.json" in gone.why

@@ -69,7 +69,7 @@ def test_a_job_whose_repository_is_gone_comes_back_from_the_nearest_replica(fold
         assert [one.location for one in plan.passed_over] == [lost.repository] * (repository == "nearest")
         assert (plan.as_of is not None) == (reference == "2999-01-01")
     shown = plan_markdown(plan)
-    for said in ("Comes from", "Passed over", "There is no repository", "As of", "Asia/Tokyo"):
+    for said in ("Comes from", "Passed over", "There is no repository", "As of", "Asia/Tokyo", "Replayable"):
         assert said in shown
 
     with DAG("from_a_replica", schedule=None) as dag:

@@ -9,6 +9,9 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from streambank.declaration.declaration import load_jobs
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import TakeRequest, take
+from streambank.storage import open_store
 from tests.support.airflow_face.notifiers import (
     AsyncNotifier,
     FileNotifier,
@@ -17,6 +20,8 @@ from tests.support.airflow_face.notifiers import (
     told,
 )
 from tests.support.airflow_face.sla_operator import Check, check, jobs_file
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import declare
 from tests.support.sla.fake_assessments import Assessor, assessor
 
 __all__ = ["assessor", "check", "jobs_file"]
@@ -217,3 +222,24 @@ def test_records_of_what_was_told_that_are_damaged_are_said_and_hide_nothing(
     assert done.result["failed_notifiers"] == 2
     assert "flights: state_bytes is broken" in str(done.error)
     assert "cannot be read" in str(done.error)
+
+
+def test_an_alert_on_input_that_a_restore_would_miss_says_what_to_do(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.inputs.files._exists", lambda uri: False)
+    job = declare(tmp_path, more='[jobs.flights.sla]\nreplayable_for = {breach = "12h"}\n')
+    live = LiveCheckpoint(open_store(job.checkpoint), retain=9).run(3)
+    repository = Repository.open(open_store(job.repository), create=True)
+    taken = take(TakeRequest(open_store(job.checkpoint), repository, "flights")).savepoint
+    own = [FileNotifier(str(tmp_path / "own"), "{{ news.message }}")]
+    check(on_breach="report", notifiers=own)
+    assert told(tmp_path / "own") == [], "nothing was read after the savepoint"
+
+    live.run(1)
+    check(on_breach="report", notifiers=own)
+
+    (message,) = told(tmp_path / "own")
+    assert f"Part of the input after the newest savepoint, {taken}, is gone." in message
+    assert "/in/3.json: their rows would be lost" in message
+    assert "Take a savepoint now, and more often (`savepoint.schedule`)." in message

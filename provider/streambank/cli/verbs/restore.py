@@ -218,6 +218,7 @@ def restore(
         sink_of=parse_sink_choices(sink_of or []),
         source=source,
         kafka=brokers_of(kafka, owner.kafka),
+        application=owner.declared.application if owner.declared is not None else "",
         declared_sinks=owner.declared.sinks if owner.declared is not None else (),
         new_sinks=parse_new_sinks(new_sink or []),
         link=link,
@@ -290,8 +291,9 @@ def show_plan(plan: dict[str, Any]) -> None:
     for effect in (plan["watermark_effect"], plan["sink_effect"], plan["source_effect"]):
         if effect and not any(message.startswith(effect) for message in messages):  # said below
             console.line(effect)
-    if plan["read_again_effect"]:
-        console.line(plan["read_again_effect"])
+    for effect in (plan["read_again_effect"], plan["replayable_effect"]):
+        if effect:
+            console.line(effect)
     for one in plan["estimates"]:
         console.line(f"takes {one['says']}")
     for one in plan["next"]:

@@ -191,6 +191,7 @@ def _judge(asked: Asked, *, clear: bool = False) -> Assessment:
 
 def _look(asked: Asked, now: datetime) -> tuple[str, list[Judged]]:
     """What is judged, and its material, query by query."""
+    from streambank.kafka.settings import Brokers
     from streambank.sla.assess import called, checkpoint_material, job_material
     from streambank.sla.judge.judge import judge
 
@@ -222,8 +223,9 @@ def _look(asked: Asked, now: datetime) -> tuple[str, list[Judged]]:
             code="which-query",
             hint=f"Name one of them: {', '.join(f'{declared.name}/{one}' for one in names)}.",
         )
+    brokers = Brokers(declared.kafka)
     for one in names:
-        material = job_material(declared, one, now, history=asked.history)
+        material = job_material(declared, one, now, history=asked.history, brokers=brokers)
         verdicts = judge(declared.name, material.history, declared.sla, now, material.facts)
         judged.append(Judged(material, declared.sla, verdicts))
     return declared.name, judged

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
 from streambank.core.finding import Finding
 from streambank.core.lines import pieces
 from streambank.doctor.subject import CheckResult, SkippedCheck
+from streambank.inputs.clean_source import OPTION, cleaning_of
+from streambank.inputs.files import Exists, files_after, standing_of
 from streambank.kafka.recording import FORMAT, SourceRecorder
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
-from streambank.recovery.inputs.files import Exists, files_after, standing_of
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.take import not_asked
 from streambank.sinks.table import TableStanding
 from streambank.sinks.unguarded import harm_of, sink_name
 
-OPTION = "cleanSource"
 _GONE = "A restore cannot read them again: their rows are in no batch after it, and Spark does not say so."
 _KEEP = (
     "Keep the source's files for as long as the oldest savepoint that must be restorable; with "
@@ -43,18 +40,12 @@ def check_application(path: Path) -> Iterator[CheckResult]:
     Args:
         path: The PySpark application.
     """
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError) as error:
+    found = cleaning_of(path)
+    if found.not_known:
         yield SkippedCheck(
-            f"whether the application sets {OPTION}",
-            f"The application {path} cannot be read here ({type(error).__name__}).",
-            "Run doctor where it can.",
+            f"whether the application sets {OPTION}", found.not_known, "Run doctor where it can."
         )
-        return
-    for line, value in _settings(tree):
-        if value.lower() == "off":
-            continue
+    for line, value in found.settings:
         yield Finding(
             "clean-source",
             "warning",
@@ -64,21 +55,6 @@ def check_application(path: Path) -> Iterator[CheckResult]:
             _GONE,
             _KEEP,
         )
-
-
-def _settings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and value of each setting of the option: `.option("cleanSource", "delete")`, and as a keyword."""
-    for node in ast.walk(tree):
-        pairs: Sequence[tuple[Any, Any]] = ()
-        if isinstance(node, ast.Call):
-            pairs = [*pairwise(node.args), *((ast.Constant(one.arg), one.value) for one in node.keywords)]
-        elif isinstance(node, ast.Dict):
-            pairs = [*zip(node.keys, node.values, strict=True)]
-        for name, value in pairs:
-            if not isinstance(name, ast.Constant) or str(name.value).lower() != OPTION.lower():
-                continue
-            said = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
-            yield value.lineno, str(said)
 
 
 def check_replay(

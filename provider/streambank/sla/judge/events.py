@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from streambank.core.units import say_duration, to_json_time
+from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
+from streambank.kafka.retention import Replay
 from streambank.sla.judge.case import Case, against, level_of
 from streambank.sla.judge.windows import statistic
 from streambank.sla.objectives import Objective
@@ -17,6 +20,7 @@ BESIDE_HISTORY = (
     "alive",
     "restart_rate",
     "savepoint_age",
+    "replayable_for",
     "drill_age",
     "recovery_time",
     "partition_skew",
@@ -76,6 +80,7 @@ class Facts:
         sign: When it last made progress.
         begun: When its first checkpoint was begun.
         drills: Of its whole job.
+        replayable: How long the input after its newest savepoint can be read again.
     """
 
     savepoints: Sequence[Fact] | None = None
@@ -90,6 +95,7 @@ class Facts:
     sign: Sign | None = None
     begun: datetime | None = None
     drills: Drills | None = None
+    replayable: Replayable | None = None
 
 
 def reported_verdict(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -164,6 +170,54 @@ def _savepoint_age(case: Case, objective: Objective, facts: Facts, newest: datet
         why = f"The newest savepoint, {last.subject}, is not older than the newest batch."
         return case.verdict(objective, "ok", why, value=0.0, as_of=last.at)
     return _age(case, objective, last.at, f"The newest savepoint, {last.subject},")
+
+
+def _replayable_for(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    found = facts.replayable
+    if found is None:
+        return _nobody(case, objective)
+    if not found.savepoint:
+        return case.verdict(objective, "unknown", "There is no savepoint of it, so nothing needs its input.")
+    what = f"the input after the newest savepoint, {found.savepoint},"
+    evidence = tuple(
+        f"Source {one.source}: {one.sentence(case.now)} ({one.why.rstrip('.')})." for one in found.sources
+    )
+    ends = [one for one in found.sources if one.state in ("gone", "until")]
+    first = min(ends, key=lambda one: _held_s(one, case.now), default=None)
+    held_s = math.inf if first is None else _held_s(first, case.now)
+    level = level_of(objective, held_s)
+    unknown = next((one for one in found.sources if one.state == "not-known"), None)
+    if level == "ok" and unknown is not None:
+        why = f"It is not known how long {what} can be read again: {unknown.why.rstrip('.')}."
+        return case.verdict(objective, "unknown", why, evidence=evidence)
+    if first is None:
+        why = f"Nothing limits how long {what} can be read again."
+        return case.verdict(objective, "ok", why, as_of=case.now, evidence=evidence)
+    if first.state == "gone":
+        why = f"Part of {what} is gone. {first.why}"
+    elif held_s <= 0:
+        why = f"T{what[1:]} may be deleted at any moment: {first.why}."
+    else:
+        why = f"T{what[1:]} can be read again for {against(objective, level, held_s)}: {first.why}."
+    limit = objective.breach if level == "breach" else objective.warn
+    since = None
+    if first.until is not None and limit is not None:
+        since = first.until - timedelta(seconds=limit)
+    return case.verdict(
+        objective,
+        level,
+        why,
+        value=max(0.0, held_s),
+        subject=f"source {first.source}",
+        since=since,
+        as_of=case.now,
+        evidence=evidence,
+    )
+
+
+def _held_s(one: Replay, now: datetime) -> float:
+    """How long a source can be read again, in seconds; less than any limit where it is gone."""
+    return -math.inf if one.until is None else max(0.0, (one.until - now).total_seconds())
 
 
 def _drill_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -286,6 +340,7 @@ _JUDGES: Mapping[str, Callable[[Case, Objective, Facts, datetime | None], Verdic
     "alive": _alive,
     "restart_rate": _restart_rate,
     "savepoint_age": _savepoint_age,
+    "replayable_for": _replayable_for,
     "drill_age": _drill_age,
     "progress_age": _progress_age,
     "failed_batches": _failed,

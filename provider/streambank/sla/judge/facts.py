@@ -26,9 +26,13 @@ from streambank.core.errors import ConflictError, InputError, NotFoundError, Str
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import from_json_time
 from streambank.declaration.health import HealthPolicy
+from streambank.inputs.replayable import Replayable, look_at_replayable
 from streambank.job.alive import Life
 from streambank.job.restart import RESTARTED
+from streambank.kafka.settings import Brokers
 from streambank.repository.catalog import newest_good
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.sla.history.history import Records, file_heads
 from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.objectives import Objective
@@ -79,6 +83,8 @@ def facts_of_query(
     life: Life | None = None,
     health: HealthPolicy | None = None,
     queries: Sequence[str] = (),
+    brokers: Brokers | None = None,
+    application: str = "",
 ) -> Facts:
     """What is known of a query of a job.
 
@@ -94,12 +100,22 @@ def facts_of_query(
         life: Whether the job runs; None where that could not be looked at.
         health: What the job declares about its health.
         queries: All queries of the job.
+        brokers: Who is asked of the job's Kafka; None for those that its savepoints name.
+        application: The path of its PySpark application.
     """
     looking = Looking()
     by_name = {one.name: one for one in wanted}
-    savepoints = drills = failures = recovered = skews = hot_keys = None
-    if "savepoint_age" in by_name:
-        savepoints = looking.at("Its savepoints", lambda: newest_savepoints(repository, savepoint_name))
+    heads = savepoints = replayable = drills = failures = recovered = skews = hot_keys = None
+    if not by_name.keys().isdisjoint(("savepoint_age", "replayable_for")):
+        heads = looking.at("Its savepoints", lambda: _newest_heads(repository, savepoint_name))
+    if heads is not None and "savepoint_age" in by_name:
+        savepoints = [_fact_of(head) for head in heads]
+    if heads is not None and "replayable_for" in by_name:
+        newest = next(iter(heads), None)
+        replayable = looking.at(
+            "Its sources",
+            lambda: replayable_now(repository, newest, location, brokers or Brokers(), application),
+        )
     if "drill_age" in by_name:
         drills = looking.at("Its drills", lambda: drills_seen(control, queries or (query or MAIN,)))
     if "failed_batches" in by_name:
@@ -127,6 +143,7 @@ def facts_of_query(
         sign=None if life is None else sign_of(life, query or MAIN, health or HealthPolicy()),
         begun=looking.at("Its generations", lambda: begun_at(control, query)),
         drills=drills,
+        replayable=replayable,
     )
 
 
@@ -196,11 +213,38 @@ def newest_savepoints(repository: str, name: str) -> list[Fact]:
     Raises:
         StreambankError: It cannot be read.
     """
+    return [_fact_of(head) for head in _newest_heads(repository, name)]
+
+
+def _newest_heads(repository: str, name: str) -> list[Manifest]:
     # What was derived from a savepoint is as old as that, however late it was made.
-    heads = [
-        one for one in newest_good(open_store(repository), name, _SAVEPOINTS) if one.derived_from is None
-    ]
-    return [Fact(head.taken_at, subject=head.savepoint, what=f"of batch {head.batch}") for head in heads]
+    found = newest_good(open_store(repository), name, _SAVEPOINTS)
+    return [one for one in found if one.derived_from is None]
+
+
+def _fact_of(head: Manifest) -> Fact:
+    return Fact(head.taken_at, subject=head.savepoint, what=f"of batch {head.batch}")
+
+
+def replayable_now(
+    repository: str, savepoint: Manifest | None, location: str, brokers: Brokers, application: str
+) -> Replayable:
+    """How long the input after a savepoint can be read again.
+
+    Args:
+        repository: Where it is.
+        savepoint: The savepoint; None for none.
+        location: The query's current checkpoint.
+        brokers: Who is asked of Kafka.
+        application: The path of the PySpark application.
+
+    Raises:
+        StreambankError: The repository cannot be read.
+    """
+    if savepoint is None:
+        return Replayable()
+    opened = Repository.open(open_store(repository))
+    return look_at_replayable(opened, savepoint, brokers, location, application)
 
 
 def skews_of(location: str, objective: Objective, now: datetime, *, begun: bool) -> list[Fact] | None:

@@ -16,6 +16,8 @@ from streambank.cli.output.html import page
 from streambank.cli.verbs import sla
 from streambank.declaration.declaration import Job
 from streambank.declaration.sla import Mute
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import Assessment
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
@@ -284,3 +286,18 @@ def test_a_history_that_cannot_be_read_has_a_page_without_plots(tmp_path: Path, 
     job.records().store.write("generation/main/0000000001.json", b"{damaged")
     answer = streambank("sla", "flights", "--plot", "--html", tmp_path / "page.html")
     assert answer.code == 1 and "Nothing was measured." in (tmp_path / "page.html").read_text()
+
+
+def test_input_that_is_gone_is_a_breach_that_says_what_to_do(
+    tmp_path: Path, jobs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.inputs.files._exists", lambda uri: False)
+    job = declare(tmp_path, more='[jobs.flights.sla]\nreplayable_for = {warn = "2d", breach = "12h"}\n')
+    live = LiveCheckpoint(open_store(job.checkpoint), retain=9).run(3)
+    repository = Repository.open(open_store(job.repository), create=True)
+    take(TakeRequest(open_store(job.checkpoint), repository, "flights"))
+    assert "Nothing limits how long" in succeed("sla", "flights", "--json").out
+    live.run(2)
+    answer = streambank("sla", "flights")
+    assert answer.code == 1 and "breach: replayable_for: Part of the input after" in answer.out
+    assert "what to do: Take a savepoint now" in answer.out

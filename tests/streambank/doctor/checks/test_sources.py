@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from streambank.doctor.checks.sources import check_application, check_kafka, check_replay
+from streambank.inputs.files import MOST_FILES
 from streambank.kafka.broker import Retention
-from streambank.recovery.inputs.files import MOST_FILES
 from streambank.repository.manifest import Manifest
 from tests.support.checkpoint.doctor_inputs import found, planned, skipped
 from tests.support.checkpoint.recorded import Checkpoint, checkpoint

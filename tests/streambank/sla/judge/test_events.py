@@ -9,10 +9,18 @@ import pytest
 
 from streambank.declaration.objectives import PROMISES
 from streambank.declaration.sla import Declared, SlaPolicy
+from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
+from streambank.kafka.retention import Replay
 from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.verdict import Fact, Verdict
 from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, declare, verdicts
+
+
+def held(minutes: float) -> Replay:
+    """A source that can be read again for so long from now."""
+    return Replay("0", ("flights",), "until", NOW + minutes * MINUTE, "retention.ms")
+
 
 REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
     "alive": (
@@ -28,6 +36,11 @@ REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
     "savepoint_age": (
         Facts(savepoints=(Fact(NOW - 59 * MINUTE, subject="b1"), Fact(NOW - 300 * MINUTE))),
         Facts(savepoints=(Fact(NOW - 61 * MINUTE, subject="b1"),)),
+        Declared(breach=3600.0),
+    ),
+    "replayable_for": (
+        Facts(replayable=Replayable("b1", (held(61), Replay("1", (), "for-ever", None, "")))),
+        Facts(replayable=Replayable("b1", (Replay("1", (), "for-ever", None, ""), held(59)))),
         Declared(breach=3600.0),
     ),
     "drill_age": (
@@ -170,6 +183,57 @@ def test_the_newest_drill_says_at_which_step_it_failed_and_does_not_count() -> N
         drills = Drills(NOW - timedelta(days=days), failed)
         verdict = verdicts(batches([STEADY]), policy, Facts(drills=drills))["drill_age"]
         assert verdict.level == level and verdict.why.endswith(failed)
+
+
+GONE = Replay("1", (), "gone", None, "Source 1 has read 2 files after the savepoint.")
+AWAY = Replay("2", ("late",), "not-known", None, "Kafka is down.")
+EVER = Replay("3", (), "for-ever", None, "its files are there")
+
+
+@pytest.mark.parametrize(
+    ("sources", "level", "value", "why"),
+    [
+        (
+            (held(700), EVER),
+            "ok",
+            42_000.0,
+            "for 11 h 40 min, not below the warning of 6 h",
+        ),
+        ((held(300), EVER), "warn", 18_000.0, "can be read again for 5 h, below the warning of 6 h"),
+        ((held(59), AWAY), "breach", 3540.0, "for 59 min, below the limit of 1 h: retention.ms."),
+        ((held(-5),), "breach", 0.0, "may be deleted at any moment: retention.ms."),
+        (
+            (held(59), GONE),
+            "breach",
+            0.0,
+            "Part of the input after the newest savepoint, b1, is gone.",
+        ),
+        ((held(700), AWAY), "unknown", None, "It is not known how long"),
+        ((AWAY,), "unknown", None, "b1, can be read again: Kafka is down."),
+        ((EVER,), "ok", None, "Nothing limits how long"),
+        ((), "ok", None, "Nothing limits how long"),
+    ],
+)
+def test_the_source_that_ends_first_says_how_long_the_input_can_be_read_again(
+    sources: tuple[Replay, ...], level: str, value: float | None, why: str
+) -> None:
+    policy = declare(replayable_for=Declared(warn=6 * 3600.0, breach=3600.0))
+    facts = Facts(replayable=Replayable("b1", sources))
+    found = verdicts(batches([STEADY]), policy, facts)["replayable_for"]
+    assert (found.level, found.value) == (level, value)
+    assert why in found.why
+    assert len(found.evidence) == len(sources)
+    assert ("Take a savepoint now" in found.advice) == (level in ("warn", "breach"))
+
+
+def test_what_is_gone_is_below_any_limit_and_no_savepoint_needs_no_input() -> None:
+    policy = declare(replayable_for=Declared(breach=0.0))
+
+    def level(found: Replayable) -> str:
+        return verdicts(batches([STEADY]), policy, Facts(replayable=found))["replayable_for"].level
+
+    assert [level(Replayable("b1", (one,))) for one in (held(-5), GONE)] == ["ok", "breach"]
+    assert level(Replayable()) == "unknown"
 
 
 def test_no_savepoint_at_all_is_worse_than_an_old_one() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streambank.recovery.inputs import files
-from streambank.recovery.inputs.files import MOST_FILES, FilesStanding, look_at_files
+from streambank.inputs import files
+from streambank.inputs.clean_source import cleaning_of
+from streambank.inputs.files import MOST_FILES, FilesStanding, look_at_files
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.manifest import Manifest
@@ -113,6 +114,35 @@ def test_a_directory_that_is_not_there_may_not_be_seen_from_here(tmp_path: Path)
 def test_other_sources_are_none_of_its_business(tmp_path: Path) -> None:
     assert look_at_files(saved(kind="initial"), log(tmp_path, 2).uri) == ()
     assert FilesStanding("0").safe is True
+
+
+def test_files_stay_unless_the_application_sets_clean_source(tmp_path: Path) -> None:
+    (tmp_path / "2 .json").write_text("{}")
+    application = tmp_path / "flights.py"
+
+    def state(text: str) -> tuple[str, str]:
+        application.write_text(text)
+        cleaning = cleaning_of(application)
+        (found,) = look_at_files(saved(), log(tmp_path, 0, 1, 2).uri, cleaning=cleaning)
+        replay = found.replay()
+        assert (replay.until is not None) == (replay.state == "until")
+        return replay.state, replay.why
+
+    assert state("spark.readStream.json('in')")[0] == "for-ever"
+    assert state("spark.readStream.option('cleanSource', 'off').json('in')")[0] == "for-ever"
+    assert state("\nspark.readStream.option('cleanSource', 'archive').json('in')") == (
+        "until",
+        "the application sets cleanSource to archive in line 2, so files go after their batch",
+    )
+    assert state("no python")[0] == "not-known"
+    (tmp_path / "2 .json").unlink()
+    assert state("spark.readStream.json('in')")[0] == "gone"
+
+
+def test_a_log_that_takes_too_long_leaves_it_unknown(tmp_path: Path) -> None:
+    (found,) = look_at_files(saved(), log(tmp_path, 0, 1, 2).uri, patience_s=0.0)
+    assert (found.safe, found.replay().state) == (None, "not-known")
+    assert "could not be looked at within 0 s" in found.not_known
 
 
 def test_a_plan_says_it_and_refuses_nothing(shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,10 @@ source in the live checkpoint says; where that is gone, it is not known.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -17,6 +19,9 @@ from urllib.parse import unquote, urlsplit
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
 from streambank.checkpoint.sources import file_log_offset
 from streambank.core.errors import NotFoundError, StorageError, StreambankError
+from streambank.core.units import utc_now
+from streambank.inputs.clean_source import OPTION, Cleaning
+from streambank.kafka.retention import Replay
 from streambank.repository.manifest import Manifest
 from streambank.storage import open_store
 from streambank.storage.store import Store, chunks
@@ -24,6 +29,7 @@ from streambank.storage.store import Store, chunks
 MOST_FILES = 40
 """So many of a source's files are looked for, spread over all that would be read again."""
 Exists = Callable[[str], bool]
+_NOTHING_SAYS = "Nothing says how long the files stay where they are."
 _BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ENTRY = re.compile(r"(?P<batch>[0-9]+)(?P<compact>\.compact)?", re.ASCII)
 
@@ -38,6 +44,8 @@ class FilesStanding:
         looked: How many of these were looked for.
         gone: Those that are not there.
         not_known: Why nothing of this is known; empty where it is.
+        cleaning: What the application says of `cleanSource`; None where it was not looked at.
+        at: When the files were looked for.
     """
 
     source: str
@@ -45,6 +53,8 @@ class FilesStanding:
     looked: int = 0
     gone: tuple[str, ...] = ()
     not_known: str = ""
+    cleaning: Cleaning | None = None
+    at: datetime = field(default_factory=utc_now, compare=False)
 
     @property
     def safe(self) -> bool | None:
@@ -62,10 +72,22 @@ class FilesStanding:
             "and Spark does not say so."
         )
 
+    def replay(self) -> Replay:
+        """How long they can be read again: files stay where nothing takes them away."""
+        if self.gone:
+            return Replay(self.source, (), "gone", None, self.sentence())
+        why = self.not_known or (self.cleaning.not_known if self.cleaning is not None else _NOTHING_SAYS)
+        if why or self.cleaning is None:
+            return Replay(self.source, (), "not-known", None, why)
+        if self.cleaning.settings:
+            line, value = self.cleaning.settings[0]
+            why = f"the application sets {OPTION} to {value} in line {line}, so files go after their batch"
+            return Replay(self.source, (), "until", self.at, why)
+        why = f"its files are there, and the application does not set {OPTION}"
+        return Replay(self.source, (), "for-ever", None, why)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON, for plans and reports; `replay` as for a source of Kafka."""
-        state = "gone" if self.gone else "not-known"
-        why = self.sentence() or self.not_known or "Nothing says how long the files stay where they are."
         return {
             "kind": "file",
             "source": self.source,
@@ -74,35 +96,74 @@ class FilesStanding:
             "files_looked_for": self.looked,
             "files_gone": list(self.gone),
             "records_to_read_again": None,
-            "replay": {"source": self.source, "topics": [], "state": state, "until": None, "why": why},
+            "replay": self.replay().to_dict(),
             "says": self.sentence(),
         }
 
 
-def look_at_files(manifest: Manifest, live: str, named: Iterable[str] = ()) -> tuple[FilesStanding, ...]:
+def look_at_files(
+    manifest: Manifest,
+    live: str,
+    named: Iterable[str] = (),
+    *,
+    cleaning: Cleaning | None = None,
+    patience_s: float | None = None,
+) -> tuple[FilesStanding, ...]:
     """Look for the files that each file source of a savepoint was read from after it. Reads only.
 
     Args:
         manifest: The savepoint.
         live: The location of the checkpoint in which the query has gone on, which may be out of reach here.
         named: Locations that the job names, as for `standing_of`.
+        cleaning: What the application says of `cleanSource`; None where it was not looked at.
+        patience_s: After so many seconds of reading and looking it is not known; None for no limit.
     """
     found = []
+    in_time = _Deadline(live, patience_s)
     for record in manifest.sources:
         if not isinstance(record, Mapping) or record.get("kind") != "file":
             continue
         source, offset = str(record.get("source")), record.get("offset")
         before = file_log_offset(offset, bare=True) if isinstance(offset, str) else None
         try:
-            log = _read_after(open_store(live), source, -1 if before is None else before)
+            log = _read_after(open_store(live), source, -1 if before is None else before, in_time)
             read = list(dict.fromkeys(log))
-            found.append(standing_of(source, read, named))
+            found.append(standing_of(source, read, named, in_time.exists))
         except StreambankError as error:
             found.append(FilesStanding(source, not_known=error.message))
-    return tuple(found)
+    return tuple(replace(one, cleaning=cleaning) for one in found)
 
 
-def _read_after(live: Store, source: str, before: int) -> Iterator[str]:
+class _Deadline:
+    """Ends a look that takes too long: the log of a source may name millions of files."""
+
+    def __init__(self, where: str, patience_s: float | None) -> None:
+        self._where = where
+        self._patience_s = patience_s
+        self._began = time.monotonic()
+
+    def check(self) -> None:
+        """Raise StorageError where the time is over."""
+        if self._patience_s is not None and time.monotonic() - self._began > self._patience_s:
+            raise StorageError(
+                f"The source's log at {self._where} and its files could not be looked at within "
+                f"{self._patience_s:g} s.",
+                hint="Take a savepoint: then less of the log comes after it.",
+            )
+
+    def pieces(self, data: Iterable[bytes]) -> Iterator[bytes]:
+        """The same pieces, as long as there is time."""
+        for piece in data:
+            self.check()
+            yield piece
+
+    def exists(self, uri: str) -> bool:
+        """Whether a file is there."""
+        self.check()
+        return _exists(uri)
+
+
+def _read_after(live: Store, source: str, before: int, in_time: _Deadline) -> Iterator[str]:
     folder = f"sources/{source}"
     matches = [_ENTRY.fullmatch(name) for name in live.names(folder)]
     names = [LogName(int(one["batch"]), one["compact"] is not None) for one in matches if one]
@@ -117,7 +178,7 @@ def _read_after(live: Store, source: str, before: int) -> Iterator[str]:
         if name.batch > before:
             path = f"{folder}/{name}"
             with live.open(path) as reader:
-                yield from files_after(chunks(reader), path, before)
+                yield from files_after(in_time.pieces(chunks(reader)), path, before)
 
 
 def files_after(data: Iterable[bytes], path: str, before: int) -> Iterator[str]:

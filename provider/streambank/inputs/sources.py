@@ -3,7 +3,7 @@
 Kafka is asked. A query whose records are gone fails inside its first batch, when its start has already
 written into the restored checkpoint; or goes on without them in silence, where `failOnDataLoss` is off. A
 source that gives no row twice, such as a socket, has nothing of what comes after a savepoint. Files are
-looked for, and what is gone is said, but stops nothing (input_files.py).
+looked for, and what is gone is said, but stops nothing (files.py).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from streambank.checkpoint.sources import cannot_repeat
 from streambank.core.choices import SourceChoice
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.core.units import utc_now
+from streambank.inputs.clean_source import cleaning_of
+from streambank.inputs.files import FilesStanding, look_at_files
 from streambank.kafka.recording import sources_before
 from streambank.kafka.retention import Replay, replay_of_standing
 from streambank.kafka.settings import Brokers
 from streambank.kafka.source import SourceStanding, look_at_source
-from streambank.recovery.inputs.files import FilesStanding, look_at_files
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 
@@ -52,9 +53,13 @@ class Unrepeatable:
             "repeatable": False,
             "safe": False,
             "records_to_read_again": None,
-            "replay": None,
+            "replay": self.replay().to_dict(),
             "says": self.sentence(),
         }
+
+    def replay(self) -> Replay:
+        """That it cannot be read again."""
+        return Replay(self.source, (), "gone", None, self.sentence())
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,11 @@ class Sources:
             if choice == "accept" and source.lost:
                 yield "The query fails in its first batch unless its source has failOnDataLoss=false."
 
+    def all_replays(self) -> tuple[Replay, ...]:
+        """How long each of them can be read again."""
+        files = (one.replay() for one in self.files)
+        return (*self.replays, *files, *(one.replay() for one in self.unrepeatable))
+
     def to_dicts(self) -> list[dict[str, Any]]:
         """Each source as JSON, for plans and reports."""
         replays = {one.source: one.to_dict() for one in self.replays}
@@ -123,7 +133,13 @@ def _not_known(source: SourceStanding) -> StreambankError:
 
 
 def look_at_sources(
-    repository: Repository, manifest: Manifest, brokers: Brokers, live: str | None = None
+    repository: Repository,
+    manifest: Manifest,
+    brokers: Brokers,
+    live: str | None = None,
+    *,
+    application: str = "",
+    patience_s: float | None = None,
 ) -> Sources:
     """Compare each Kafka source of a savepoint with its topics, and name what cannot be repeated. Reads only.
 
@@ -133,6 +149,9 @@ def look_at_sources(
         brokers: Who is asked.
         live: The location of the checkpoint in which the query has gone on, whose log names the files that
             were read since; None leaves it unread.
+        application: The path of the PySpark application, which may set `cleanSource`; empty where it is not
+            known.
+        patience_s: How long files are looked for, in seconds; None for no limit.
     """
     inspected = list(_look(repository, manifest, brokers))
     now = utc_now()
@@ -142,10 +161,22 @@ def look_at_sources(
         for record in manifest.sources
         if isinstance(record, Mapping) and (what := cannot_repeat(record)) is not None
     ]
-    files = look_at_files(manifest, live, (manifest.checkpoint, repository.store.uri)) if live else ()
+    files: tuple[FilesStanding, ...] = ()
+    if live is not None and any(_reads_files(record) for record in manifest.sources):
+        files = look_at_files(
+            manifest,
+            live,
+            (manifest.checkpoint, repository.store.uri),
+            cleaning=cleaning_of(application) if application else None,
+            patience_s=patience_s,
+        )
     return Sources(
         tuple(standing for _, standing in inspected), tuple(replays), tuple(unrepeatable), tuple(files)
     )
+
+
+def _reads_files(record: object) -> bool:
+    return isinstance(record, Mapping) and record.get("kind") == "file"
 
 
 def check_still_there(

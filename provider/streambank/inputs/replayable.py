@@ -1,0 +1,112 @@
+"""How long from now the input after a savepoint can be read again, of each source of its query.
+
+Kafka keeps records by age, which its brokers say. Files stay until something takes them away: a person, or
+Spark itself where the application sets `cleanSource`. Of other sources only some are known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streambank.core.units import say_duration, to_json_time
+from streambank.inputs.sources import Sources, look_at_sources
+from streambank.kafka.recording import FORMAT
+from streambank.kafka.retention import Replay
+from streambank.kafka.settings import ASK_TIMEOUT_S, Brokers
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+
+_NUMBER = re.compile(r"-?[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayable:
+    """How long the input after a savepoint can be read again.
+
+    Attributes:
+        savepoint: Its id; empty where there is no savepoint.
+        sources: What is known of each source.
+    """
+
+    savepoint: str = ""
+    sources: tuple[Replay, ...] = ()
+
+
+def look_at_replayable(
+    repository: Repository, savepoint: Manifest, brokers: Brokers, live: str, application: str
+) -> Replayable:
+    """Ask each source of a savepoint how long it keeps what comes next. Reads only, in bounded time.
+
+    Args:
+        repository: Where the savepoint is.
+        savepoint: The savepoint; its files are not looked at.
+        brokers: Who is asked of Kafka, and how long that is waited for.
+        live: The location of the checkpoint in which the query has gone on.
+        application: The path of the PySpark application, which may set `cleanSource`.
+    """
+    found = look_at_sources(
+        repository, savepoint, brokers, live, application=application, patience_s=ASK_TIMEOUT_S
+    )
+    return Replayable(savepoint.savepoint, tuple(replays_of(found, savepoint)))
+
+
+def replayable_effect(replays: tuple[Replay, ...], now: datetime, before: str = "") -> str:
+    """How long all of the input can be read again, for people; empty of no source.
+
+    Args:
+        replays: What is known of each source.
+        now: The time.
+        before: What is said before it, of which nothing is repeated.
+    """
+    by_state = {one.state: one for one in reversed(replays)}
+    if gone := by_state.get("gone"):
+        some = f"Source {gone.source} no longer has all of the input after the savepoint."
+        return "" if gone.why in before else some
+    said = []
+    ends = [one.until for one in replays if one.until is not None]
+    if ends:
+        end = min(ends)
+        said.append(
+            "The input may be deleted at any moment."
+            if end <= now
+            else f"The input can be read again until {to_json_time(end)}, for {_left(end, now)}."
+        )
+    if unknown := by_state.get("not-known"):
+        why = "" if unknown.why in before else f": {unknown.why.rstrip('.')}"
+        said.append(f"It is not known how long source {unknown.source} keeps its input{why}.")
+    if not said and replays:
+        said.append("Nothing limits how long the input can be read again.")
+    return " ".join(said)
+
+
+def _left(end: datetime, now: datetime) -> str:
+    return say_duration((end - now).total_seconds())
+
+
+def replays_of(found: Sources, savepoint: Manifest) -> Iterator[Replay]:
+    """How long each source of a savepoint can be read again, those included that cannot be asked.
+
+    Args:
+        found: How its sources stand.
+        savepoint: The savepoint.
+    """
+    known = {one.source: one for one in found.all_replays()}
+    for record in savepoint.sources:
+        if isinstance(record, Mapping):
+            name = str(record.get("source"))
+            yield known.get(name) or _other(name, record)
+
+
+def _other(name: str, record: Mapping[str, Any]) -> Replay:
+    """A source that is neither Kafka nor files, and may give its rows twice."""
+    word, offset = record.get(FORMAT), record.get("offset")
+    counts = isinstance(offset, str) and _NUMBER.fullmatch(offset.strip())
+    rate = word.lower().startswith("rate") if isinstance(word, str) else record.get("kind") == "initial"
+    if rate and (word or counts):
+        return Replay(name, (), "for-ever", None, "a rate source makes the same rows again")
+    kind = f" ({word})" if isinstance(word, str) and word else ""
+    return Replay(name, (), "not-known", None, f"source {name}{kind} cannot be asked")
