@@ -215,7 +215,9 @@ def resolve(
         IntegrityError, FormatError: The record of the name cannot be read.
     """
     asked = parse_reference(reference)
-    where = asked.within(job)
+    where = asked.place or job
+    if asked.kind in ("latest", "latest-good", "time"):
+        where = asked.within(job)
     if asked.kind in ("latest", "latest-good"):
         of_job = only_job(store, where, asked.said)
         return Found(of_job, _by_age(store, of_job, asked.said))
