@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import InputError, check_choice
@@ -223,3 +224,52 @@ def check_objectives(names: Sequence[str]) -> list[str]:
     """
     known = ("history", *PROMISES)
     return [check_choice(name, "An objective", known) for name in names]
+
+
+FORM_SETTINGS = re.compile(
+    r"spark\.sql\.(?:shuffle\.partitions|adaptive\.[\w.]+|streaming\.[\w.]+)"
+    r"|spark\.(?:executor|driver)\.(?:memory|memoryOverhead|cores|instances)"
+    r"|spark\.dynamicAllocation\.[\w.]+"
+)
+"""Settings that the form of an upgrade may change: none that brings other code into the job."""
+_NOT_OF_A_FORM = re.compile(r"class|listener|extension|plugin|path|location|check|retain", re.IGNORECASE)
+"""Such as load code, name a place, turn off what Spark checks, or remove what savepoints are taken of."""
+
+
+def check_form_upgrade(job: Job, application: str | None, conf: Iterable[str]) -> None:
+    """Make sure that the form of an upgrade runs no code but what lies where the job's own does.
+
+    Args:
+        job: The job.
+        application: The application that the form names; None for the declared one.
+        conf: The settings that it names.
+
+    Raises:
+        InputError: It would (code `place-not-allowed`, `bad-option`).
+    """
+    if application is not None and not _is_beside(application, job.application):
+        raise InputError(
+            f"{application} is not where a form may let an upgrade of {job.name} find an application: that "
+            f"is below {job.application.rpartition('/')[0]}, as an absolute path.",
+            code="place-not-allowed",
+            hint="Put the application there, or declare it.",
+        )
+    for name in conf:
+        if not FORM_SETTINGS.fullmatch(name) or _NOT_OF_A_FORM.search(name):
+            raise InputError(
+                f"{name} is not a setting that a form may let an upgrade of {job.name} change.",
+                code="bad-option",
+                hint=f"Declare it in [jobs.{job.name}.spark], and trigger the upgrade without it.",
+            )
+
+
+def _is_beside(application: str, declared: str) -> bool:
+    """Whether an application lies below the folder of another one, whatever the process' own folder is."""
+    named, there = urlsplit(application), urlsplit(declared)
+    if (named.scheme, named.netloc) != (there.scheme, there.netloc):
+        return False
+    if named.scheme:
+        place = PurePosixPath(unquote(named.path))
+        return ".." not in place.parts and place.is_relative_to(PurePosixPath(unquote(there.path)).parent)
+    path = Path(application)
+    return path.is_absolute() and path.resolve().is_relative_to(Path(declared).resolve().parent)

@@ -48,6 +48,7 @@ def get_provider_info() -> dict[str, Any]:
                     "streambank_airflow.operators.rewrite",
                     "streambank_airflow.operators.savepoint",
                     "streambank_airflow.operators.sla",
+                    "streambank_airflow.operators.upgrade",
                 ],
             }
         ],

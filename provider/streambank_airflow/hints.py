@@ -39,6 +39,10 @@ HINTS = {
         "trigger <job>.run with *Accept lost records*."
     ),
     "closure-changed": "Nothing that was moved is deleted. Report this with the log of the task.",
+    "code-not-kept": (
+        "Bring that application back, or change what the job declares, such as an argument: then that counts "
+        "at the next start."
+    ),
     "drill-died": "To look at the log of the driver, trigger <job>.drill with *Keep the copy*.",
     "drill-differs": (
         "Look whether the application depends on more than its input, such as a clock, a random number or a "
@@ -111,6 +115,11 @@ HINTS = {
     "no-state": "The query keeps no state: there is nothing to compact or rescale.",
     "no-such-generation": "Look at the generations that the log of this task names.",
     "no-target": "Set `into` of the operator, or leave it out to restore the job's next generation.",
+    "no-upgrade": "The records of the job have no upgrade that has started new code.",
+    "no-way-back": (
+        "Trigger <job>.run once with the old code, which keeps a copy of it; or trigger <job>.upgrade "
+        "with *Go on without a way back*: if the new code fails, a person has to bring the old one back."
+    ),
     "not-claimed": (
         "Go on with the restored checkpoint; unpin the savepoint to let retention decide about it."
     ),
@@ -120,11 +129,16 @@ HINTS = {
         "Look at the file that the workers' environment variable STREAMBANK_SIGNING_KEYS names, or "
         "[streambank] signing_keys in Airflow's configuration: a key a line, in hex, the new one first."
     ),
+    "not-rehearsed": (
+        "Trigger <job>.upgrade with *Go on without a rehearsal*: then whether the new code goes on with "
+        "the job's state shows only when it has taken the place of the old one."
+    ),
     "not-signed": (
         "Use another one. If you know where it comes from, let somebody with a shell verify and sign it: "
         "docs/howto/access.md."
     ),
     "not-stopped": "Trigger <job>.stop first.",
+    "nothing-to-upgrade": ("Trigger <job>.run: it starts a stopped job with the code that is declared."),
     "object-damaged": "Use another savepoint, or repair this one from a replica.",
     "operation-in-progress": (
         "This task can be cleared when the operation has ended. Look for a run of the job's DAGs that "

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from streambank.code.chosen import as_chosen, choose_code
+from streambank.code.code import Code
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
 from streambank.core.errors import IntegrityError, RefusedError, StreambankError
@@ -14,10 +17,13 @@ from streambank.core.signing import VARIABLE, new_key
 from streambank.declaration.declaration import Job
 from streambank.doctor.diagnose import diagnose_job
 from streambank.driver.prepare import prepare_launch
+from streambank.driver.spec import proven_launch, write_launch
 from streambank.job.move_records import move_records
 from streambank.job.sign_records import sign_records
+from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
+from streambank.upgrade.record import newest_upgrade
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import BY, declare, fake_launcher
 
@@ -107,6 +113,41 @@ def test_what_is_meant_to_be_cannot_be_forged(job: Job, key: Path, state: str) -
     stop_job(job, by=BY, why="a stop does not rest on what was recorded before")
     desired = job.records().desired()
     assert desired is not None and desired.state == "stopped"
+
+
+def test_the_code_that_runs_cannot_be_forged(job: Job, key: Path, tmp_path: Path) -> None:
+    """Who may write among the records would like each start to run another program."""
+    records, declared = job.records(), Code.declared(job)
+    other = replace(declared, application="/tmp/evil.py", program="sha256:00")
+    choose_code(records, declared, replace(declared, args=("as", "chosen")), by=BY, why="")
+    assert as_chosen(job, records)[0].args == ("as", "chosen"), "what was signed counts"
+    ids = {"instead_of": declared.identity, "instead_of_unread": declared.identity_unread}
+    chosen = {**ids, "code": other.to_dict(), "by": {}}
+    RecordStream(records.store, "chosen").append({**chosen, "at": "2026-11-25T10:00:00.000Z"})
+    with pytest.raises(IntegrityError) as refused:
+        as_chosen(job, records)
+    assert refused.value.code == "not-signed"
+    with pytest.raises(IntegrityError) as refused:
+        start_job(job, by=BY, launcher=fake_launcher(tmp_path))
+    assert refused.value.code == "not-signed"
+    RecordStream(records.store, "upgrades").append({"state": "swapped"})
+    with pytest.raises(IntegrityError) as refused:
+        newest_upgrade(records)
+    assert refused.value.code == "not-signed"
+
+
+def test_a_launch_that_was_changed_is_nothing_to_go_back_to(job: Job, key: Path) -> None:
+    records = job.records()
+    spec = replace(prepare_launch(job, records, by=BY), code=Code.declared(job).to_dict())
+    write_launch(records, spec)
+    assert proven_launch(records, spec.launch_id) == spec
+    forged = replace(spec, code={**Code.declared(job).to_dict(), "application": "/tmp/evil.py"})
+    records.store.write(spec.key, forged.encoded())
+    assert proven_launch(records, spec.launch_id) is None
+    RecordStream(records.store, "launched").append({"launch_id": spec.launch_id, "digest": forged.digest})
+    with pytest.raises(IntegrityError) as refused:
+        proven_launch(records, spec.launch_id)
+    assert refused.value.code == "not-signed"
 
 
 def test_an_installation_that_has_lost_its_key_decides_nothing(

@@ -20,7 +20,7 @@ def test_the_folder_reads_without_an_error(airflow_database: None, dags_folder: 
     bag = DagBag(str(dags_folder))
 
     assert bag.import_errors == {}
-    verbs = ("run", "stop", "savepoint", "restore", "drill", "sla", "compact", "rescale")
+    verbs = ("run", "stop", "savepoint", "restore", "drill", "upgrade", "sla", "compact", "rescale")
     assert set(bag.dags) == {f"{job}.{verb}" for job in ("flights", "aircraft") for verb in verbs}
 
 

@@ -25,6 +25,7 @@ from streambank.cli.verbs import (
     skew,
     sla,
     take,
+    upgrade,
 )
 
 EPILOG = """Examples:
@@ -70,6 +71,7 @@ for module in (
     savepoints,
     restore,
     drill,
+    upgrade,
     sinks,
     retention,
     index,

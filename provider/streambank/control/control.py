@@ -10,6 +10,8 @@ events/           what happened, and who did it
 queries/<q>/      what a driver learnt from Spark about a query: its id, its sinks, its sources
 launches/<id>.json   what was started, with every setting     logs/   drivers' output
 located/<id>.json    where a driver in a cluster is     bundles/   our code, for drivers in a cluster
+chosen/           which code counts instead of the declared one (streambank/code)
+code/             copies of programs     upgrades/, upgrading/   how far upgrades have come
 watch/            who keeps the job running, and when that watcher last gave a sign
 progress/<q>/     Spark's progress, a record a batch           restores/  reports
 taken-back/<q>/   that a restore is about to take a query's sinks back

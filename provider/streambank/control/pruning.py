@@ -8,10 +8,10 @@ Of each stream the newest 100 records stay, and every one younger than 30 days. 
 * of `launches/` those that a record of the lease names: a driver that lives is found again by them; with a
   launch goes its record in `located/`.
 
-`generation/`, `removed/`, `restores/` and `taken-back/` are never pruned: they grow by one with a restore,
-and tell where data came from. A record's age is judged by the clock of whoever wrote it. That is good enough,
-since only the length of the history rests on it: what counts is always the newest record, and no number is
-used twice (records.py).
+`generation/`, `removed/`, `restores/`, `upgrades/`, `chosen/` and `taken-back/` are never pruned: they grow
+by a few with a restore or an upgrade, and tell where data came from. A record's age is judged by the clock of
+whoever wrote it. That is good enough, since only the length of the history rests on it: what counts is always
+the newest record, and no number is used twice (records.py).
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def prune_records(control: JobControl, retention: Retention | None = None) -> in
     ]
     keys = [RecordStream(control.store, f"sla/hot-keys/{one}") for one in control.store.names("sla/hot-keys")]
     claims = (control.operation_lock.claims.records, control.watches.records)
-    for stream in (control.desired_records, *claims, *queries, *tellers, *keys):
+    launched = RecordStream(control.store, "launched")
+    for stream in (control.desired_records, launched, *claims, *queries, *tellers, *keys):
         count += _drop(stream, _old(stream, what))
     count += _drop(control.event_records, _but_last_of_each_kind(_old(control.event_records, what)))
     epoch = max(lease.numbers(), default=0)

@@ -83,7 +83,9 @@ class Job:
         control: URI of the control location: this job's records are at `<control>/<name>`; None where none is
             declared, and they are beside the repository (control/place.py).
         python: Interpreter that runs the application.
+        named_python: The same where it is declared; None for the one that Streambank itself runs in.
         spark_home: The distribution of Spark that it runs on; None for the PySpark of that interpreter.
+        named_spark_home: The same where it is declared, and not only the connection says so.
         master: Spark's master.
         launch: Where its driver runs, and how it is started there.
         spark: Spark's settings.
@@ -122,7 +124,9 @@ class Job:
     spark_names: Mapping[str, str] = field(default_factory=dict)
     args: tuple[str, ...] = ()
     python: str = sys.executable
+    named_python: str | None = None
     spark_home: str | None = None
+    named_spark_home: str | None = None
     master: str = "local[*]"
     spark: Mapping[str, str] = field(default_factory=dict)
     env: tuple[str, ...] = ()
@@ -373,7 +377,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
     launch = read_launch_policy(fields.table("launch"), fields.text("master"), spark, defaults=name is None)
     named = read_queries(fields)
     queries = {one: f"{checkpoint or ''}/{one}" for one in named} or {MAIN: checkpoint or ""}
-    time_zone = fields.time_zone()
+    python, time_zone = fields.interpreter("python"), fields.time_zone()
     clock = time_zone or UTC_NAME
     savepoint = read_savepoint(fields.table("savepoint"), clock)
     job = Job(
@@ -385,8 +389,10 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         repository=repository,
         control=fields.location("control") or control,
         args=fields.texts("args") or (),
-        python=fields.interpreter("python") or sys.executable,
+        python=python or sys.executable,
+        named_python=python,
         spark_home=fields.file("spark_home"),
+        named_spark_home=fields.file("spark_home"),
         master=launch.master or LOCAL_MASTER,
         spark=spark,
         env=_environment(fields),

@@ -28,6 +28,7 @@ KINDS = (
     "savepoint-damaged",
     "compaction-failed",
     "drill-failed",
+    "upgrade-failed",
     "sla",
 )
 """What `[[jobs.NAME.notify]]` may be for; docs/howto/sla-notifications.md says when each is sent."""

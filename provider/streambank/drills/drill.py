@@ -29,6 +29,7 @@ from typing import Any
 
 from streambank.checkpoint.position import batches_of
 from streambank.checkpoint.replay import Replay, stage_replay
+from streambank.code.chosen import as_chosen
 from streambank.control.control import JobControl
 from streambank.control.drills import record_drill
 from streambank.control.progress import progress_of_batch
@@ -88,6 +89,12 @@ class DrillRequest:
         timeout_s: How long the application may take; the declared time when left out.
         by: Who asks.
         why: Why.
+        runs: The job as it is run on the copy, where its code is another one (an upgrade that is rehearsed);
+            as it counts now when left out.
+        savepoints: Which savepoint of each query, instead of `savepoint`.
+        compare: What has to be as in the live query: `values`, `counts`, or `none` for nothing: differences
+            are reported, and the drill passes. What is declared when left out.
+        inspect: Called with the records of the copy after it ran; what it raises fails the step `compare`.
     """
 
     job: Job
@@ -99,6 +106,10 @@ class DrillRequest:
     timeout_s: float | None = None
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
+    runs: Job | None = None
+    savepoints: Mapping[str, str] = field(default_factory=dict)
+    compare: str | None = None
+    inspect: Callable[[JobControl], None] = lambda records: None
 
 
 def drill(
@@ -124,11 +135,8 @@ def drill(
         StorageError: The report could not be written down.
         InputError: Where the job runs is not known here (code `connection-not-known`).
     """
-    job = placed(request.job)
-    control = job.records()
-    name = left.name_of(utc_now(), secrets.token_hex(3))
-    work = _Drill(request, job, control, launcher or launcher_for(job), name, say, pace)
-    report = work.run()
+    control = request.job.records()
+    report = rehearse(request, launcher=launcher, say=say, pace=pace)
     record_drill(control, report.to_dict())
     control.record_event(
         "drilled",
@@ -143,6 +151,30 @@ def drill(
         why=request.why,
     )
     return report
+
+
+def rehearse(
+    request: DrillRequest,
+    *,
+    launcher: Launcher | None = None,
+    say: Callable[[str], None] = lambda step: None,
+    pace: Pace = DEFAULT_PACE,
+) -> DrillReport:
+    """Do what a drill does, and leave no report of it among the job's records.
+
+    Args:
+        request: What is asked.
+        launcher: Where drivers run; what the job declares when left out.
+        say: Called when a step begins, in words.
+        pace: How fast files are written, and who hears of it.
+
+    Raises:
+        InputError: Where the job runs is not known here (code `connection-not-known`).
+    """
+    job = placed(request.job)
+    control = job.records()
+    name = left.name_of(utc_now(), secrets.token_hex(3))
+    return _Drill(request, job, control, launcher or launcher_for(job), name, say, pace).run()
 
 
 class _Drill:
@@ -252,7 +284,9 @@ class _Drill:
         with self._in("stage", "reading the live query's plans"):
             replays = {name: self._stage(name, manifest) for name, manifest in manifests.items()}
         copy = copy_of(
-            self.job, self.scratch, {name: one for name, one in replays.items() if one is not None}
+            self.request.runs or as_chosen(self.job, self.control)[0],
+            self.scratch,
+            {name: one for name, one in replays.items() if one is not None},
         )
         deadline = time.monotonic() + (self.request.timeout_s or self.job.drill.timeout_s)
         stack.callback(self._end, copy)
@@ -269,6 +303,7 @@ class _Drill:
         self._watch(watched, replays, deadline)
         with self._in("compare", "comparing with the live query"):
             self._compare(watched, replays)
+            self.request.inspect(copy.records())
 
     # Before the application.
 
@@ -276,7 +311,7 @@ class _Drill:
         chosen = {}
         reference = self.request.savepoint or self.job.drill.savepoint
         one_query = reference != RANDOM and parse_reference(reference).kind in ("id", "batch")
-        if len(self.job.queries) > 1 and one_query:
+        if len(self.job.queries) > 1 and one_query and not self.request.savepoints:
             raise InputError(
                 f"Job {self.job.name} has several queries, and {reference} is a savepoint of one of them.",
                 code="bad-option",
@@ -294,7 +329,7 @@ class _Drill:
                     )
                 which = random.choice(kept)
             else:
-                which = reference
+                which = self.request.savepoints.get(name, reference)
             found = choose(repository, which, of_query, record=True, by=self.request.by, pace=self.pace)
             manifest = found.manifest
             stack.enter_context(
@@ -466,7 +501,10 @@ class _Drill:
                     whys |= {why} if why is not None else set()
             self.queries[name] = replace(found, not_compared=(*found.not_compared, *sorted(whys)))
         self._check_proven(watched)
-        values = self.job.drill.compare == "values"
+        compare = self.request.compare or self.job.drill.compare
+        if compare == "none":
+            return
+        values = compare == "values"
         differences = [one for found in self.queries.values() for one in found.differences_of(values=values)]
         if differences:
             more = f" ({len(differences) - 1} more differences)" if len(differences) > 1 else ""

@@ -5,7 +5,8 @@ runner asks the job's generation records again once it holds the lease, since a 
 
 Fingerprints of what a query was run with, so that a savepoint can tell later whether that has changed.
 
-Arguments and settings may hold secrets: only their digests are kept.
+Arguments and settings may hold secrets: the fingerprints are digests of them. `args` and `code` hold them as
+they are, so the folder is closed to others.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from streambank.control.limits import (
     DEFAULT_PROGRESS_BYTES,
     DEFAULT_PROGRESS_FILES,
 )
-from streambank.control.records import JsonDict, decode_json, encode_json
+from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
+from streambank.core.units import to_json_time, utc_now
 from streambank.sinks.redirect import Redirect
 from streambank.storage.local.modes import close_directory
 from streambank.storage.store import read_record
@@ -116,6 +118,7 @@ class LaunchSpec:
             launched it.
         repository_id: The id of that repository then; None where there was none.
         spark_version: The Spark that its driver gets, such as `3.5.9`; None where only a cluster knows.
+        code: What is run, as `Code` has it (code/code.py); None where an older version launched it.
     """
 
     job: str
@@ -144,6 +147,7 @@ class LaunchSpec:
     repository: str | None = None
     repository_id: str | None = None
     spark_version: str | None = None
+    code: Mapping[str, Any] | None = None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""
@@ -205,9 +209,38 @@ def launch_key(launch_id: str) -> str:
 
 
 def write_launch(control: JobControl, spec: LaunchSpec) -> None:
-    """Keep a launch spec among the job's records, where others of the machine may not read its arguments."""
+    """Keep a launch spec among the job's records, where others of the machine may not read its arguments.
+
+    Where records are signed, its digest is, too: an upgrade may go back to what was launched.
+    """
     close_directory(f"{control.store.uri}/launches", 0o770)
     control.store.write(spec.key, spec.encoded(), exclusive=True)
+    if control.signer.keys:
+        digests = {"launch_id": spec.launch_id, "digest": spec.digest, "at": to_json_time(utc_now())}
+        launched_records(control).append(digests)
+
+
+def launched_records(control: JobControl) -> RecordStream:
+    """The digests of launch specs, signed; none where there are no keys."""
+    return RecordStream(control.store, "launched", signer=control.signer)
+
+
+def proven_launch(control: JobControl, launch_id: str) -> LaunchSpec | None:
+    """A launch spec as it was written; None where it is gone, or was changed although records are signed.
+
+    Raises:
+        IntegrityError: A record of what was launched is not signed (codes `not-signed`, `bad-signature`).
+    """
+    try:
+        data = read_record(control.store, launch_key(launch_id))
+        spec = decode_launch(data, launch_id)
+    except (NotFoundError, FormatError):
+        return None
+    digest = {"launch_id": launch_id, "digest": _digest(data)}
+    records = launched_records(control).newest_first() if control.signer.keys else ()
+    if control.signer.keys and not any(digest.items() <= record.data.items() for record in records):
+        return None
+    return spec
 
 
 def read_launch(control: JobControl, launch_id: str) -> LaunchSpec:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from streambank.code.chosen import as_chosen
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.operation import Operation
@@ -147,7 +148,7 @@ def _ask(
     if only is not None and view is not None and view.epoch > only:
         return RestartAsked(only, StopAsked(_now(), 0.0))
     if before is None:
-        where = placed(job)
+        where, _ = as_chosen(placed(job), records)
         check_launch(where, records, launcher or launcher_for(where))
         if view is None or view.free:
             # One that waits for room may take the lease now: either it sees this, or it is seen here.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from streambank.code.chosen import code_that_counts
 from streambank.control.control import JobControl
 from streambank.control.marker import renew_marker
 from streambank.core.choices import CLOSURE_KINDS
@@ -103,7 +104,7 @@ def savepoint_job(
     """
     chosen = check_choice(job.savepoint.closure if closure is None else closure, "closure", CLOSURE_KINDS)
     records = control or job.records()
-    names = _queries(job, query, batch)
+    names, runs = _queries(job, query, batch), code_that_counts(job, records)
     places = {name: place_of(job, records, name) for name in names}
     target = repository or open_repository(job, records, new=new_repository)
     taken = {}
@@ -119,8 +120,8 @@ def savepoint_job(
             pin=pin,
             taken_by={**by, **({"reason": why} if why else {})},
             new_query=new_query,
-            application=application_fingerprint(Path(job.application), job.args),
-            conf=conf_fingerprint(job.spark),
+            application=application_fingerprint(Path(runs.application), runs.args),
+            conf=conf_fingerprint(runs.spark),
         )
         taken[query_name] = take(
             managed_take(request, records, query_name, Brokers(job.kafka), job.sinks), pace=pace

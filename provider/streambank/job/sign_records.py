@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from streambank.code.chosen import chosen_records, upgrade_records
 from streambank.core.signing import require_keys
 from streambank.declaration.declaration import Job
+from streambank.driver.spec import launched_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,13 @@ def sign_records(job: Job, *, by: Mapping[str, str], unsigned: bool = False) -> 
     records = job.records()
     require_keys(records.signer.keys)
     with records.operation("sign-records", by=by):
-        streams = [records.desired_records, *(records.generations(one).records for one in job.queries)]
+        streams = [
+            records.desired_records,
+            chosen_records(records),
+            upgrade_records(records),
+            launched_records(records),
+            *(records.generations(one).records for one in job.queries),
+        ]
         signed = sum(stream.sign(unsigned=unsigned) for stream in streams)
     current = {query: records.generation(query) for query in job.queries}
     desired = records.desired()

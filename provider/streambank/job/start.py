@@ -17,6 +17,10 @@ from typing import Any, Literal
 
 from streambank.checkpoint.position import batches_of
 from streambank.checkpoint.sources import cannot_repeat
+from streambank.code.chosen import Chosen, as_chosen, needed_programs, settle_choice
+from streambank.code.code import Code
+from streambank.code.kept import drop_old, keep
+from streambank.code.program import read_program
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.operation import Operation, Waits
@@ -48,6 +52,8 @@ _log = logging.getLogger(__name__)
 _LOOK_S = 0.25
 _CLUSTER_LOOK_S = 1.0
 _LAST_LINES = 30
+NOT_KEPT = "code-not-kept"
+"""The kind of event that says why no copy of a program was kept."""
 LEFTOVERS = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
 """Spark's name for a checkpoint without a planned batch that is not empty."""
 _OTHER_SOURCE = "Wrong basePath"
@@ -83,6 +89,8 @@ class StartResult:
         tracking: A web page of its cluster about it.
         seconds: How long this start took.
         warnings: What will go wrong with the input that a query goes on from.
+        code: That an upgrade chose other code than the job declares, and this start launched it; empty where
+            it launched what the job declares, or nothing.
     """
 
     job: str
@@ -101,6 +109,7 @@ class StartResult:
     tracking: str | None = None
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
+    code: str = ""
 
     @property
     def is_ready(self) -> bool:
@@ -202,7 +211,8 @@ class _Start:
         timeout_s: float,
         fresh_start: bool,
     ) -> None:
-        self.job = job
+        self.job = self.declared = job
+        self.chosen: Chosen | None = None
         self.fresh_start = fresh_start
         self.control = control
         self.launcher = launcher
@@ -226,6 +236,8 @@ class _Start:
         if obey_desired and desired is not None and desired.state == "stopped":
             return StartResult(self.job.name, "not-desired", seconds=self._seconds())
         if (view := self.control.lease.view()) is None or view.free:
+            # With the lock in hand: an upgrade may have chosen another code while this start waited for it.
+            self.job, self.chosen = as_chosen(self.declared, self.control)
             self.spark_version = check_launch(self.job, self.control, self.launcher)
         if desired is None or desired.state != "running":
             desired = self.control.set_desired("running", by=self.by, why=why)
@@ -257,6 +269,7 @@ class _Start:
             self._driver()  # nobody may ever have heard where it is, or it was brought back elsewhere
 
     def _launch(self, operation: Operation, desired: int, why: str) -> None:
+        self.job, self.chosen = as_chosen(self.declared, self.control)
         launch_id = new_launch_id()
         log = self.launcher.log_path(self.control, launch_id)
         self.launch = prepare_launch(
@@ -269,7 +282,8 @@ class _Start:
             fresh_start=self.fresh_start,
             why=why,
         )
-        self.launch = replace(self.launch, spark_version=self.spark_version)
+        code = self._code()
+        self.launch = replace(self.launch, spark_version=self.spark_version, code=code.to_dict())
         self.warnings = tuple(_unrepeatable(self.control, self.launch))
         write_launch(self.control, self.launch)
         operation.check()
@@ -288,6 +302,23 @@ class _Start:
         )
         record_location(self.control, self.handle)
         prune_and_tell(self.control)
+
+    def _code(self) -> Code:
+        """What is launched, of which a copy is kept: an upgrade may have to go back to it."""
+        program = read_program(self.job.application, self.job.spark)
+        code = Code.of(self.declared, program) if self.chosen is None else self.chosen.code
+        assert code is not None, "what was chosen is code"
+        try:
+            if self.chosen is None:
+                settle_choice(self.declared, self.control, by=self.by)
+            why = "it cannot be read here" if program is None else keep(self.control, program)
+            launched = set() if code.program is None else {code.program}
+            drop_old(self.control, launched | needed_programs(self.control))
+        except StreambankError as error:
+            why = error.message
+        if why is not None:
+            self.control.record_event(NOT_KEPT, application=code.application, why=why)
+        return code
 
     def _wait_for_lease(self) -> StartResult | None:
         assert self.handle is not None, "a driver was launched or found"
@@ -399,6 +430,7 @@ class _Start:
             tracking=self.handle.tracking if self.handle else None,
             seconds=self._seconds(),
             warnings=self.warnings,
+            code=self.chosen.words if self.chosen is not None and state == "started" else "",
         )
 
     def _starts(self) -> dict[str, QueryStart]:

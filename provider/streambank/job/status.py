@@ -131,6 +131,8 @@ class JobStatus:
             where one does, or none is meant to.
         down_why: Why, as a sentence.
         watch: Whether somebody would start another driver; None where nobody looked.
+        code: That an upgrade chose other code than the job declares for its next driver; empty where the
+            declared code counts.
     """
 
     job: str
@@ -160,6 +162,7 @@ class JobStatus:
     down_since: str | None = None
     down_why: str = ""
     watch: WatchStatus | None = None
+    code: str = ""
 
     @property
     def driver(self) -> Handle | None:
@@ -238,6 +241,7 @@ def job_status(
         down_since=to_json_time(life.down_since) if life is not None and life.down_since else None,
         down_why=life.down_why if life is not None else "",
         watch=_watch(life) if life is not None else None,
+        code=_chosen(job, records) if follow else "",
     )
 
 
@@ -253,6 +257,14 @@ def _life(job: Job, records: JobControl) -> Life:
         newest=_DRIVERS,
         start_s=job.start.timeout_s,
     )
+
+
+def _chosen(job: Job, records: JobControl) -> str:
+    from streambank.code.chosen import newest_choice  # nor of this
+    from streambank.code.code import Code
+
+    chosen = newest_choice(records)
+    return chosen.words if chosen is not None and chosen.counts(Code.declared(job)) else ""
 
 
 def _watch(life: Life) -> WatchStatus:

@@ -27,7 +27,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -200,18 +200,25 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
 
 
 @contextmanager
-def hold_job(control: JobControl, *, by: Mapping[str, str]) -> Iterator[Held]:
+def hold_job(
+    control: JobControl, *, by: Mapping[str, str], operation: Operation | None = None
+) -> Iterator[Held]:
     """Hold a job: no driver lives, none can start, and no other operation works on it.
+
+    Args:
+        control: Its records.
+        by: Who asks.
+        operation: The operation lock, where the caller holds it already (an upgrade).
 
     Raises:
         RefusedError: A driver lives, or may live (codes `lease-held`, `lease-in-doubt`).
         ConflictError: Another operation works on the job.
     """
-    with (
-        control.operation(OPERATION, by=by) as operation,
-        control.lease.held(OPERATION, by=by) as lease,
-    ):
-        yield Held(control, operation, lease)
+    lock: AbstractContextManager[Operation] = (
+        nullcontext(operation) if operation is not None else control.operation(OPERATION, by=by)
+    )
+    with lock as locked, control.lease.held(OPERATION, by=by) as lease:
+        yield Held(control, locked, lease)
 
 
 @contextmanager

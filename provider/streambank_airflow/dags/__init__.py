@@ -9,6 +9,7 @@ from streambank_airflow.dags.run import run_dag
 from streambank_airflow.dags.savepoint import savepoint_dag
 from streambank_airflow.dags.sla import sla_dag
 from streambank_airflow.dags.stop import stop_dag
+from streambank_airflow.dags.upgrade import upgrade_dag
 
 __all__ = [
     "compact_dag",
@@ -19,4 +20,5 @@ __all__ = [
     "savepoint_dag",
     "sla_dag",
     "stop_dag",
+    "upgrade_dag",
 ]

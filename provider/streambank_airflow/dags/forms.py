@@ -398,6 +398,81 @@ def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequenc
     }
 
 
+COMPARED = {
+    "none": "none - differences are only reported",
+    "counts": "counts - as many rows of input, state and output",
+    "values": "values - the same rows, and the same state",
+}
+
+
+def upgrade_form(batches: int) -> dict[str, Param]:
+    """The form of `<job>.upgrade`.
+
+    Args:
+        batches: How many batches of the live query the rehearsal executes again, by default.
+    """
+    return {
+        "plan_only": Param(
+            False,
+            type="boolean",
+            title="Only show what would change",
+            description_md="Compare what runs with what is declared now, and do nothing.",
+        ),
+        "compare": _choice(
+            "none",
+            COMPARED,
+            title="What has to be equal",
+            description_md="What the new code has to compute as the old one did for the same batches, in the "
+            "rehearsal. If it does not, the job stays as it is.",
+        ),
+        "watch": Param(
+            "2m",
+            type="string",
+            minLength=1,
+            title="Watch the new code for",
+            description_md="A duration such as `10m`. If the new code does not get on, it is undone.",
+        ),
+        "batches": Param(
+            batches,
+            type="integer",
+            minimum=0,
+            title="Batches to execute again",
+            description_md="How many batches of the live query the new code executes in the rehearsal.",
+        ),
+        "application": _optional(
+            None,
+            "Application",
+            "Another application than the declared one, below its folder.",
+        ),
+        "args": _optional(
+            None,
+            "Arguments",
+            "Other arguments than the declared ones, all of them: a JSON list of texts.",
+            "array",
+            items={"type": "string"},
+        ),
+        "conf": _optional(
+            None,
+            "Settings of Spark",
+            "Over the declared ones, by name: of shuffles, adaptive execution, streaming, memory and cores.",
+            "object",
+        ),
+        "unrehearsed": Param(
+            False,
+            type="boolean",
+            title="Go on without a rehearsal",
+            description_md="Go on although the rehearsal could not run the new code (`foreachBatch`).",
+        ),
+        "no_way_back": Param(
+            False,
+            type="boolean",
+            title="Go on without a way back",
+            description_md="Go on although the upgrade could not be undone by itself.",
+        ),
+        "note": _note(),
+    }
+
+
 def _optional(default: Any, title: str, description: str, kind: str = "string", **more: Any) -> Param:
     return Param(default, type=["null", kind], title=title, description_md=description, **more)
 

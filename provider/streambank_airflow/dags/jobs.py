@@ -1,6 +1,6 @@
 """From `streaming_jobs.toml` to DAGs, for each job.
 
-`<job>.run`, `.stop`, `.savepoint`, `.restore`, `.drill`, `.sla`, `.compact` and `.rescale`.
+`<job>.run`, `.stop`, `.savepoint`, `.restore`, `.drill`, `.upgrade`, `.sla`, `.compact` and `.rescale`.
 
 A DAG file needs two lines:
 
@@ -31,6 +31,7 @@ from streambank_airflow.dags import (
     savepoint_dag,
     sla_dag,
     stop_dag,
+    upgrade_dag,
 )
 from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.maintenance import maintenance_dag
@@ -46,6 +47,7 @@ BUILDERS: Mapping[str, Callable[[Job, DagFile], DAG]] = {
     "savepoint": savepoint_dag,
     "restore": restore_dag,
     "drill": drill_dag,
+    "upgrade": upgrade_dag,
     "sla": sla_dag,
     "compact": compact_dag,
     "rescale": rescale_dag,

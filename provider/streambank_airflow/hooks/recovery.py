@@ -5,7 +5,7 @@ The engine's modules for them are loaded when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streambank.recovery.plan import RestorePlan
     from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.reinstate import Reinstated
+    from streambank.upgrade.record import Upgrade
     from streambank.work.executor import Executor, Pace
 
 
@@ -171,6 +172,79 @@ class RecoveryVerbs:
             why=note,
         )
         return drill(request, say=say)
+
+    @connected
+    def upgrade(
+        self,
+        ref: str,
+        *,
+        application: str | None,
+        args: Sequence[str] | None,
+        conf: Mapping[str, str],
+        python: str | None,
+        spark_home: str | None,
+        batches: int | None,
+        compare: str,
+        timeout_s: float | None,
+        watch_s: float,
+        no_way_back: bool,
+        unrehearsed: bool,
+        plan_only: bool,
+        note: str,
+        by: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> Upgrade:
+        """Upgrade a running job, or finish an upgrade; see `streambank.upgrade.upgrade.upgrade`.
+
+        Args:
+            ref: The job.
+            application: Another application than the declared one; so for the next four.
+            args: Its arguments, all of them.
+            conf: Settings of Spark over the declared ones.
+            python: The interpreter.
+            spark_home: The distribution of Spark.
+            batches: How many batches of the live query the rehearsal executes again.
+            compare: What has to be as in the live query: `none`, `counts` or `values`.
+            timeout_s: How long the application may take in the rehearsal.
+            watch_s: For how long the new code is watched.
+            no_way_back: Go on although the upgrade could not be undone by itself.
+            unrehearsed: Go on although the rehearsal could not run the new code.
+            plan_only: See what would change, and do nothing.
+            note: Why.
+            by: Who asks.
+            say: Hears when a step begins, in words.
+
+        Raises:
+            InputError: A query is named (code `bad-option`), or `compare` is not valid (`bad-choice`).
+            StreambankError: See `streambank.upgrade.upgrade.upgrade`.
+        """
+        from streambank.upgrade.plan import COMPARE, UpgradeRequest
+        from streambank.upgrade.upgrade import upgrade
+
+        job, query = self.declared.find(ref)
+        if query is not None:
+            raise InputError(
+                f"An upgrade is of a whole job, and {ref} names a query.",
+                code="bad-option",
+                hint=f"Name the job alone: {job.name}.",
+            )
+        request = UpgradeRequest(
+            job,
+            application=application,
+            args=None if args is None else tuple(args),
+            conf=conf,
+            python=python,
+            spark_home=spark_home,
+            batches=batches,
+            compare=check_choice(compare, "compare", COMPARE),
+            timeout_s=timeout_s,
+            watch_s=watch_s,
+            no_way_back=no_way_back,
+            unrehearsed=unrehearsed,
+            by=by,
+            why=note,
+        )
+        return upgrade(request, say=say, plan_only=plan_only)
 
     @connected
     def restored_by(self, ref: str, since: datetime) -> str | None:

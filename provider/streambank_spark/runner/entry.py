@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+from streambank.code.chosen import as_chosen
 from streambank.control.processes import who
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.signing import VARIABLE
@@ -117,6 +118,8 @@ def _read(location: str, digest: str | None) -> LaunchSpec:
 def _launch(job: Job, command: Sequence[str]) -> LaunchSpec:
     control = job.records()
     application, args = (command[0], command[1:]) if command else (None, None)
+    if not command:
+        job, _ = as_chosen(job, control)
     spec = prepare_launch(job, control, by=who("spark-submit"), application=application, args=args)
     # Whoever asks runs spark-submit in client mode, whatever is declared for drivers that are started.
     spec = replace(spec, deploy_mode="client", supervised=False)

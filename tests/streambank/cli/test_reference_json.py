@@ -198,11 +198,12 @@ def restored_in_two(file: Path) -> Any:
 
 def test_every_example_is_what_the_command_answers(answers: dict[str, Any]) -> None:
     # Elsewhere: `state` and `rescale` (tests/streambank_spark/commands/test_reference_json.py), `drill`
-    # (tests/streambank/drills/test_drill.py), `undelete-files` (tests/streambank/retention/).
+    # (tests/streambank/drills/test_drill.py), `upgrade` (tests/streambank/upgrade/test_upgrade.py),
+    # `undelete-files` (tests/streambank/retention/).
     shown = {
         heading: each
         for heading, each in examples().items()
-        if not heading.startswith(("state ", "rescale", "job compact", "undelete-files", "drill"))
+        if not heading.startswith(("state ", "rescale", "job compact", "undelete-files", "drill", "upgrade"))
     }
     assert shown.keys() == answers.keys()
     wrong = {

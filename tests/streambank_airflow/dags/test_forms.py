@@ -20,6 +20,7 @@ FORMS = {
     "sla": forms.sla_form(),
     "drill": forms.drill_form((), DrillPolicy(), ("/repository", "s3://replica")),
     "drill of several queries": forms.drill_form(("hourly", "sessions"), DrillPolicy(), ("/repository",)),
+    "upgrade": forms.upgrade_form(3),
     "restore": forms.restore_form((), RestorePolicy()),
     "compact": forms.compact_form((), CompactPolicy()),
     "compact as declared": forms.compact_form((), CompactPolicy(where="value.n < 3")),

@@ -46,6 +46,7 @@ def test_each_job_gets_its_dags_that_airflow_can_serialize(managed: Managed) -> 
         "flights.savepoint",
         "flights.restore",
         "flights.drill",
+        "flights.upgrade",
         "flights.sla",
         "flights.compact",
         "flights.rescale",

@@ -131,6 +131,10 @@ class ReleaseStory:
 
     def rows(self) -> Counter[str]:
         """How often each key is in the output, by the sink's own log."""
+        return Counter(str(row["k"]) for row in self.written())
+
+    def written(self) -> list[dict[str, Any]]:
+        """The rows of the output, by the sink's own log."""
         log = self.out / "_spark_metadata"
         names = sorted((path for path in log.glob("[0-9]*")), key=lambda path: int(path.name.split(".")[0]))
         newest = max((at for at, path in enumerate(names) if path.suffix == ".compact"), default=0)
@@ -140,7 +144,7 @@ class ReleaseStory:
             for line in path.read_text(encoding="utf-8").splitlines()[1:]
         }
         lines = [line for path in paths for line in Path(path).read_text(encoding="utf-8").splitlines()]
-        return Counter(str(json.loads(line)["k"]) for line in lines)
+        return [json.loads(line) for line in lines]
 
     def expected(self) -> Counter[str]:
         """What the output of a run is that nothing disturbs."""

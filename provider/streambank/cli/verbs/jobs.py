@@ -134,6 +134,8 @@ def _show_driver(result: StartResult) -> None:
             ("took", f"{result.seconds:.1f} s"),
         ]
     )
+    if result.code:
+        console.line(result.code)
     for warning in result.warnings:
         console.line(f"warning: {warning}")
 
@@ -317,6 +319,7 @@ def _show_status(found: dict[str, Any]) -> None:
             ("health", _health(found["health"])),
             ("down", _down(found)),
             ("watched", _watched(found["watch"])),
+            ("code", found["code"]),
             ("operation", found["operation"]),
             ("log", found["log"]),
             ("submission", found["submission"]),

@@ -1,0 +1,253 @@
+"""The verb `upgrade`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streambank.cli.options import Debug, JobsFile, Json
+from streambank.cli.output import console
+
+if TYPE_CHECKING:
+    from streambank.core.choices import SinkChoice
+    from streambank.upgrade.record import Upgrade
+
+EXAMPLES = """Examples:
+
+  streambank upgrade orders --jobs dags/streaming_jobs.toml --plan
+
+  streambank upgrade orders --watch 10m
+
+  streambank upgrade orders --conf spark.sql.shuffle.partitions=8 --compare values
+
+  streambank upgrade orders --undo
+"""
+_SAID = {
+    "planned": "would be upgraded",
+    "nothing-to-do": "runs what is asked for already",
+    "refused": "was NOT upgraded; its old code runs on",
+    "upgraded": "is upgraded",
+    "undone": "was NOT upgraded: the new code failed, and the old code runs again",
+    "not-undone": "was NOT upgraded: the new code failed, and a person has to decide",
+    "stopped": "was stopped by a person meanwhile; its new code was not watched to the end",
+    "given-up": "was not upgraded to the end: other code is asked for, or was started",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(upgrade)
+
+
+def upgrade(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="A job that the jobs file declares.")],
+    jobs: JobsFile,
+    application: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Another application than the declared one."),
+    ] = None,
+    args: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Other arguments, all of them, quoted as in a shell."),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A setting of Spark over the declared ones; repeatable."),
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Another interpreter, with another PySpark, say.")
+    ] = None,
+    spark_home: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Another distribution of Spark.")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would change, and do nothing.")] = False,
+    batches: Annotated[
+        int | None,
+        typer.Option(min=0, help="How many batches of the live query the rehearsal executes again."),
+    ] = None,
+    compare: Annotated[
+        str,
+        typer.Option(
+            metavar="none|counts|values",
+            help="What the new code has to compute as the old one did, in the rehearsal. Differences are "
+            "reported all the same.",
+        ),
+    ] = "none",
+    scratch: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Under which directory the rehearsal writes; it is removed again."),
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long the rehearsal's application may take.")
+    ] = None,
+    watch: Annotated[
+        str, typer.Option(metavar="DURATION", help="For how long the new code is watched.")
+    ] = "2m",
+    no_way_back: Annotated[
+        bool,
+        typer.Option("--no-way-back", help="Go on although the upgrade could not be undone by itself."),
+    ] = False,
+    unrehearsed: Annotated[
+        bool,
+        typer.Option("--unrehearsed", help="Go on although the rehearsal could not run the new code."),
+    ] = False,
+    undo: Annotated[
+        bool,
+        typer.Option(
+            "--undo", help="Undo the newest upgrade: its savepoint is restored, and the old code started."
+        ),
+    ] = False,
+    declared_code: Annotated[
+        bool,
+        typer.Option(
+            "--declared",
+            help="Let the next start run what the jobs file declares, whatever an upgrade has chosen; an "
+            "upgrade that was interrupted is given up. Nothing is rehearsed, stopped or started.",
+        ),
+    ] = False,
+    sink: Annotated[
+        str | None,
+        typer.Option(
+            metavar="refuse|rollback|accept",
+            help="With --undo: what becomes of later output. Default: rollback if needed and guarded.",
+        ),
+    ] = None,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")] = "",
+    history: Annotated[
+        bool, typer.Option("--history", help="Show the upgrades of the job instead, the newest first.")
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Bring a running job to what its jobs file declares now, after a rehearsal beside it.
+
+    The new code runs on a copy of a fresh savepoint first. Then the job stops with a savepoint, and goes on
+    with the new code. If that fails, the savepoint is restored and the old code started. An upgrade that was
+    interrupted is finished. Exit code 1: the job does not run the new code, or was stopped.
+    """
+    from streambank.control.processes import who
+    from streambank.core.choices import SINK_CHOICES
+    from streambank.core.errors import InputError, check_choice
+    from streambank.core.units import parse_duration_s
+    from streambank.declaration.declaration import load_jobs
+    from streambank.upgrade.declared import choose_declared
+    from streambank.upgrade.plan import COMPARE, UpgradeRequest
+    from streambank.upgrade.record import upgrades_of
+    from streambank.upgrade.upgrade import undo_upgrade
+    from streambank.upgrade.upgrade import upgrade as run
+
+    declared = load_jobs(jobs).job(job)
+    if history:
+        found = list(upgrades_of(declared.records()))
+        console.answer(
+            {"job": job, "upgrades": [one.to_dict() for one in found]}, lambda: _show_history(found)
+        )
+        return
+    if declared_code and (undo or plan):
+        raise InputError(
+            "--declared does nothing but that.", code="bad-option", hint="Leave out --undo and --plan."
+        )
+    if sink is not None and not undo:
+        raise InputError("--sink is for --undo.", code="bad-option", hint="Leave it out, or give --undo.")
+    request = UpgradeRequest(
+        declared,
+        application=None if application is None else str(Path(application).absolute()),
+        args=None if args is None else tuple(shlex.split(args)),
+        conf=_settings(conf or []),
+        python=_absolute(python),
+        spark_home=None if spark_home is None else str(Path(spark_home).absolute()),
+        batches=batches,
+        compare=check_choice(compare, "compare", COMPARE),
+        scratch=scratch,
+        timeout_s=parse_duration_s(timeout) if timeout is not None else None,
+        watch_s=parse_duration_s(watch),
+        no_way_back=no_way_back,
+        unrehearsed=unrehearsed,
+        by=who("cli"),
+        why=why,
+    )
+    if declared_code:
+        left = choose_declared(request)
+        console.answer({"job": job, "given_up": None if left is None else left.name}, lambda: _say(job, left))
+        return
+    if undo:
+        choice: SinkChoice | None = None if sink is None else check_choice(sink, "sink", SINK_CHOICES)
+        report = undo_upgrade(request, sink=choice, say=console.note)
+    else:
+        report = run(request, say=console.note, plan_only=plan)
+    console.answer(report.to_dict(), lambda: _show(report))
+    if not (report.succeeded or (undo and report.state == "undone")):
+        raise typer.Exit(1)
+
+
+def _absolute(python: str | None) -> str | None:
+    """An interpreter where it is; a name without a folder is looked for in PATH."""
+    return python if python is None or Path(python).name == python else str(Path(python).absolute())
+
+
+def _say(job: str, left: Upgrade | None) -> None:
+    console.line(f"the next start of job {job} runs what its jobs file declares")
+    if left is not None:
+        console.line(f"  {left.name} was interrupted, and is given up")
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    from streambank.core.errors import InputError
+
+    found = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip():
+            raise InputError(
+                f"--conf takes NAME=VALUE, not {name!r}.",
+                code="bad-option",
+                hint="Such as --conf spark.sql.shuffle.partitions=8.",
+            )
+        found[name.strip()] = value
+    return found
+
+
+def _show(report: Upgrade) -> None:
+    console.line(f"job {report.job} {_SAID.get(report.state, report.state)}")
+    if report.error:
+        console.line(f"  {report.error}")
+    for change in report.changes:
+        console.line(f"  {change}")
+    for note in report.notes:
+        console.line(f"  {note}")
+    if report.no_way_back:
+        console.line(f"  it could not be undone by itself: {report.no_way_back}")
+    for one in (report.rehearsal or {}).get("queries", []):
+        for difference in one.get("differences", []):
+            console.line(f"  the new code computes something else: {difference}")
+        for why in one.get("not_compared", []):
+            console.line(f"  not compared: {why}")
+    for query, savepoint in report.savepoints.items():
+        console.line(f"query {query}: the old code stopped at savepoint {savepoint}")
+    if report.steps:
+        console.line()
+        console.table(
+            ["step", "seconds"], [[name, f"{seconds:.1f}"] for name, seconds in report.steps.items()]
+        )
+    if report.without_processing_s is not None:
+        console.fields([("without processing", f"{report.without_processing_s:.1f} s")])
+
+
+def _show_history(found: list[Upgrade]) -> None:
+    if not found:
+        console.line("no upgrade yet")
+        return
+    rows = [
+        [
+            one.to_dict()["started_at"],
+            one.state,
+            "" if one.without_processing_s is None else f"{one.without_processing_s:.1f} s",
+            f"{one.seconds:.1f} s",
+            one.error or "; ".join(one.changes),
+        ]
+        for one in found
+    ]
+    console.table(["started", "result", "without processing", "took", "what"], rows)

@@ -1,0 +1,197 @@
+"""Which code a job's next driver runs: what it declares, unless an upgrade has chosen another one instead.
+
+An upgrade may begin before what is declared may run, may go back, or may change what is not declared. What it
+chose is a record of the stream `chosen/`: it names the declared code *instead of which* it counts. Once the
+job declares something else, that counts again. So no start brings back a code that the
+checkpoint has left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from streambank.code.code import Code
+from streambank.code.kept import runnable
+from streambank.control.control import JobControl
+from streambank.control.records import RecordStream
+from streambank.core.errors import FormatError
+from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.declaration.declaration import Job
+from streambank.storage.local.modes import close_directory
+
+CHOSEN = "chosen"
+"""The stream of what was chosen."""
+UPGRADES = "upgrades"
+"""The stream of what upgrades remember (upgrade/record.py): they say which code they go on or back to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A code that counts instead of the declared one.
+
+    Attributes:
+        instead_of: The identity of the declared code for which it counts.
+        instead_of_unread: The same where its program cannot be read, as on another machine.
+        code: It; None where the declared one counts, whatever that is.
+        by: Who chose it.
+        why: Why.
+        at: When.
+    """
+
+    instead_of: str | None
+    instead_of_unread: str | None
+    code: Code | None
+    by: Mapping[str, str]
+    why: str
+    at: datetime
+
+    @property
+    def words(self) -> str:
+        """What counts and why, as a sentence for people."""
+        where = self.code.application if self.code is not None else "what the job declares"
+        why = f" ({self.why})" if self.why else ""
+        return f"An upgrade has chosen the code of {where}, until the job declares other code{why}."
+
+    def counts(self, declared: Code) -> bool:
+        """Whether it counts where a job declares this."""
+        if self.code is None:
+            return False
+        if declared.program is None or self.instead_of == self.instead_of_unread:  # one of both was not read
+            return declared.identity_unread == self.instead_of_unread
+        return declared.identity == self.instead_of
+
+
+def chosen_records(control: JobControl) -> RecordStream:
+    """The stream of what was chosen, signed like all records that decide."""
+    return RecordStream(control.store, CHOSEN, signer=control.signer)
+
+
+def upgrade_records(control: JobControl) -> RecordStream:
+    """The stream of what upgrades remember, signed likewise."""
+    return RecordStream(control.store, UPGRADES, signer=control.signer)
+
+
+def newest_choice(control: JobControl) -> Chosen | None:
+    """What was chosen last; None where nothing ever was.
+
+    Raises:
+        FormatError: The record is damaged (code `damaged-record`).
+        IntegrityError: It is not signed, and has to be (codes `not-signed`, `bad-signature`).
+    """
+    record = chosen_records(control).latest()
+    if record is None:
+        return None
+    data = record.data
+    try:
+        by, code = data["by"], data["code"]
+        return Chosen(
+            None if data["instead_of"] is None else str(data["instead_of"]),
+            None if data["instead_of_unread"] is None else str(data["instead_of_unread"]),
+            None if code is None else Code.from_dict(code),
+            {str(name): str(value) for name, value in by.items()},
+            str(data.get("why", "")),
+            from_json_time(str(data["at"])),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(
+            f"{chosen_records(control).describe(record.number)} is incomplete: {error!r}.",
+            code="damaged-record",
+            hint="It was cut off or edited. Once you know which code the job has to run, move it away.",
+        ) from error
+
+
+def choose_code(
+    control: JobControl, declared: Code, code: Code | None, *, by: Mapping[str, str], why: str
+) -> None:
+    """Choose what the job's next driver runs.
+
+    Args:
+        control: The job's records.
+        declared: What the job declares now.
+        code: What counts instead, until the job declares something else; None for what it declares.
+        by: Who asks.
+        why: Why.
+    """
+    if code is not None and code.identity == declared.identity:
+        code = None
+    close_directory(f"{control.store.uri}/{CHOSEN}", 0o770)
+    chosen_records(control).append(
+        {
+            "instead_of": declared.identity if code is not None else None,
+            "instead_of_unread": declared.identity_unread if code is not None else None,
+            "code": code.to_dict() if code is not None else None,
+            "at": to_json_time(utc_now()),
+            "by": dict(by),
+            "why": why,
+        }
+    )
+
+
+def code_that_counts(job: Job, control: JobControl) -> Code:
+    """What the job's next driver runs.
+
+    Args:
+        job: The declared job.
+        control: Its records.
+    """
+    declared, chosen = Code.declared(job), newest_choice(control)
+    if chosen is not None and chosen.code is not None and chosen.counts(declared):
+        return chosen.code
+    return declared
+
+
+def as_chosen(job: Job, control: JobControl) -> tuple[Job, Chosen | None]:
+    """The job as its next driver runs it.
+
+    Args:
+        job: The declared job.
+        control: Its records.
+
+    Returns:
+        The job, and what was chosen instead of what it declares; None where that counts.
+
+    Raises:
+        RefusedError: The program that was chosen is not there any more (code `code-not-kept`).
+    """
+    chosen = newest_choice(control)
+    if chosen is None or chosen.code is None:
+        return job, None
+    declared = Code.declared(job)
+    if not chosen.counts(declared):
+        return job, None
+    return runnable(chosen.code, job, control), chosen
+
+
+def needed_programs(control: JobControl) -> set[str]:
+    """Digests of the programs that what was chosen, or the newest upgrade, may have to run again.
+
+    Args:
+        control: The job's records.
+    """
+    found: set[str] = set()
+    for stream, names in (
+        (chosen_records(control), ("code",)),
+        (upgrade_records(control), ("before", "after")),
+    ):
+        record = stream.latest()
+        data = record.data if record is not None else {}
+        for name in names:
+            code = data.get(name)
+            if isinstance(code, dict) and code.get("program") is not None:
+                found.add(str(code["program"]))
+    return found
+
+
+def settle_choice(job: Job, control: JobControl, *, by: Mapping[str, str]) -> None:
+    """Note at a launch that the declared code counts again, so that an earlier choice never comes back.
+
+    Args:
+        job: The declared job, whose code is launched.
+        control: Its records.
+        by: Who launches it.
+    """
+    chosen = newest_choice(control)
+    if chosen is not None and chosen.code is not None:
+        choose_code(control, Code.declared(job), None, by=by, why="the job declares other code since")

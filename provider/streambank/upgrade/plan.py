@@ -1,0 +1,203 @@
+"""What an upgrade would change, and whether it could be undone: asked before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from streambank.code.code import Code, differences
+from streambank.code.kept import why_not_runnable
+from streambank.code.program import read_program
+from streambank.control.control import JobControl
+from streambank.core.errors import FormatError, InputError, RefusedError
+from streambank.declaration.credentials import is_credential
+from streambank.declaration.declaration import Job
+from streambank.driver.connections import placed
+from streambank.driver.launcher import Launcher
+from streambank.driver.prepare import prepare_launch
+from streambank.driver.spec import LaunchSpec, proven_launch, spec_of
+from streambank.job.start import check_launch
+
+WATCH_S = 120.0
+"""For how long new code is watched where nothing else is asked for."""
+COMPARE = ("none", "counts", "values")
+"""What of output and state has to be as the old code has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeRequest:
+    """What an upgrade is asked for.
+
+    Attributes:
+        job: The job, as it is declared now.
+        application: Another application than the declared one.
+        args: Other arguments, all of them; the declared ones when left out.
+        conf: Settings of Spark over those that are declared.
+        python: Another interpreter.
+        spark_home: Another distribution of Spark.
+        batches: How many batches of the live query the rehearsal executes again.
+        compare: What has to be as in the live query: `none`, `counts` of rows, or `values`.
+        scratch: Under which location the rehearsal writes; the declared one of drills when left out.
+        timeout_s: How long the application may take in the rehearsal; the declared time of drills when left
+            out.
+        watch_s: For how long the new code is watched.
+        no_way_back: Go on although the upgrade could not be undone by itself.
+        unrehearsed: Go on although the rehearsal could not run the new code.
+        by: Who asks.
+        why: Why.
+    """
+
+    job: Job
+    application: str | None = None
+    args: tuple[str, ...] | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    python: str | None = None
+    spark_home: str | None = None
+    batches: int | None = None
+    compare: str = "none"
+    scratch: str | None = None
+    timeout_s: float | None = None
+    watch_s: float = WATCH_S
+    no_way_back: bool = False
+    unrehearsed: bool = False
+    by: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+    def new_code(self) -> Code:
+        """What the job shall run: what it declares, with what is asked for instead.
+
+        Raises:
+            InputError: A setting is a credential, or a field of its own (code `bad-option`).
+        """
+        for name, value in self.conf.items():
+            if is_credential(name, value):
+                raise InputError(
+                    f"The setting {name} holds a credential, and pages, event logs and records show it.",
+                    code="bad-option",
+                    hint="Credentials come from the environment, a role, or files of Hadoop or Java.",
+                )
+            if name in ("spark.master", "spark.submit.deployMode"):
+                raise InputError(
+                    f"The setting {name} is not one that an upgrade changes.",
+                    code="bad-option",
+                    hint="Declare where the job runs: `master`, and `launch.deploy_mode`.",
+                )
+        job = self.job
+        named = replace(
+            job,
+            application=self.application or job.application,
+            args=job.args if self.args is None else self.args,
+            spark={**job.spark, **self.conf},
+            named_python=self.python or job.named_python,
+            python=self.python or job.python,
+            spark_home=self.spark_home or job.spark_home,
+            named_spark_home=self.spark_home or job.named_spark_home,
+        )
+        return Code.of(named, read_program(named.application, named.spark))
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradePlan:
+    """What an upgrade would do.
+
+    Attributes:
+        before: The code that runs; None where an older version of Streambank launched it.
+        after: The new code.
+        declared: What the job declares now.
+        runs: The job with the new code, placed.
+        changes: In what they differ, for people; empty where they do not.
+        no_way_back: Why the upgrade could not be undone by itself; empty where it could.
+        for_good: Whether that stays so, although the old program may be there again.
+        launch_id: The launch that runs.
+    """
+
+    before: Code | None
+    after: Code
+    declared: Code
+    runs: Job
+    changes: tuple[str, ...]
+    no_way_back: str
+    for_good: bool
+    launch_id: str
+
+
+def plan_upgrade(request: UpgradeRequest, control: JobControl, launcher: Launcher) -> UpgradePlan:
+    """See what an upgrade would do. Nothing is stopped or written.
+
+    Args:
+        request: What is asked.
+        control: The job's records.
+        launcher: Where drivers run.
+
+    Raises:
+        RefusedError: No driver of the job runs (code `nothing-to-upgrade`); or the new code cannot be
+            launched on the job's checkpoint (driver/prepare.py, driver/other_release.py).
+        StreambankError: The new code cannot be launched at all (`Launcher.check`).
+    """
+    job = placed(request.job)
+    launched = running_launch(job, control)
+    after = request.new_code()
+    runs = after.applied(job)
+    version = check_launch(runs, control, launcher)
+    prepare_launch(runs, control, by=request.by)
+    before, no_way_back, for_good = code_of(launched), "", False
+    if before is None:
+        changes = [
+            "it is not known what runs: an older version of Streambank launched it, or its launch was changed"
+        ]
+        no_way_back = (
+            "it is not known what ran: an older version of Streambank launched it, or its launch was changed"
+        )
+    else:
+        changes = differences(before, after) if before.identity != after.identity else []
+        if version is not None and launched.spark_version not in (None, version):
+            changes.append(f"Spark is {version}, and was {launched.spark_version}")
+            if (before.python, before.spark_home) == (after.python, after.spark_home):
+                no_way_back = f"Spark {version} is where Spark {launched.spark_version} was"
+                for_good = True
+        no_way_back = no_way_back or why_not_runnable(before, job, control) or ""
+    return UpgradePlan(
+        before, after, Code.declared(job), runs, tuple(changes), no_way_back, for_good, launched.launch_id
+    )
+
+
+def code_of(launch: LaunchSpec) -> Code | None:
+    """What was launched; None where an older version of Streambank launched it."""
+    try:
+        return None if launch.code is None else Code.from_dict(launch.code)
+    except FormatError:
+        return None
+
+
+def launched_code(control: JobControl, launch_id: str) -> Code | None:
+    """The code of a launch, as it was written; None where that is not known."""
+    launch = proven_launch(control, launch_id)
+    return None if launch is None else code_of(launch)
+
+
+def last_code(control: JobControl) -> Code | None:
+    """What the newest driver of the job ran, whether it lives or not; None where that is not known."""
+    for record in control.lease.claims.records.newest_first():
+        if record.data.get("purpose") == "run":
+            return launched_code(control, str(record.data.get("launch_id")))
+    return None
+
+
+def running_launch(job: Job, control: JobControl) -> LaunchSpec:
+    """The launch of the driver that runs the job.
+
+    Raises:
+        RefusedError: None does (code `nothing-to-upgrade`).
+    """
+    view = control.lease.view()
+    holder = view.holder if view is not None and view.state == "live" else None
+    if holder is not None and holder.details.get("purpose") == "run":
+        found = spec_of(control, str(holder.details.get("launch_id")))
+        if found is not None:
+            return proven_launch(control, found.launch_id) or replace(found, code=None)
+    raise RefusedError(
+        f"No driver of job {job.name} runs, so there is nothing to upgrade.",
+        code="nothing-to-upgrade",
+        hint=f"`streambank job start {job.name}` starts a stopped job with the code that its jobs file "
+        "declares.",
+    )

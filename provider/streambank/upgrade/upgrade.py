@@ -1,0 +1,594 @@
+"""An upgrade of a running job, step by step.
+
+1. *plan*: what is new (plan.py). The old code is chosen until the new one takes its place (code/chosen.py):
+   a driver that dies meanwhile comes back with it, although the job may declare the new one already.
+2. *rehearse*: the new code runs on a copy of a fresh savepoint, while the old one runs on (rehearsal.py).
+3. *stop*: the old code is stopped at a batch boundary, and a savepoint is taken.
+4. *start*: the new code is chosen, and started on the same checkpoint. Both are one operation, during which
+   the job is meant to run.
+5. *watch*: batches have to go on, and what the job promises has to be kept (watch.py).
+6. *undo*, where they do not (undo.py). Only what the new code did is a reason: where a record cannot be read,
+   or another operation is in the way, the upgrade is left as it is.
+
+Each step leaves a record first (record.py). Who finds that of an upgrade that was interrupted finishes it:
+before step 4 from the stop on, since what was rehearsed is still what is asked for; after it, by watching;
+and a way back that was begun is gone to its end. The choice of the code is what counts: before it the old
+code runs, after it the new one. What was interrupted long ago is not undone by itself, since the output of
+all the time since would be rolled back.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from streambank.code.chosen import choose_code, chosen_records, code_that_counts
+from streambank.code.code import Code
+from streambank.code.kept import why_not_here
+from streambank.control.control import JobControl
+from streambank.control.operation import Operation
+from streambank.core.choices import SinkChoice
+from streambank.core.errors import ConflictError, NotFoundError, RefusedError, StorageError, StreambankError
+from streambank.core.units import utc_now
+from streambank.driver.connections import placed
+from streambank.driver.launcher import Launcher
+from streambank.driver.launchers.choose import launcher_for
+from streambank.job.start import StartResult, start_job
+from streambank.job.stop import stop_job
+from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code, launched_code, plan_upgrade
+from streambank.upgrade.record import State, Upgrade, newest_upgrade, remember, upgrading
+from streambank.upgrade.rehearsal import rehearse, why_unproven
+from streambank.upgrade.undo import OPERATION, go_back, mark_late_drivers, why_undone
+from streambank.upgrade.watch import (
+    FAILED,
+    Ready,
+    Watch,
+    broken_objectives,
+    committed_at,
+    first_commit_after,
+)
+
+LATE_S = 1800.0
+"""How much later than a start and a watch take, what was interrupted is still undone by itself."""
+_OF_ITS_DRIVER = frozenset(
+    {FAILED, "driver-died", "driver-refused", "start-timeout", "state-not-loadable", "checkpoint-damaged"}
+)
+"""Codes of errors that say something of the new code, by its driver."""
+_CAN_BE_UNDONE: frozenset[State] = frozenset(
+    {"swapped", "undoing", "restored", "upgraded", "not-undone", "stopped"}
+)
+
+Say = Callable[[str], None]
+
+
+def upgrade(
+    request: UpgradeRequest,
+    *,
+    launcher: Launcher | None = None,
+    say: Say = lambda step: None,
+    plan_only: bool = False,
+) -> Upgrade:
+    """Upgrade a running job, or finish an upgrade that was interrupted.
+
+    That new code fails, in the rehearsal or afterwards, stands in what is returned. Raised is what keeps an
+    upgrade from being begun, or its records from being written.
+
+    Args:
+        request: What is asked.
+        launcher: Where drivers run; what the job declares when left out.
+        say: Called when a step begins, in words.
+        plan_only: See what would be done, and do nothing.
+
+    Returns:
+        The report.
+
+    Raises:
+        ConflictError: Another upgrade, or another operation, works on the job (codes `upgrade-in-progress`,
+            `operation-in-progress`).
+        RefusedError: No driver runs (`nothing-to-upgrade`); the upgrade could not be undone by itself
+            (`no-way-back`); the rehearsal could not run the new code (`not-rehearsed`); or the new code
+            cannot be launched on this checkpoint.
+        StreambankError: Whatever a savepoint, a stop and a start raise.
+    """
+    control = request.job.records()
+    work = _Work(request, control, launcher or launcher_for(request.job), say)
+    if plan_only:
+        plan = plan_upgrade(request, control, work.launcher)
+        return replace(work.of_plan(plan), state="planned" if plan.changes else "nothing-to-do")
+    with upgrading(control, request.by):
+        return work.run()
+
+
+def undo_upgrade(
+    request: UpgradeRequest,
+    *,
+    sink: SinkChoice | None = None,
+    launcher: Launcher | None = None,
+    say: Say = lambda step: None,
+) -> Upgrade:
+    """Go back to the code before the newest upgrade, and to the savepoint at which it was stopped.
+
+    Args:
+        request: The job, who asks and why.
+        sink: What becomes of later output; None for `rollback` where it is needed and proven.
+        launcher: Where drivers run; what the job declares when left out.
+        say: Called when a step begins, in words.
+
+    Raises:
+        NotFoundError: The newest upgrade has not started new code (code `no-upgrade`).
+        RefusedError: The old code is not there any more (`code-not-kept`), or rows would be lost or repeated.
+    """
+    control = request.job.records()
+    work = _Work(request, control, launcher or launcher_for(request.job), say)
+    with upgrading(control, request.by):
+        last = newest_upgrade(control)
+        if last is None or last.state not in _CAN_BE_UNDONE:
+            raise NotFoundError(
+                f"Job {request.job.name} has no upgrade that could be undone.",
+                code="no-upgrade",
+                hint=f"`streambank upgrade {request.job.name} --history` shows its upgrades.",
+            )
+        work.begin(replace(last, resumed=last.is_unfinished))
+        error = request.why or last.error or "it was asked for"
+        if last.is_unfinished and work.is_back():
+            return work.start_again(error)
+        if work.runs_other_code():
+            raise RefusedError(
+                f"The new code of {last.name} is not what job {last.job} ran last. What other code has done "
+                "since would be taken back, too.",
+                code="other-code-ran",
+                hint="Restore the savepoint that you want, and start the job with the code that you want.",
+            )
+        return work.undo(error, sink=sink, asked=True)
+
+
+class _Work:
+    def __init__(self, request: UpgradeRequest, control: JobControl, launcher: Launcher, say: Say) -> None:
+        self.request = request = replace(request, job=placed(request.job))
+        self.job = request.job
+        self.control = control
+        self.launcher = launcher
+        self.say = say
+        self.upgrade: Upgrade
+        self.steps: dict[str, float] = {}
+        self.began = time.monotonic()
+        self.before_s = 0.0
+
+    # What it is about.
+
+    def of_plan(self, plan: UpgradePlan) -> Upgrade:
+        """A new upgrade."""
+        started = utc_now()
+        return Upgrade(
+            name=f"upgrade-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+            job=self.job.name,
+            state="rehearsing",
+            before=plan.before,
+            after=plan.after,
+            changes=plan.changes,
+            no_way_back=plan.no_way_back,
+            for_good=plan.for_good,
+            by=dict(self.request.by),
+            why=self.request.why,
+            started_at=started,
+        )
+
+    def begin(self, upgrade: Upgrade) -> None:
+        """Go on with an upgrade."""
+        self.upgrade, self.steps, self.before_s = upgrade, dict(upgrade.steps), upgrade.seconds
+        self.began = time.monotonic()
+
+    def record(self, **changes: Any) -> Upgrade:
+        seconds = self.before_s + time.monotonic() - self.began
+        self.upgrade = remember(
+            self.control, self.upgrade, steps=dict(self.steps), seconds=seconds, **changes
+        )
+        return self.upgrade
+
+    def end(self, kind: str, **changes: Any) -> Upgrade:
+        """Record the report, and an event that says so."""
+        done = self.record(**changes)
+        self.control.record_event(
+            kind,
+            upgrade=done.name,
+            state=done.state,
+            launch_id=done.launch_id,
+            savepoints=dict(done.savepoints),
+            without_processing_s=done.without_processing_s,
+            seconds=round(done.seconds, 1),
+            code=done.code,
+            error=done.error,
+            by=dict(self.request.by),
+            why=self.request.why,
+        )
+        return done
+
+    @contextmanager
+    def step(self, name: str, words: str) -> Iterator[None]:
+        began = time.monotonic()
+        self.say(words)
+        try:
+            yield
+        finally:
+            self.steps[name] = self.steps.get(name, 0.0) + time.monotonic() - began
+
+    def run(self) -> Upgrade:
+        """Finish an upgrade that was interrupted, or do a new one."""
+        last = newest_upgrade(self.control)
+        if last is not None and last.is_unfinished and last.state != "rehearsing":
+            found = self.resume(last)
+            if found is not None:
+                return found
+        plan = plan_upgrade(self.request, self.control, self.launcher)
+        self.begin(self.of_plan(plan))
+        if not plan.changes:
+            # What runs is what is asked for: let each later start run it, too.
+            self.choose(plan.after, plan.after, "it runs already")
+            return replace(self.upgrade, state="nothing-to-do")
+        if plan.no_way_back and not self.request.no_way_back:
+            raise RefusedError(
+                f"The upgrade of job {self.job.name} could not be undone by itself: {plan.no_way_back}.",
+                code="no-way-back",
+                hint="Restart the job once with the old code, which keeps a copy of it; or go on with "
+                "`--no-way-back`: if the new code fails, a person has to bring the old one back.",
+            )
+        if plan.before is not None and not plan.no_way_back:
+            self.choose(plan.before, plan.before, "an upgrade has not come to its new code yet")
+        self.record()
+        if not self.rehearse(plan):
+            return self.end("upgrade-refused", state="refused")
+        return self.swap()
+
+    def resume(self, last: Upgrade) -> Upgrade | None:
+        """Finish what was interrupted; None where something else is asked for since, or runs."""
+        self.begin(replace(last, resumed=True))
+        self.say(f"finishing {last.name}, which was interrupted ({last.state})")
+        counts, wanted = self._counts(), self.request.new_code().identity
+        late = (utc_now() - last.at).total_seconds() > self._patience_s()
+        if last.state in ("undoing", "restored"):
+            if self.is_back():
+                return self.start_again(last.error)
+            if self.runs_other_code() or late:
+                since = "too long ago" if late else "and other code was started since"
+                return self._not_undone(last.error, last.code, f"it was interrupted, {since}")
+            return self.undo(last.error)
+        if last.state == "swapped" and counts == last.after.identity:
+            found = self._took_place() if late else self.start_and_watch()
+            other = found.state == "upgraded" and wanted != last.after.identity
+            return None if other or found.state == "given-up" else found
+        # The new code was never started: that is chosen first.
+        if not late and not self._has_moved_on() and wanted == last.after.identity:
+            return self.swap()
+        self.end(
+            "upgrade-refused",
+            state="given-up",
+            error="It was interrupted, and other code is asked for since."
+            if wanted != last.after.identity
+            else "It was interrupted too long ago, or other code ran since, so it begins again.",
+        )
+        # It may have stopped the job, which is meant to run all the same: with what ran last.
+        ran = last_code(self.control)
+        if ran is not None and why_not_here(ran, self.job, self.control) is None:
+            self.choose(ran, ran, f"{last.name} was interrupted")
+        self._start(wait=True)
+        return None
+
+    def _patience_s(self) -> float:
+        """After what time what was interrupted is not undone by itself any more."""
+        return self.job.start.timeout_s + self.request.watch_s + LATE_S
+
+    def _counts(self) -> str:
+        return code_that_counts(self.job, self.control).identity
+
+    def is_back(self) -> bool:
+        """Whether a way back has come to the choice of the old code, so that it is complete.
+
+        What counts does not tell: a job that declares its old code again has not gone back.
+        """
+        begun = why_undone(self.upgrade.name, "")
+        return self.upgrade.state == "restored" or any(
+            str(record.data.get("why")).startswith(begun)
+            for record in chosen_records(self.control).newest_first()
+        )
+
+    def runs_other_code(self) -> bool:
+        """Whether another code than the new one has run last."""
+        ran = last_code(self.control)
+        return ran is not None and ran.identity != self.upgrade.after.identity
+
+    def _has_moved_on(self) -> bool:
+        """Whether other code has run, or counts, than that with which the upgrade began."""
+        before = self.upgrade.before
+        if before is None:  # then it is not known, and there is no way back to it
+            return False
+        ran = last_code(self.control)
+        # Where there is no way back, the old code was never chosen.
+        moved = not self.upgrade.no_way_back and self._counts() != before.identity
+        return moved or ran is None or ran.identity != before.identity
+
+    def choose(self, wanted: Code, ran: Code, why: str) -> None:
+        """Choose a code for each later start, unless other code ran meanwhile.
+
+        Raises:
+            ConflictError: It did (code `other-code-ran`), or another operation works on the job.
+        """
+        with self.control.operation(
+            OPERATION, by=self.request.by, wait_s=2 * self.job.stop.force_after_s
+        ) as held:
+            last = last_code(self.control)
+            if last is None or last.identity != ran.identity:
+                raise ConflictError(
+                    f"Other code of job {self.job.name} was started while its upgrade was planned.",
+                    code="other-code-ran",
+                    hint="Upgrade it again: then what runs now is compared.",
+                )
+            held.check()
+            if self._counts() != wanted.identity:
+                choose_code(self.control, Code.declared(self.job), wanted, by=self.request.by, why=why)
+
+    # Beside the old code.
+
+    def rehearse(self, plan: UpgradePlan) -> bool:
+        """Run the new code on a copy; whether it may take the old one's place."""
+        with self.step("rehearse", "rehearsing the new code on a copy"):
+            try:
+                report = rehearse(
+                    self.request, self.upgrade.name, plan.runs, self.control, self.launcher, self.say
+                )
+            except StreambankError as error:
+                self.record(code=error.code, error=error.message)
+                return False
+        self.record(rehearsal=report.to_dict())
+        if not report.passed:
+            self.record(code=report.code, error=f"The step {report.failed_step} failed: {report.error}")
+            return False
+        unproven = why_unproven(report)
+        if unproven and not self.request.unrehearsed:
+            refusal = RefusedError(
+                f"The rehearsal could not run the new code: {unproven}",
+                code="not-rehearsed",
+                hint="Go on with `--unrehearsed`: then whether the new code goes on with the job's state "
+                "shows only when it has taken the place of the old one.",
+            )
+            self.record(code=refusal.code, error=f"{refusal.message} {refusal.hint}")
+            return False
+        return True
+
+    # The swap.
+
+    def swap(self) -> Upgrade:
+        """Stop the old code with a savepoint, and start the new code in its place."""
+        by, why = self.request.by, f"{self.upgrade.name}: {self.request.why}".rstrip(": ")
+        common: dict[str, Any] = {
+            "by": by,
+            "why": why,
+            "launcher": self.launcher,
+            "control": self.control,
+        }
+        wait_s = 2 * self.job.stop.force_after_s
+        with self.control.operation(OPERATION, by=by, wait_s=wait_s) as held:
+            desired = self.control.desired()
+            if desired is not None and desired.state == "stopped":
+                return self.end(
+                    "upgrade-refused",
+                    state="refused",
+                    error="The job was stopped meanwhile, so the new code was not started.",
+                )
+            if self._has_moved_on():
+                return self.end(
+                    "upgrade-refused",
+                    state="refused",
+                    code="other-code-ran",
+                    error="Other code of the job was started meanwhile. Nothing was stopped.",
+                )
+            self.record(state="stopping", broken_before=broken_objectives(self.job))
+            mark_late_drivers(self.control, by=by, why=why)
+            self.control.record_event("upgrading", upgrade=self.upgrade.name, by=dict(by), why=why)
+            try:
+                with self.step("stop", "stopping the old code with a savepoint"):
+                    stopped = stop_job(
+                        self.job,
+                        savepoint=True,
+                        note=f"before {self.upgrade.name}",
+                        operation=held,
+                        lasting=False,
+                        **common,
+                    )
+            except StreambankError as error:
+                if error.code == "stop-timeout":
+                    raise StorageError(
+                        f"{error.message} It ends as soon as it obeys the stop. The same upgrade asked for "
+                        "again goes on then.",
+                        code=error.code,
+                        hint=error.hint,
+                    ) from error
+                self._old_goes_on(held, error, common)
+                return self.end(
+                    "upgrade-refused",
+                    state="refused",
+                    code=error.code,
+                    error=f"The old code could not be stopped with a savepoint: {error.message}",
+                )
+            batches = {name: one for name, one in stopped.batches.items() if one is not None}
+            held.check()
+            self.record(
+                state="swapped",
+                savepoints=dict(stopped.savepoints),
+                batches=batches,
+                how=stopped.how,
+                committed_at={name: at for name, batch in batches.items() if (at := self._at(name, batch))},
+            )
+            choose_code(self.control, Code.declared(self.job), self.upgrade.after, by=by, why=why)
+            failed: StreambankError | None = None
+            with self.step("start", "starting the new code"):
+                try:
+                    start = start_job(self.job, obey_desired=True, wait=False, operation=held, **common)
+                    self.record(launch_id=start.launch_id)
+                except StreambankError as error:
+                    if error.retryable and error.code not in _OF_ITS_DRIVER:
+                        raise  # it is chosen: the next start runs it
+                    failed = error
+        if failed is not None:
+            return self.undo(failed.message, failed.code)
+        return self.start_and_watch()
+
+    def _old_goes_on(self, held: Operation, error: StreambankError, common: dict[str, Any]) -> None:
+        """The old code goes on where no savepoint of it could be taken."""
+        self.say(f"the old code goes on: {error.message}")
+        start_job(self.job, obey_desired=True, wait=False, operation=held, **common)
+
+    def _at(self, query: str, batch: int) -> float | None:
+        generation = self.control.generation(query)
+        return None if generation is None else committed_at(generation.location, batch)
+
+    def start_and_watch(self) -> Upgrade:
+        """See that the new code runs, and gets on.
+
+        Raises:
+            StreambankError: Whether it does is not known, since records could not be read, or another
+                operation was in the way: the next call watches it.
+        """
+        try:
+            ready = self._watched()
+        except StreambankError as error:
+            if error.code not in _OF_ITS_DRIVER:
+                raise
+            return self.undo(error.message, error.code)
+        if self.upgrade.without_processing_s is None:  # there was nothing to read at first
+            self.record(without_processing_s=self._without_processing_s())
+        if ready == "other":
+            return self.end(
+                "upgraded",
+                state="given-up",
+                code="other-code-ran",
+                error="Other code of the job was started, so the new code was not watched to the end.",
+            )
+        if ready == "stopped":
+            return self.end("upgraded", state="stopped", error="The job was stopped meanwhile.")
+        return self.end("upgraded", state="upgraded")
+
+    def _watched(self) -> Ready:
+        with self.step("first-batch", "waiting for the first batch of the new code"):
+            if self.upgrade.launch_id is None or self.upgrade.resumed:
+                # Whichever driver runs by now, or the first of all.
+                start = self._start(wait=False)
+                if start.state in ("not-desired", "finished"):
+                    return "stopped" if start.state == "not-desired" else "finished"
+                self.record(launch_id=start.launch_id)
+            launch_id = self.upgrade.launch_id
+            assert launch_id is not None, "a driver runs"
+            launched = launched_code(self.control, launch_id)
+            if launched is None or launched.identity != self.upgrade.after.identity:
+                return "other"
+            watch = Watch(self.job, self.control, self.launcher, self.upgrade.after, launch_id)
+            ready = watch.first_batch(self.job.start.timeout_s)
+        self.record(launch_id=watch.launch_id, without_processing_s=self._without_processing_s())
+        if ready != "ready":
+            return ready
+        seconds = self.request.watch_s
+        with self.step("watch", f"watching the new code for {seconds:.0f} s"):
+            ready = watch.go_on(seconds)
+            unknown = watch.promises(self.upgrade.broken_before) if ready == "ready" else ""
+        if unknown:
+            self.say(unknown)
+        notes = (unknown,) if unknown else ()
+        self.record(launch_id=watch.launch_id, notes=(*self.upgrade.notes, *notes))
+        return ready
+
+    def _took_place(self) -> Upgrade:
+        """The new code runs since long ago, although it was not watched to the end."""
+        note = "the watch was interrupted, and too long ago to go on with it"
+        return self.end("upgraded", state="upgraded", notes=(*self.upgrade.notes, note))
+
+    def _start(self, *, wait: bool) -> StartResult:
+        return start_job(
+            self.job,
+            by=self.request.by,
+            why=self.upgrade.name,
+            obey_desired=True,
+            wait=wait,
+            launcher=self.launcher,
+            control=self.control,
+        )
+
+    def _without_processing_s(self) -> float | None:
+        """The longest time that a query committed nothing in; only while both commits are there."""
+        found = []
+        for name, batch in self.upgrade.batches.items():
+            generation, before = self.control.generation(name), self.upgrade.committed_at.get(name)
+            after = None if generation is None else first_commit_after(generation.location, batch)
+            if before is not None and after is not None:
+                found.append(after - before)
+        return round(max(found), 3) if found else None
+
+    # The way back.
+
+    def undo(
+        self, error: str, code: str | None = None, *, sink: SinkChoice | None = None, asked: bool = False
+    ) -> Upgrade:
+        """Go back to the old code and the savepoint at which it was stopped.
+
+        Args:
+            error: Why.
+            code: The code of the error.
+            sink: What becomes of later output.
+            asked: A person asks for it, and knows what has become of Spark.
+
+        Raises:
+            StreambankError: It could not be gone to its end; the next call does that.
+        """
+        upgrade = self.upgrade
+        code = code or upgrade.code
+        why_not = upgrade.no_way_back if upgrade.for_good and not asked else ""
+        if upgrade.before is not None and not why_not:  # it may be there again
+            why_not = why_not_here(upgrade.before, self.job, self.control) or ""
+        if not upgrade.savepoints or upgrade.before is None or why_not:
+            unknown = upgrade.no_way_back or "there is no savepoint of it"
+            return self._not_undone(error, code, why_not or unknown)
+        self.record(state="undoing", error=error, code=code)
+        self.control.record_event(
+            "upgrade-undoing", upgrade=upgrade.name, error=error, by=dict(self.request.by)
+        )
+        with self.step("undo", "going back to the old code"):
+            refusal = go_back(
+                self.job,
+                self.control,
+                upgrade.savepoints,
+                upgrade.before,
+                launcher=self.launcher,
+                sink=sink,
+                by=self.request.by,
+                why=why_undone(upgrade.name, error),
+                say=self.say,
+            )
+        if refusal is not None:
+            return self._not_undone(error, code, f"{refusal.message} {refusal.hint}".rstrip(" ."))
+        self.record(state="restored")
+        return self.start_again(error)
+
+    def start_again(self, error: str) -> Upgrade:
+        """Start the old code, which is chosen on the savepoint at which it was stopped.
+
+        Args:
+            error: Why.
+
+        Raises:
+            StreambankError: It could not be started; the next call does that.
+        """
+        with self.step("undo", "starting the old code"):
+            start = self._start(wait=True)
+        stopped = start.state == "not-desired"
+        more = " The job was stopped meanwhile, and stays so." if stopped else ""
+        return self.end("upgrade-undone", state="undone", error=f"{error}{more}")
+
+    def _not_undone(self, error: str, code: str | None, why_not: str) -> Upgrade:
+        return self.end(
+            "upgrade-not-undone",
+            state="not-undone",
+            code=code,
+            error=f"{error.rstrip('.')}. And the way back is not open: {why_not}.",
+        )

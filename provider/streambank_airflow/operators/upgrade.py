@@ -1,0 +1,275 @@
+"""The operator that upgrades a running job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from streambank.core.errors import InputError, RefusedError
+from streambank.core.units import parse_duration_s, say_duration
+from streambank_airflow.choices import check_form_upgrade
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import hint_of_code
+from streambank_airflow.markdown import code, table
+from streambank_airflow.operators.base import (
+    StreambankOperator,
+    as_bool,
+    as_data,
+    as_integer,
+    as_text,
+    as_texts,
+    asked_by,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from streambank.upgrade.record import Upgrade
+
+RESULT_KEY = "return_value"
+REPORT_KEY = "report_markdown"
+"""XCom key under which the report is left for people."""
+_SHOWN = 5
+"""How many differences of a query are in the result; the job's records have all."""
+
+
+class UpgradeStreamingJobOperator(StreambankOperator):
+    """Brings a running job to what its file declares now, or to what is said here instead.
+
+    The new code is rehearsed on a copy while the old one runs on, takes its place with a savepoint in
+    between, and is watched. If it does not get on, the savepoint is restored and the old code started. A task
+    that was interrupted is finished by its retry. An upgrade that is refused or undone fails the task for
+    good, since a retry would find the same.
+
+    Args:
+        application: Another application than the declared one.
+        args: Its arguments, all of them: a list, or one as text.
+        conf: Settings of Spark over the declared ones.
+        python: Another interpreter.
+        spark_home: Another distribution of Spark.
+        compare: What has to be as in the live query: `none`, `counts` or `values`.
+        batches: How many batches of the live query the rehearsal executes again; None for the number that
+            the job declares for drills.
+        timeout: How long the application may take in the rehearsal: a duration such as `30m`, or seconds;
+            None for the time that the job declares for drills.
+        watch: For how long the new code is watched: likewise.
+        no_way_back: Go on although the upgrade could not be undone by itself.
+        unrehearsed: Go on although the rehearsal could not run the new code.
+        plan_only: See what would change, and do nothing.
+        from_form: What is said comes from a form: only an application below the folder of the declared one
+            is taken, and only settings that bring no other code into the job.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
+
+    Returns:
+        `job`, `name` (of the upgrade), `state`, `changes`, `no_way_back`, `code`, `error`, `savepoints`,
+            `notes` (what could not be seen), `batches`, `launch_id`, `steps` (seconds of each),
+            `without_processing_s`, `differences` (in what the new code computed something else, in the
+            rehearsal), `resumed`, `started_at`, `seconds`.
+    """
+
+    form_fields: ClassVar[tuple[str, ...]] = (
+        "plan_only",
+        "compare",
+        "watch",
+        "batches",
+        "application",
+        "args",
+        "conf",
+        "unrehearsed",
+        "no_way_back",
+    )
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        *form_fields,
+        "python",
+        "spark_home",
+        "timeout",
+    )
+    alert_kinds = ("upgrade-failed",)
+
+    def __init__(
+        self,
+        *,
+        application: str | None = None,
+        args: Sequence[str] | str | None = None,
+        conf: Mapping[str, Any] | str | None = None,
+        python: str | None = None,
+        spark_home: str | None = None,
+        compare: str = "none",
+        batches: int | str | None = None,
+        timeout: str | float | None = None,
+        watch: str | float = "2m",
+        no_way_back: bool | str = False,
+        unrehearsed: bool | str = False,
+        plan_only: bool | str = False,
+        from_form: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.application = application
+        self.args = args
+        self.conf = conf
+        self.python = python
+        self.spark_home = spark_home
+        self.compare = compare
+        self.batches = batches
+        self.timeout = timeout
+        self.watch = watch
+        self.no_way_back = no_way_back
+        self.unrehearsed = unrehearsed
+        self.plan_only = plan_only
+        self.from_form = from_form
+        self._upgrades = False
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Upgrade it; see the class.
+
+        Raises:
+            AirflowFailException: The job does not run the new code, or the upgrade cannot be done as it is
+                asked for.
+            AirflowException: A retry may help.
+        """
+        with airflow_failures():
+            conf = _settings(self.conf)
+            application = as_text(self.application)
+            if self.from_form:
+                check_form_upgrade(self.hook.declared.job(self.job), application, conf)
+            batches = as_integer(self.batches, "batches")
+            with self._killable():
+                report = self.hook.recovery.upgrade(
+                    self.job,
+                    application=application,
+                    args=None if as_text(self.args) is None else as_texts(self.args),
+                    conf=conf,
+                    python=as_text(self.python),
+                    spark_home=as_text(self.spark_home),
+                    batches=batches,
+                    compare=as_text(self.compare) or "none",
+                    timeout_s=_duration_s(self.timeout),
+                    watch_s=_duration_s(self.watch) or 0.0,
+                    no_way_back=as_bool(self.no_way_back, "no_way_back"),
+                    unrehearsed=as_bool(self.unrehearsed, "unrehearsed"),
+                    plan_only=as_bool(self.plan_only, "plan_only"),
+                    note=self.why,
+                    by=asked_by(context),
+                    say=lambda step: self.log.info("Upgrade of job %s: %s.", self.job, step),
+                )
+            result = self._leave(context, report)
+            if not report.succeeded:
+                raise self._failure(report)
+        return result
+
+    def on_kill(self) -> None:
+        """End the upgrade where it is; a retry finishes it.
+
+        Airflow calls this while `execute` runs below it in the same thread.
+
+        Raises:
+            SystemExit: The upgrade goes on unless something is raised. Airflow tries such a task again.
+        """
+        if self._upgrades:
+            self._upgrades = False  # once: a second signal must not end the cleaning up
+            self.log.warning("The upgrade of job %s is interrupted; a retry finishes it.", self.job)
+            raise SystemExit(f"The upgrade of job {self.job} was ended from outside.")
+
+    @contextmanager
+    def _killable(self) -> Iterator[None]:
+        self._upgrades = True
+        try:
+            yield
+        finally:
+            self._upgrades = False
+
+    def _leave(self, context: Context, report: Upgrade) -> dict[str, Any]:
+        """A task that fails returns nothing, and what it found is wanted most then."""
+        result, shown = result_of(report), report_markdown(report)
+        self.log.info("The report:\n%s", shown)
+        task_instance: Any = context["ti"]
+        task_instance.xcom_push(key=REPORT_KEY, value=shown)
+        task_instance.xcom_push(key=RESULT_KEY, value=result)
+        return result
+
+    def _failure(self, report: Upgrade) -> RefusedError:
+        return RefusedError(
+            f"The upgrade of job {report.job} ended as {report.state}: {report.error}",
+            code=report.code,
+            hint=hint_of_code(report.code or "", report.job),
+        )
+
+
+def _settings(value: Any) -> dict[str, str]:
+    found = as_data(value)
+    if found is None or found == "" or found == "None":
+        return {}
+    if not isinstance(found, Mapping):
+        raise InputError(
+            "conf must name settings of Spark with their values.",
+            code="bad-option",
+            hint='Such as {"spark.sql.shuffle.partitions": "8"}.',
+        )
+    words = {True: "true", False: "false"}
+    return {
+        str(name): words.get(one, str(one)) if isinstance(one, bool) else str(one)
+        for name, one in found.items()
+    }
+
+
+def _duration_s(value: str | float | None) -> float | None:
+    if isinstance(value, int | float):
+        return float(value)
+    text = as_text(value)
+    return None if text is None else parse_duration_s(text)
+
+
+def result_of(report: Upgrade) -> dict[str, Any]:
+    """What the operator returns; see there.
+
+    Args:
+        report: The report, of which the rehearsal as a whole stays in the job's records.
+    """
+    whole = report.to_dict()
+    names = (
+        "job",
+        "name",
+        "state",
+        "changes",
+        "no_way_back",
+        "code",
+        "error",
+        "notes",
+        "savepoints",
+        "batches",
+        "launch_id",
+        "steps",
+        "without_processing_s",
+        "resumed",
+        "started_at",
+        "seconds",
+    )
+    return {**{name: whole[name] for name in names}, "differences": differences(report)[:_SHOWN]}
+
+
+def differences(report: Upgrade) -> list[str]:
+    """In what the new code computed something else than the old one, in the rehearsal."""
+    queries = (report.rehearsal or {}).get("queries", [])
+    return [str(one) for query in queries for one in query.get("differences", [])]
+
+
+def report_markdown(report: Upgrade) -> str:
+    """An upgrade's report as a person reads it.
+
+    Args:
+        report: The report.
+    """
+    rows: list[tuple[str, str]] = [("Upgrade", report.state)]
+    rows += [("Why", report.error)] if report.error else []
+    rows += [("Note", note) for note in report.notes]
+    rows += [("Changes", change) for change in report.changes]
+    rows += [("No way back", report.no_way_back)] if report.no_way_back else []
+    rows += [("Differs", difference) for difference in differences(report)]
+    rows += [(f"Savepoint of {query}", code(one)) for query, one in report.savepoints.items()]
+    if report.without_processing_s is not None:
+        rows.append(("Without processing", say_duration(round(report.without_processing_s, 1))))
+    rows += [(f"Step {name}", say_duration(round(seconds, 1))) for name, seconds in report.steps.items()]
+    return table(rows)

@@ -1,0 +1,44 @@
+"""The verb `upgrade`, as a person reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import streambank
+from tests.support.jobs.managed_job import managed_job
+from tests.support.jobs.upgraded_job import deploy
+
+
+@pytest.mark.storm
+def test_what_a_person_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with managed_job(tmp_path, monkeypatch) as managed:
+        verb = ("upgrade", "flights", "--jobs", managed.jobs_file)
+        managed.hangs.write_text("8", encoding="utf-8")
+        managed.start()
+        managed.wait_for_batch(7)
+        assert streambank(*verb, "--history").out == "no upgrade yet\n"
+        assert "runs what is asked for already" in streambank(*verb, "--plan").out
+        deploy(managed)
+        planned = streambank(*verb, "--plan", "--conf", "spark.a=1")
+        assert planned.code == 0
+        assert planned.out.startswith("job flights would be upgraded\n  the program in ")
+        assert "the setting spark.a is new" in planned.out
+        managed.differs.touch()
+        refused = streambank(*verb, "--compare", "values")
+        assert refused.code == 1
+        assert refused.out.startswith(
+            "job flights was NOT upgraded; its old code runs on\n  The step compare failed: The copy did not"
+        )
+        assert "the new code computes something else: the output of batch" in refused.out
+        assert "rehearsing the new code on a copy" in refused.err
+        status = streambank("job", "status", "flights", "--jobs", managed.jobs_file).out
+        assert "An upgrade has chosen the code of" in status
+        done = streambank(*verb, "--watch", "1s")
+        assert done.code == 0, done
+        assert done.out.startswith("job flights is upgraded\n")
+        assert "the old code stopped at savepoint b0000" in done.out and "without processing" in done.out
+        history = streambank(*verb, "--history").out
+        assert history.index("upgraded") < history.index("refused")

@@ -1,0 +1,38 @@
+"""The way out of what an upgrade has chosen."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from streambank.code.code import Code
+from streambank.core.errors import RefusedError
+from streambank.upgrade import upgrade as swapping
+from streambank.upgrade.record import newest_upgrade
+from tests.support.cli import streambank
+from tests.support.jobs.managed_job import Managed
+from tests.support.jobs.upgraded_job import Killed, after, before, deploy, interrupt, runs, upgraded
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("how", [before, after])
+def test_what_is_declared_runs_where_what_was_chosen_is_lost(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, how: object
+) -> None:
+    deploy(managed)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        interrupt(patch, swapping, "stop_job", how)  # type: ignore[arg-type]  # one of both
+        upgraded(managed)
+    managed.kill()
+    shutil.rmtree(managed.folder / "repository.control/flights/code")
+    with pytest.raises(RefusedError) as refused:
+        managed.start()
+    assert refused.value.code == "code-not-kept"
+    assert "streambank upgrade flights --declared" in refused.value.hint
+    answer = streambank("upgrade", "flights", "--jobs", managed.jobs_file, "--declared")
+    assert answer.code == 0 and "what its jobs file declares" in answer.out, answer
+    left = newest_upgrade(managed.control)
+    assert left is not None and left.state == "given-up" and left.name in answer.out
+    managed.start()
+    assert runs(managed) == Code.declared(managed.job)

@@ -1,0 +1,108 @@
+"""What an upgrade would change, and what it is refused for, before anything is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streambank.code.chosen import chosen_records
+from streambank.core.errors import ConflictError, InputError, RefusedError
+from streambank.upgrade.plan import UpgradeRequest
+from streambank.upgrade.record import newest_upgrade, upgrading
+from streambank.upgrade.upgrade import undo_upgrade, upgrade
+from tests.support.cli import streambank
+from tests.support.jobs.declared import declare
+from tests.support.jobs.managed_job import BY, Managed
+from tests.support.jobs.upgraded_job import deploy, kinds, request_of, upgraded
+
+
+def test_a_plan_says_what_changes_and_touches_nothing(managed: Managed) -> None:
+    before = kinds(managed)
+    planned = upgrade(request_of(managed), plan_only=True)
+    assert (planned.state, planned.changes, planned.no_way_back) == ("nothing-to-do", (), "")
+    deploy(managed)
+    planned = upgrade(request_of(managed, args=("x",), conf={"spark.a": "1"}), plan_only=True)
+    assert planned.state == "planned"
+    assert [one.split(" ")[0:2] for one in planned.changes] == [
+        ["the", "program"],
+        ["there", "are"],
+        ["the", "setting"],
+    ]
+    assert newest_upgrade(managed.control) is None
+    assert chosen_records(managed.control).numbers() == []
+    assert kinds(managed) == before
+
+
+def test_what_runs_already_is_not_upgraded(managed: Managed) -> None:
+    assert upgraded(managed).state == "nothing-to-do"
+    managed.stop()
+    with pytest.raises(RefusedError) as refused:
+        upgraded(managed)
+    assert refused.value.code == "nothing-to-upgrade"
+    answer = streambank("upgrade", "flights", "--jobs", managed.jobs_file, "--undo")
+    assert (answer.code, "no upgrade that could be undone" in answer.err) == (3, True)
+
+
+def test_without_a_way_back_it_is_refused_unless_that_is_accepted(managed: Managed) -> None:
+    (launch,) = (managed.folder / "repository.control/flights/launches").glob("*.json")
+    by_an_older_version = {**json.loads(launch.read_text()), "code": None}
+    launch.write_text(json.dumps(by_an_older_version))
+    deploy(managed)
+    planned = upgrade(request_of(managed), plan_only=True)
+    assert "an older version" in planned.no_way_back
+    with pytest.raises(RefusedError) as refused:
+        upgraded(managed)
+    assert refused.value.code == "no-way-back"
+    assert chosen_records(managed.control).numbers() == []
+    done = upgraded(managed, no_way_back=True)
+    assert (done.state, done.before) == ("upgraded", None)
+    report = undo_upgrade(request_of(managed))
+    assert report.state == "not-undone"
+    assert "the way back is not open" in report.error
+    assert managed.driver_lives()
+
+
+def test_one_upgrade_at_a_time(managed: Managed) -> None:
+    deploy(managed)
+    with upgrading(managed.control, BY), pytest.raises(ConflictError) as refused:
+        upgraded(managed)
+    assert refused.value.code == "upgrade-in-progress"
+
+
+@pytest.mark.parametrize("setting", ["spark.hadoop.fs.s3a.secret.key", "spark.master"])
+def test_settings_that_an_upgrade_cannot_take(tmp_path: Path, setting: str) -> None:
+    with pytest.raises(InputError) as refused:
+        UpgradeRequest(declare(tmp_path), conf={setting: "x"}).new_code()
+    assert refused.value.code == "bad-option"
+    assert "'x'" not in refused.value.message
+
+
+def test_what_is_chosen_is_found_from_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[UpgradeRequest] = []
+
+    def seen(request: UpgradeRequest, **_named: object) -> None:
+        asked.append(request)
+        raise InputError("Seen.")
+
+    monkeypatch.setattr("streambank.upgrade.upgrade.upgrade", seen)
+    monkeypatch.chdir(tmp_path)
+    declare(tmp_path)
+    for python in ("env/bin/python", "python3"):
+        given = ("--python", python, "--spark-home", "spark", "--application", "v2/app.py")
+        streambank("upgrade", "flights", "--jobs", tmp_path / "streaming_jobs.toml", *given)
+    first, second = asked
+    assert (first.python, second.python) == (str(tmp_path / "env/bin/python"), "python3")
+    assert first.spark_home == str(tmp_path / "spark")
+    assert first.application == str(tmp_path / "v2/app.py")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--conf", "spark.a"), ("--sink", "accept"), ("--compare", "all"), ("--undo", "--sink", "perhaps")],
+)
+def test_options_that_make_no_sense(tmp_path: Path, options: tuple[str, ...]) -> None:
+    declare(tmp_path)
+    answer = streambank("upgrade", "flights", "--jobs", tmp_path / "streaming_jobs.toml", *options)
+    assert answer.code == 2, answer

@@ -1,0 +1,119 @@
+"""Upgrades, run by Airflow on a job without Spark: what they leave, and what a form may ask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from streambank.code.chosen import as_chosen
+from streambank.core.errors import InputError
+from streambank.upgrade.record import newest_upgrade
+from streambank_airflow.choices import check_form_upgrade
+from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.operators.upgrade import REPORT_KEY, UpgradeStreamingJobOperator
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.notifiers import told
+from tests.support.jobs.managed_job import Managed
+from tests.support.jobs.upgraded_job import deploy
+
+pytestmark = [pytest.mark.usefixtures("airflow_database"), pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def running(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> Managed:
+    """A running job, of which other code is declared than runs."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(managed.folder / "state"))
+    managed.hangs.write_text("8", encoding="utf-8")
+    managed.start()
+    managed.wait_for_batch(7)
+    deploy(managed)
+    return managed
+
+
+def dag_of(managed: Managed, **arguments: Any) -> DAG:
+    with DAG("one_upgrade", schedule=None) as dag:
+        UpgradeStreamingJobOperator(
+            task_id="upgrade", job="flights", jobs_file=str(managed.jobs_file), watch=1.0, **arguments
+        )
+    return dag
+
+
+@pytest.mark.storm
+def test_the_form_of_a_job_upgrades_it(running: Managed) -> None:
+    dag = build_dags(running.jobs_file)["flights.upgrade"]
+    run = run_dag(dag, run_conf={"watch": "1s", "conf": {"spark.sql.shuffle.partitions": 3}, "note": "v2"})
+    assert task_states(run) == {"upgrade": "success"}
+    result, shown = xcom(run, "upgrade"), xcom(run, "upgrade", REPORT_KEY)
+    assert (result["state"], len(result["changes"]), result["resumed"]) == ("upgraded", 2, False)
+    assert "| Upgrade | upgraded |" in shown and "| Without processing |" in shown
+    done = newest_upgrade(running.control)
+    assert done is not None and (done.why, done.by["task_id"]) == ("v2", "upgrade")
+    assert done.after.spark == {"spark.sql.shuffle.partitions": "3"}
+    again = build_dags(running.jobs_file)["flights.upgrade"]  # a run leaves its answers in the DAG
+    only_shown = run_dag(again, run_conf={"plan_only": True})
+    assert xcom(only_shown, "upgrade")["state"] == "planned", "the setting is not declared"
+    assert newest_upgrade(running.control) == done
+
+
+def test_an_upgrade_that_is_refused_fails_the_task_for_good(
+    running: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chat = running.folder / "chat"
+    running.declare(
+        '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.FileNotifier"\n'
+        f'args = {{file = "{chat}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}\n'
+        'kinds = ["upgrade-failed"]\n'
+    )
+    running.differs.touch()
+    run = run_dag(dag_of(running, compare="values", retries=2))
+    assert task_states(run) == {"upgrade": "failed"}
+    result = xcom(run, "upgrade")
+    assert (result["state"], result["code"]) == ("refused", "drill-differs")
+    assert result["differences"]
+    (alert,) = told(chat)
+    assert alert.startswith("upgrade-failed: ")
+    assert running.driver_lives()
+    assert as_chosen(running.job, running.control)[1] is not None, "each start keeps to the old code"
+
+
+def test_a_form_runs_no_code_from_elsewhere(
+    managed: Managed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = managed.job
+    check_form_upgrade(job, str(tmp_path / "v2/app.py"), ["spark.sql.shuffle.partitions"])
+    (tmp_path / "linked.py").symlink_to("/etc/hostname")
+    for application in ("/elsewhere/app.py", f"{tmp_path}/../app.py", str(tmp_path / "linked.py")):
+        with pytest.raises(InputError) as refused:
+            check_form_upgrade(job, application, [])
+        assert refused.value.code == "place-not-allowed"
+    monkeypatch.chdir(tmp_path)  # what a driver is given is not looked for there
+    for application in ("app.py", "https://evil/app.py", "s3a://bucket/app.py", "local:///etc/app.py"):
+        with pytest.raises(InputError) as refused:
+            check_form_upgrade(job, application, [])
+        assert refused.value.code == "place-not-allowed"
+    remote = replace(job, application="s3a://bucket/jobs/app.py")
+    check_form_upgrade(remote, "s3a://bucket/jobs/v2/app.py", [])
+    for application in ("s3a://other/jobs/app.py", "s3a://bucket/jobs/../app.py", "/jobs/app.py"):
+        with pytest.raises(InputError):
+            check_form_upgrade(remote, application, [])
+    for setting in (
+        "spark.sql.streaming.unsupportedOperationCheck",
+        "spark.sql.streaming.stateStore.stateSchemaCheck",
+        "spark.sql.streaming.minBatchesToRetain",
+        "spark.sql.streaming.checkpointLocation",
+        "spark.jars",
+        "spark.submit.pyFiles",
+        "spark.driver.extraJavaOptions",
+        "spark.sql.extensions",
+        "spark.sql.streaming.stateStore.providerClass",
+        "spark.sql.streaming.streamingQueryListeners",
+        "spark.pyspark.python",
+        "spark.executorEnv.PYTHONPATH",
+    ):
+        with pytest.raises(InputError) as refused:
+            check_form_upgrade(job, None, [setting])
+        assert refused.value.code == "bad-option"
