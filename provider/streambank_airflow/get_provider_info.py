@@ -40,6 +40,7 @@ def get_provider_info() -> dict[str, Any]:
                     "streambank_airflow.operators.doctor",
                     "streambank_airflow.operators.drill",
                     "streambank_airflow.operators.erase",
+                    "streambank_airflow.operators.failover",
                     "streambank_airflow.operators.hand_over",
                     "streambank_airflow.operators.job",
                     "streambank_airflow.operators.keep",

@@ -53,6 +53,19 @@ HINTS = {
         "the application takes so long to come up, so does a restore."
     ),
     "empty-policy": "Add a table [jobs.NAME.retention] with at least one rule, such as keep_last = 10.",
+    "failed-over": (
+        "The DAGs work on the active site. To let the job go on at the other one, trigger <job>.failover."
+    ),
+    "failing-over": (
+        "Trigger <job>.failover again, which finishes it. With *Site* set to the other one, it is given up."
+    ),
+    "failover-unfinished": (
+        "Trigger <job>.failover, which finishes it. With *Site* set to the other one, it is given up."
+    ),
+    "final-savepoint-failed": (
+        "Trigger <job>.failover with *Last savepoint* off, to go on from the newest savepoint there is. To "
+        "run the job where it was, trigger <job>.run."
+    ),
     "fork-cannot-roll-back": (
         "Set *Output written after the savepoint* to refuse or accept. Let the fork write elsewhere: say "
         "where in *New output directories*, with a line for each."
@@ -228,6 +241,14 @@ HINTS = {
     "damaged-record": (
         "It records that a restore rolled outputs back. Restore again with *Output written after the "
         "savepoint* set to rollback, and move the record away."
+    ),
+    "other-site-runs": "It ends by itself when it sees the records. Then trigger <job>.run again.",
+    "site-moved": "Look at the runs of <job>.failover, and trigger it again when they have ended.",
+    "site-not-fenced": (
+        "If you know that no driver of the job runs there, trigger <job>.failover with *A site that is down*."
+    ),
+    "sites-disagree": (
+        "Look which site has the right output, and trigger <job>.failover with *Site* set to that one."
     ),
     "source-cannot-repeat": (
         "Set *Input that cannot be read again* to accept to restore anyway. A query that must go on "

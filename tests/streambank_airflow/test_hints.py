@@ -220,6 +220,7 @@ def test_every_field_that_a_hint_names_is_in_a_form_under_that_title() -> None:
         forms.restore_form((), RestorePolicy()),
         forms.drill_form((), DrillPolicy(), ("/r",)),
         forms.upgrade_form(3),
+        forms.failover_form("refuse", "refuse"),
     )
     titles = {field.schema["title"] for form in several for field in form.values()}
     named = {title for hint in HINTS.values() for title in re.findall(r"\*([^*]+)\*", hint)}

@@ -93,6 +93,7 @@ def test_each_task_and_form_field_of_the_generated_dags_is_there(tmp_path: Path)
     later = (
         "[jobs.j.savepoint]\nsweep = true\nblackout = ['22:00-06:00']\n"
         "[jobs.j.replicate]\nto = ['x']\n[jobs.j.retention]\nkeep_last = 1\n"
+        "[jobs.j.standby]\ncheckpoint = 'd'\nrepository = 'x'\n"
     )
     (tmp_path / "jobs.toml").write_text(jobs.format("j", later), encoding="utf-8")
     rows = dict(re.findall(r"^\| `<job>\.(\w+)` \| (.*) \|$", section("Generated DAGs"), re.MULTILINE))

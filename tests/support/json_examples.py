@@ -23,6 +23,7 @@ MAPS = {
     "operation_by",
     "facts",
     "metrics",
+    "restores",
     "days",
 }
 """Objects whose keys are data: names of queries, settings, people, metrics."""

@@ -11,13 +11,11 @@ from streambank.cli.plugins import Verbs
 from streambank.cli.verbs import (
     compact,
     doctor,
-    drill,
     index,
     inspect,
     jobs,
     programs,
     replicas,
-    restore,
     retention,
     savepoints,
     sign,
@@ -25,8 +23,8 @@ from streambank.cli.verbs import (
     skew,
     sla,
     take,
-    upgrade,
 )
+from streambank.cli.verbs.recovery import drill, failover, restore, upgrade
 
 EPILOG = """Examples:
 
@@ -71,6 +69,7 @@ for module in (
     savepoints,
     restore,
     drill,
+    failover,
     upgrade,
     sinks,
     retention,

@@ -16,6 +16,7 @@ from streambank.control.control import JobControl
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import check_records, declared_query
+from streambank.sites.standing import check_active
 from streambank.storage import Opener, open_store
 from streambank.work.pace import Progress
 
@@ -66,6 +67,8 @@ def compact_job(
         InputError: There is no such query (`no-such-query`), or one quarantine for several (`which-query`).
         NotFoundError: The job was never started (`never-started`).
         RefusedError: Its records are lost (`repository-lost`).
+        RefusedError: The job has another site that is the active one (`failed-over`, `failing-over`,
+            `sites-disagree`).
         RefusedError: `stopped`, and a driver lives (`lease-held`).
         ConflictError: Another operation works on the job (`operation-in-progress`).
         StreambankError: Whatever else `compact` raises.
@@ -78,6 +81,7 @@ def compact_job(
     )
     if dry_run:
         return _plans(job, records, places, request, stopped, opener)
+    check_active(job, records)
     done = {}
     with _held(records, by, stopped=stopped) as (is_held, check):
         for name, place in places.items():
@@ -126,6 +130,7 @@ def undo_job(
     places = {_place(job, records, name, opener): name for name in job.queries}
     if record.checkpoint not in places:
         raise _of_another_job(job, quarantine, record.checkpoint, "current checkpoint")
+    check_active(job, records)
     with _held(records, by, stopped=record.mode == "stopped") as (_, check):
         report = bring_back(opener(record.checkpoint), kept_apart, check=check, progress=progress)
         _record(records, _UNDONE, places[record.checkpoint], report.to_dict(), by, why)

@@ -102,14 +102,12 @@ class RollbackNote:
         self, sinks: Mapping[str, Sequence[str]], tables: Sequence[str], *, without: str | None = None
     ) -> None:
         current = self.control.generation(self.query)
-        if current is None:
-            return  # no older checkpoint is started by these records
         before, named = self._said()
         _stream(self.control, self.query).append(
             {
                 "at": to_json_time(utc_now()),
                 "by": dict(self.by),
-                "generation": current.number + 1,
+                "generation": (1 if current is None else current.number) + 1,
                 "location": self.location,
                 "savepoint": self.savepoint,
                 "batch": self.batch,

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,16 @@ from streambank.declaration.savepoints import (
 )
 from streambank.declaration.sinks import read_sinks
 from streambank.declaration.sla import SlaPolicy, read_sla, with_usual
+from streambank.declaration.standby import (
+    PRIMARY,
+    SEPARATOR,
+    SITES,
+    STANDBY,
+    PrimaryPlaces,
+    Standby,
+    other_of,
+    read_standby,
+)
 from streambank.declaration.state import CompactPolicy, StatePolicy, read_compact, read_state
 from streambank.kafka.settings import KafkaConnection
 from streambank.repository.repository import Repository
@@ -105,6 +115,8 @@ class Job:
         state: By which Spark its state is worked on.
         compact: What of its state expires.
         drill: When and how a restore of it is rehearsed.
+        standby: Its other site; None where it has only one.
+        primary: The job at its primary, for one that is at its standby (`at_site`). Not declared.
         generations: Which directories are removed that work on it has left; None where that is not declared.
         airflow: What Airflow is told of its DAGs.
         notify: Who is alerted of what.
@@ -148,6 +160,8 @@ class Job:
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
     drill: DrillPolicy = field(default_factory=DrillPolicy)
+    standby: Standby | None = None
+    primary: Job | None = None
     generations: GenerationsPolicy | None = None
     airflow: AirflowPolicy = field(default_factory=AirflowPolicy)
     launch: LaunchPolicy = field(default_factory=LaunchPolicy)
@@ -198,6 +212,67 @@ class Job:
     def work_location(self, query: str | None) -> str:
         """Location in which a query's state is staged for Spark: beside its checkpoint by default."""
         return self.state.work or f"{self.queries.get(query or MAIN, self.checkpoint)}.work"
+
+    @property
+    def site(self) -> str:
+        """At which of its sites it is; `primary` for a job that has only one."""
+        return PRIMARY if self.primary is None else STANDBY
+
+    @property
+    def other_site(self) -> Job | None:
+        """The job at its other site; None where it has only one."""
+        if (self.primary or self).standby is None:
+            return None
+        return self.at_site(other_of(self.site))
+
+    def at_site(self, site: str) -> Job:
+        """The job as it is at one of its sites: the same name, with its own places and its own launch.
+
+        Args:
+            site: `primary` or `standby`.
+
+        Raises:
+            InputError: It has no standby (code `no-standby`), or no such site (`no-such-site`).
+        """
+        primary = self.primary or self
+        if site not in SITES:
+            raise InputError(
+                f"{site!r} is not a site of job {self.name}.",
+                code="no-such-site",
+                hint=f"One of: {', '.join(SITES)}.",
+            )
+        standby = primary.standby
+        if standby is None:
+            raise InputError(
+                f"Job {self.name} declares no standby.",
+                code="no-standby",
+                hint=f"Declare one: [jobs.{self.name}.standby] in {self.source}.",
+            )
+        if site == PRIMARY:
+            return primary
+        launch, place = standby.launch or primary.launch, standby.checkpoint
+        others = (one for one in primary.replicate.to if one != standby.repository)
+        return replace(
+            primary,
+            primary=primary,
+            checkpoint=place,
+            queries={name: place if name == MAIN else f"{place}/{name}" for name in primary.queries},
+            repository=standby.repository,
+            control=standby.control,
+            application=standby.application or primary.application,
+            args=primary.args if standby.args is None else standby.args,
+            env=primary.env if standby.env is None else standby.env,
+            python=standby.python or primary.python,
+            spark_home=standby.spark_home or primary.spark_home,
+            launch=launch,
+            master=primary.master if standby.launch is None else (launch.master or LOCAL_MASTER),
+            spark={**primary.spark, **standby.spark},
+            kafka=standby.kafka or primary.kafka,
+            sinks=primary.sinks if standby.sinks is None else standby.sinks,
+            replicate=replace(primary.replicate, to=(primary.repository, *others)),
+            drill=replace(primary.drill, repository=None, scratch=None),
+            state=replace(primary.state, work=None),
+        )
 
     def records(self) -> JobControl:
         """The job's records, where they are.
@@ -284,11 +359,15 @@ class Declarations:
     maintenance: MaintenancePolicy | None = None
 
     def job(self, name: str) -> Job:
-        """A job by name.
+        """A job by name; `NAME@standby` and `NAME@primary` are the job at one of its sites.
 
         Raises:
             NotFoundError: It is not declared (code `no-such-job`).
+            InputError: It has no such site (`no-standby`, `no-such-site`).
         """
+        name, at, site = name.partition(SEPARATOR)
+        if at:
+            return self.job(name).at_site(site)
         if name not in self.jobs:
             raise NotFoundError(
                 f"{self.path} declares no job {name!r}.",
@@ -325,7 +404,7 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     repository = top.required("repository", top.location("repository"))
     control = top.location("control")
     defaults = top.table("defaults")
-    for name in ("application", "checkpoint", "queries", "args", "description", "sinks"):
+    for name in ("application", "checkpoint", "queries", "args", "description", "sinks", "standby"):
         if name in defaults.data:
             raise defaults.mistake(name, "it belongs to a job, not to the defaults of all")
     _read_job(Fields(defaults.data, ("defaults",), source), None, repository, control)
@@ -427,6 +506,10 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
             raise fields.mistake(
                 table, "it is not supported yet, so nothing would read it", "Remove the table."
             )
+    standby = fields.table("standby")
+    env = _environment(standby) if "env" in standby.data else None
+    places = PrimaryPlaces(job.checkpoint, queries, repository, job.control, job.replicate.to, spark)
+    job = replace(job, standby=read_standby(standby, places, env=env))
     fields.done()
     if name is not None:
         refuse_silent(fields, job.notify, _silent_kinds(job, fields.table("sla")))
@@ -460,7 +543,7 @@ def _environment(fields: Fields) -> tuple[str, ...]:
 def _refuse_shared_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
     """Two queries in one directory destroy each other's state, nested directories included."""
     owners: dict[str, str] = {}
-    for job in jobs.values():
+    for job in _at_all_sites(jobs):
         for query, location in job.queries.items():
             owner = job.savepoint_name(query)
             for other, taken_by in owners.items():
@@ -471,6 +554,10 @@ def _refuse_shared_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
                         "Give each job a checkpoint of its own.",
                     )
             owners[location] = owner
+
+
+def _at_all_sites(jobs: Mapping[str, Job]) -> list[Job]:
+    return [*jobs.values(), *(job.at_site(STANDBY) for job in jobs.values() if job.standby is not None)]
 
 
 def _refuse_records_in_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:

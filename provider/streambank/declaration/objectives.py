@@ -308,6 +308,15 @@ PROMISES: Mapping[str, Promise] = {
         "s",
         below=True,
     ),
+    "replica_age": Promise(
+        Measure(
+            "reported",
+            "how old the newest savepoint in a replica is: in that of the standby, if the job has one (RPO "
+            "of a disaster)",
+            "Replicate now, and see why the schedule did not: the replica may be out of reach, or full.",
+        ),
+        "s",
+    ),
     "drill_age": Promise(
         Measure(
             "reported",

@@ -46,6 +46,7 @@ from streambank.doctor.checks.releases import check_release
 from streambank.doctor.checks.rocksdb import check_changelog, check_memory
 from streambank.doctor.checks.rows import check_hot_keys, check_nested, check_skew
 from streambank.doctor.checks.signatures import check_signatures
+from streambank.doctor.checks.sites import check_sites
 from streambank.doctor.checks.snapshots import check_checksums, check_lag, check_restarts
 from streambank.doctor.checks.sources import (
     check_application,
@@ -69,6 +70,7 @@ from streambank.doctor.subject import (
 from streambank.driver.environment import driver_environment
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import job_life
+from streambank.job.status import site_status
 from streambank.kafka.recording import KIND
 from streambank.kafka.settings import Brokers
 from streambank.sinks.declared import of_query
@@ -191,7 +193,8 @@ def _of_life(job: Job, machine: Machine, jobs: Iterable[Job]) -> list[Finding]:
         apart = check_records_apart(job.name, records.store, repository)
         key_file = machine.environment.get(VARIABLE)
         signed = check_signatures(job.name, repository, records.signer.keys, key_file)
-        return [*check_life(job.name, life, now), *apart, *check_owners(job, jobs), *signed, *safe]
+        sites = check_sites(job.name, site_status(job, records))
+        return [*check_life(job.name, life, now), *sites, *apart, *check_owners(job, jobs), *signed, *safe]
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:

@@ -98,6 +98,8 @@ def copy_of(job: Job, scratch: str, replays: Mapping[str, Replay]) -> Job:
             for name in queries
         },
         replays=replays,
+        standby=None,
+        primary=None,
         sinks=(),
         notify=(),
     )

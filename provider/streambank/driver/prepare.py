@@ -22,6 +22,7 @@ from streambank.driver.preflight import (
     records_lost,
 )
 from streambank.driver.spec import LaunchSpec, QuerySpec, new_launch_id
+from streambank.sites.standing import SiteStanding, check_site
 from streambank.storage import open_store
 
 
@@ -37,6 +38,7 @@ def prepare_launch(
     desired: int | None = None,
     fresh_start: bool = False,
     why: str = "",
+    standing: SiteStanding | None = None,
 ) -> LaunchSpec:
     """The launch spec of a job as it stands now; at its first, the declared checkpoint becomes generation 1.
 
@@ -51,9 +53,11 @@ def prepare_launch(
         desired: The number of the record by which the job is meant to run (`LaunchSpec`).
         fresh_start: A person accepts that the job's records are lost; without effect where they are not.
         why: Why, for the record of that.
+        standing: What `check_site` has said of this launch already; it is asked when left out.
 
     Raises:
-        RefusedError: The job's records are lost (code `repository-lost`), or its checkpoint belongs to
+        RefusedError: The job has another site that is the active one (codes `failed-over`, `failing-over`,
+            `sites-disagree`); its records are lost (code `repository-lost`), or its checkpoint belongs to
             another job (`checkpoint-of-another-job`); the declared checkpoint is another one than the job
             began with (`checkpoint-changed`); a restore of all queries is not finished
             (`restore-unfinished`); whatever `check_start` and `check_arguments` refuse; or files
@@ -67,6 +71,7 @@ def prepare_launch(
     declared = application is None and args is None
     launched = job.args if declared else tuple(args or ())
     queries = {}
+    standing = standing or check_site(job, control)
     check_declared(job, control, fresh_start=fresh_start)
     check_together(control, job.queries)
     for name, checkpoint in job.queries.items():
@@ -114,6 +119,8 @@ def prepare_launch(
         asked=max(control.requests.records.numbers(), default=0),
         repository=open_store(job.repository).uri,
         repository_id=identity_of(job.repository),
+        site=standing.site,
+        other_control=standing.other_control,
     )
 
 

@@ -119,6 +119,8 @@ class LaunchSpec:
         repository_id: The id of that repository then; None where there was none.
         spark_version: The Spark that its driver gets, such as `3.5.9`; None where only a cluster knows.
         code: What is run, as `Code` has it (code/code.py); None where an older version launched it.
+        site: At which of its job's sites it runs; None for a job that has only one.
+        other_control: URI of the control location of the other site.
     """
 
     job: str
@@ -148,6 +150,8 @@ class LaunchSpec:
     repository_id: str | None = None
     spark_version: str | None = None
     code: Mapping[str, Any] | None = None
+    site: str | None = None
+    other_control: str | None = None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""

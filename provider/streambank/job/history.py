@@ -24,9 +24,9 @@ from streambank.driver.failure import shown
 
 _FACTS = (
     "epoch", "batch", "savepoint", "generation", "again", "exit_code", "failure", "error", "cause", "code",
-    "passed", "step", "repository", "source", "from", "to", "location", "left", "what", "how", "mode", "sink",
-    "files", "bytes", "quarantine", "seconds", "rto_s", "rpo_s", "paused_s", "batches_back", "batches_lost",
-    "rows_lost", "lost",
+    "site", "was", "fence", "passed", "step", "repository", "source", "from", "to", "location", "left",
+    "what", "how", "mode", "sink", "files", "bytes", "quarantine", "seconds", "rto_s", "rpo_s", "paused_s",
+    "batches_back", "batches_lost", "rows_lost", "lost",
 )  # fmt: skip
 """Fields of an event that are shown where they are a text or a number, as docs/formats/job.md calls them."""
 _OF_DRIVERS = ("driver-started", "restarted")

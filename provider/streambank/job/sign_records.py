@@ -10,6 +10,7 @@ from streambank.code.chosen import chosen_records, upgrade_records
 from streambank.core.signing import require_keys
 from streambank.declaration.declaration import Job
 from streambank.driver.spec import launched_records
+from streambank.sites.records import Sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ def sign_records(job: Job, *, by: Mapping[str, str], unsigned: bool = False) -> 
             upgrade_records(records),
             launched_records(records),
             *(records.generations(one).records for one in job.queries),
+            Sites(records).records,
         ]
         signed = sum(stream.sign(unsigned=unsigned) for stream in streams)
     current = {query: records.generation(query) for query in job.queries}

@@ -46,6 +46,7 @@ from streambank.driver.other_release import check_change
 from streambank.driver.prepare import check_declared, prepare_launch
 from streambank.driver.spec import LaunchSpec, new_launch_id, read_launch, write_launch
 from streambank.job.readiness import QueryStart, are_done, has_settled, query_starts, say_starts
+from streambank.sites.standing import SiteStanding, check_own_site, check_site
 
 _log = logging.getLogger(__name__)
 
@@ -226,6 +227,7 @@ class _Start:
         self.handle: Handle | None = None
         self.view: ClaimView | None = None
         self.warnings: tuple[str, ...] = ()
+        self.standing: SiteStanding | None = None
         self.spark_version: str | None = None
 
     # Under the operation lock.
@@ -238,13 +240,17 @@ class _Start:
         if (view := self.control.lease.view()) is None or view.free:
             # With the lock in hand: an upgrade may have chosen another code while this start waited for it.
             self.job, self.chosen = as_chosen(self.declared, self.control)
+            self.standing = check_site(self.job, self.control)
             self.spark_version = check_launch(self.job, self.control, self.launcher)
+        else:
+            check_own_site(self.job, self.control)  # nothing may be launched: the other one is not waited for
         if desired is None or desired.state != "running":
             desired = self.control.set_desired("running", by=self.by, why=why)
         view = self.control.lease.settle()
         if view is not None and not view.free:
             self._go_along(view)
             return None
+        self.standing = self.standing or check_site(self.job, self.control)
         check_launched_here(self.job, self.control, view)
         left = drivers_left(self.launcher, self.control, view)
         if end_drivers(self.launcher, self.control, left.doomed):
@@ -281,10 +287,12 @@ class _Start:
             desired=desired,
             fresh_start=self.fresh_start,
             why=why,
+            standing=self.standing,
         )
         code = self._code()
         self.launch = replace(self.launch, spark_version=self.spark_version, code=code.to_dict())
-        self.warnings = tuple(_unrepeatable(self.control, self.launch))
+        asked = () if self.standing is None else self.standing.warnings
+        self.warnings = (*asked, *_unrepeatable(self.control, self.launch))
         write_launch(self.control, self.launch)
         operation.check()
         self.handle = self.launcher.submit(self.job, self.control, self.launch)

@@ -14,6 +14,7 @@ from streambank.control.progress import last_progress
 from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.declaration.standby import PRIMARY, other_of
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.location import check_launched_here, launched_handle
@@ -26,6 +27,7 @@ from streambank.driver.preflight import (
 )
 from streambank.driver.spec import launch_key, read_launch
 from streambank.job.health import Health, judge_health
+from streambank.sites.records import Sites, fenced_at
 
 if TYPE_CHECKING:
     from streambank.job.alive import Life
@@ -95,6 +97,27 @@ class WatchStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class SiteStatus:
+    """Where a job with a standby runs, by the records of one of its sites.
+
+    Attributes:
+        site: The site whose records these are.
+        active: The site that may run the job; None while a fail-over is under way.
+        number: The number of the newest record; 0 before the first.
+        since: When it was written, ISO-8601.
+        why: What it says, as half a sentence.
+        unfenced: The site that could not be reached at the fail-over, and has not been since; None for none.
+    """
+
+    site: str
+    active: str | None
+    number: int
+    since: str | None
+    why: str
+    unfenced: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """A job at a glance. Times are ISO-8601.
 
@@ -133,6 +156,7 @@ class JobStatus:
         watch: Whether somebody would start another driver; None where nobody looked.
         code: That an upgrade chose other code than the job declares for its next driver; empty where the
             declared code counts.
+        site: Where it runs; None for a job that has only one site.
     """
 
     job: str
@@ -163,6 +187,7 @@ class JobStatus:
     down_why: str = ""
     watch: WatchStatus | None = None
     code: str = ""
+    site: SiteStatus | None = None
 
     @property
     def driver(self) -> Handle | None:
@@ -242,6 +267,34 @@ def job_status(
         down_why=life.down_why if life is not None else "",
         watch=_watch(life) if life is not None else None,
         code=_chosen(job, records) if follow else "",
+        site=site_status(job, records),
+    )
+
+
+def site_status(job: Job, records: JobControl) -> SiteStatus | None:
+    """Where a job with a standby runs; None for one that has only one site. The other site is not asked.
+
+    Args:
+        job: The job, at one of its sites.
+        records: Its records there.
+
+    Raises:
+        FormatError: The record that decides is damaged (code `damaged-record`).
+        StorageError: The records cannot be read.
+    """
+    if job.other_site is None:
+        return None
+    newest = Sites(records).newest()
+    if newest is None:
+        return SiteStatus(job.site, PRIMARY, 0, None, "there was no fail-over", None)
+    missed = newest.unfenced and fenced_at(records, newest) is None
+    return SiteStatus(
+        job.site,
+        newest.active,
+        newest.number,
+        to_json_time(newest.at),
+        newest.describe(),
+        other_of(newest.site) if missed else None,
     )
 
 

@@ -30,6 +30,7 @@ from streambank.recovery.reinstate import check_not_gone_on, reinstate
 from streambank.recovery.restore import restore
 from streambank.recovery.sinks import check_stands_at
 from streambank.repository.repository import Repository
+from streambank.sites.standing import check_active
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
 
@@ -99,12 +100,14 @@ def exchange(
 
     Raises:
         InputError: The job has several queries and none was named, or not that one (code `which-query`).
-        RefusedError: The stop was not at a batch boundary (`batch-begun`), the job was started meanwhile
-            (`query-went-on`, `lease-held`), or a sink speaks against it.
+        RefusedError: The job has another site that is the active one (`failed-over`, `failing-over`,
+            `sites-disagree`), the stop was not at a batch boundary (`batch-begun`), the job was started
+            meanwhile (`query-went-on`, `lease-held`), or a sink speaks against it.
         StreambankError: Whatever stop, make, restore and start raise. The message says how the job goes on.
     """
     job.only_query(query)
     records = control or job.records()
+    check_active(job, records)
     one = _Exchange(
         job,
         query,

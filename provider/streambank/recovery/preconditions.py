@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from streambank.checkpoint.position import batches_of
@@ -26,7 +26,7 @@ from streambank.core.errors import (
     StreambankError,
     check_choice,
 )
-from streambank.core.names import QueryRef
+from streambank.core.names import MAIN, QueryRef
 from streambank.driver.preflight import DeclaredQuery, held_elsewhere
 from streambank.inputs.replayable import replays_of
 from streambank.inputs.sources import Sources, look_at_sources
@@ -51,6 +51,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
 from streambank.sinks.declared import DeclaredSink
+from streambank.sites.forks import left_after, why_left
+from streambank.sites.records import Sites
 from streambank.storage import is_inside, open_store
 from streambank.storage.store import Opener, Store
 from streambank.work.target import check_target_apart
@@ -88,6 +90,8 @@ class RestoreRequest:
             log that Spark goes on from: the location in the savepoint to the new one.
         unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch: what its sinks
             got of that is not always known. For `generation` only.
+        check: Called with the job held, before the plan and again before the first change that lasts: raises
+            where the job may not be restored here, such as at a site that is not the active one.
         opener: Opens locations; tests bring their own.
         link: Let large files share their bytes with the repository.
         by: Who asks; `restore` adds user and host.
@@ -113,6 +117,7 @@ class RestoreRequest:
     moved_sinks: Mapping[str, str] = field(default_factory=dict)
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     unmoved: bool = False
+    check: Callable[[], object] = lambda: None
     opener: Opener = open_store
     link: bool = False
     by: Mapping[str, str] = field(default_factory=dict)
@@ -350,9 +355,13 @@ def _is_same_line(records: JobControl, manifest: Manifest) -> bool | None:
     """Whether the query did not go back below a savepoint's batch since that was taken.
 
     A restore of the savepoint itself, or of a later one, leads to no other batch of its number. Before the
-    first generation a query ran without records, and may have been restored into a directory.
+    first generation a query ran without records, and may have been restored into a directory. What a site
+    has saved after the other one went on is of another line.
     """
     try:
+        left = left_after(Sites(records).all(), QueryRef.parse(manifest.job).query or MAIN)
+        if why_left(left, manifest.checkpoint, manifest.batch):
+            return False
         generations = records.generations(QueryRef.parse(manifest.job).query).all()
     except FormatError:
         return False  # damaged: it may have

@@ -23,6 +23,7 @@ from streambank.repository.references import AsOf, only_job, parse_reference
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import refuse_without_key
 from streambank.savepoint.verify import VerifyReport, verify
+from streambank.sites.forks import why_left
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 
@@ -123,6 +124,7 @@ def choose(
     record: bool,
     by: Mapping[str, Any] | None = None,
     pace: Pace = DEFAULT_PACE,
+    left: Mapping[str, int] | None = None,
 ) -> Chosen:
     """Find the savepoint and make sure that it is whole.
 
@@ -133,6 +135,8 @@ def choose(
         record: Leave the result of verifications beside the manifests, where that is possible.
         by: Who asks, for those records.
         pace: Who does the work, how fast, and who is told.
+        left: Checkpoints that the query has left, each with the last batch that counts
+            (`sites.forks.left_after`): `latest-good` skips what was saved there later.
 
     Raises:
         InputError: `ambiguous`, or `which-job`: there are several jobs; or it is no reference.
@@ -142,7 +146,7 @@ def choose(
     asked = parse_reference(reference)
     if asked.kind == "latest-good":
         place = only_job(repository.store, asked.within(job))
-        return _latest_good(repository, place, record, by, pace)
+        return _latest_good(repository, place, record, by, pace, dict(left or {}))
     found = repository.resolve(reference, job)
     place, savepoint = found.job, found.savepoint
     require_key(repository, place, savepoint)
@@ -230,11 +234,14 @@ def _latest_good(
     record: bool,
     by: Mapping[str, Any] | None,
     pace: Pace,
+    left: dict[str, int],
 ) -> Chosen:
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
     unreadable = [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
-    damaged: list[Skipped] = []
-    for summary in newest_first([one for one in summaries if one.error is None]):
+    readable = [one for one in summaries if one.error is None]
+    others = {one.savepoint: why_left(left, one.checkpoint, one.batch) for one in newest_first(readable)}
+    damaged = [Skipped(savepoint, why) for savepoint, why in others.items() if why]
+    for summary in newest_first([one for one in readable if not others[one.savepoint]]):
         try:
             report = verify(
                 repository,

@@ -62,6 +62,8 @@ from streambank.repository.holds import Holds
 from streambank.repository.marks import add_mark
 from streambank.savepoint.materialize import MaterializeReport, Owner, materialize
 from streambank.sinks.file.fresh_log import NewOutput
+from streambank.sites.forks import left_after
+from streambank.sites.records import Sites
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 OPERATION = "restore"
@@ -96,7 +98,7 @@ def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: bo
     """
     check_request(request)
     chosen = request.chosen or choose(
-        request.repository, request.reference, request.job, record=False, pace=pace
+        request.repository, request.reference, request.job, record=False, pace=pace, left=left_by(request)
     )
     against: list[StreambankError] = []
     try:
@@ -112,6 +114,10 @@ def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: bo
             against.append(_or_beside(records.lease.refusal(view), request))
         elif doubt is not None:
             against.append(doubt)
+    try:
+        request.check()
+    except RefusedError as error:
+        against.append(error)
     owner = Owner({}, is_live, exclusive=request.generation is not None)
     return prepare(request, chosen, owner, against).plan
 
@@ -138,12 +144,19 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
     check_request(request)
     started, began = utc_now(), time.monotonic()
     chosen = request.chosen or choose(
-        repository, request.reference, request.job, record=True, by=request.by, pace=pace
+        repository,
+        request.reference,
+        request.job,
+        record=True,
+        by=request.by,
+        pace=pace,
+        left=left_by(request),
     )
     with (
         _holding(request, chosen, held) as held,
         restoring(exclusive=held is not None and generation is not None) as owner,
     ):
+        request.check()
         holds = Holds(repository, OPERATION, request.by)
         with holds.held(chosen.manifest.job, chosen.manifest.savepoint):
             prepared = prepare(request, chosen, owner, [])
@@ -197,6 +210,14 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
         if request.mode == "claim":
             _claim(request, chosen, layout.target)
         return report
+
+
+def left_by(request: RestoreRequest) -> dict[str, int]:
+    """The checkpoints that the query of a request has left by fail-overs; none where no records say so."""
+    control = request.generation or request.control
+    if control is None or request.job is None:
+        return {}
+    return left_after(Sites(control).all(), QueryRef.parse(request.job).query or MAIN)
 
 
 @contextmanager
@@ -301,6 +322,7 @@ def _write(
     def before_commit() -> None:
         if held is not None:
             held.check()
+        request.check()
         if not request.unmoved:
             check_still_there(request.repository, manifest, request.kafka, request.source)
         check_still_at(request, manifest, prepared.sinks)

@@ -223,7 +223,15 @@ def look_at_sinks(
                 hint="Use another savepoint.",
             )
         saved = read_saved_log(record, content, store.uri)
-        standing = stand(saved, store, path)
+        try:
+            standing = stand(saved, store, path)
+        except StorageError as error:
+            if path not in outputs:
+                raise
+            # The query leaves it, so that nothing depends on it: its storage may be what was lost.
+            standing = FileSinkStanding(
+                store.uri, "damaged", manifest.batch, None, problem=error.message, unread=True
+            )
         output = open_store(outputs[path]) if path in outputs else None
         emptied = output is None and standing.sink_batch is None and not any(store.list())
         others = () if output is None else in_the_way(saved, output)
@@ -384,6 +392,13 @@ def warnings(sinks: Sinks, choices: SinkChoices, mode: RestoreMode) -> Iterator[
     yield from kafka_warnings(sinks.kafka, mode)
     yield from table_warnings([one.standing for one in sinks.tables], mode)
     yield from unguarded_warnings(sinks.unguarded)
+    for sink in sinks.guarded:
+        if sink.standing.unread and sink.new is not None:
+            yield (
+                f"It is not known how far the output {sink.store.uri} is: "
+                f"{sink.standing.problem.rstrip('.')}. If it has batches after {sink.saved.batch}, their "
+                f"rows come again in {sink.new.uri}."
+            )
     if mode != "fork":
         return
     for sink in sinks.guarded:

@@ -24,6 +24,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache, partial
 from typing import Any
 
 from streambank.control.control import JobControl
@@ -42,6 +43,9 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.references import parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
+from streambank.sites.forks import left_after, why_left
+from streambank.sites.records import Sites
+from streambank.sites.standing import check_active
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 
@@ -161,12 +165,15 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
     Raises:
         InputError: The reference is of one query (code `names-one-query`).
         NotFoundError: A query has no such savepoint, or none that verifies.
-        RefusedError: A live owner holds the job, or a sink or source speaks against one of the restores.
+        RefusedError: The job has another site that is the active one (codes `failed-over`, `failing-over`,
+            `sites-disagree`), a live owner holds the job, or a sink or source speaks against one of the
+            restores.
         StreambankError: What a restore raises. Those of other queries may be done: see the module.
     """
     began = time.monotonic()
     records = request.control or request.job.records()
     with hold_job(records, by=request.by) as held:
+        check_active(request.job, records)
         plan = _planned(request, records, pace, held=True)
         for refusal in plan.refusals:
             raise refusal
@@ -227,6 +234,7 @@ def _of_query(request: TogetherRequest, records: JobControl, query: str, savepoi
         kafka=request.kafka,
         application=job.application,
         declared_sinks=job.sinks,
+        check=cache(partial(check_active, job, records)),
         by=request.by,
     )
 
@@ -249,6 +257,7 @@ def choose_together(
         NotFoundError, IntegrityError, InputError: See `recovery.resolve.choose`.
     """
     job, found = request.job, {}
+    sites = Sites(request.control or job.records()).all()
     asked = parse_reference(request.reference)
     if len(job.queries) > 1 and (asked.place or asked.kind in ("id", "batch")):
         raise InputError(
@@ -259,20 +268,41 @@ def choose_together(
     for name in job.queries:
         of_query = job.savepoint_name(name)
         chosen = choose(
-            request.repository, request.reference, of_query, record=record, by=request.by, pace=pace
+            request.repository,
+            request.reference,
+            of_query,
+            record=record,
+            by=request.by,
+            pace=pace,
+            left=left_after(sites, name),
         )
         found[name] = chosen.manifest
     if asked.kind != LATEST_GOOD:
         return found
     moment = min(manifest.taken_at for manifest in found.values())
     return {
-        name: _closest(request, job.savepoint_name(name), manifest, moment, pace=pace, record=record)
+        name: _closest(
+            request,
+            job.savepoint_name(name),
+            manifest,
+            moment,
+            left=left_after(sites, name),
+            pace=pace,
+            record=record,
+        )
         for name, manifest in found.items()
     }
 
 
 def _closest(
-    request: TogetherRequest, of_query: str, newest: Manifest, moment: datetime, *, pace: Pace, record: bool
+    request: TogetherRequest,
+    of_query: str,
+    newest: Manifest,
+    moment: datetime,
+    *,
+    left: dict[str, int],
+    pace: Pace,
+    record: bool,
 ) -> Manifest:
     """The savepoint of a query that was taken closest to a moment and verifies; or the newest one."""
 
@@ -283,7 +313,10 @@ def _closest(
     there = {
         one.savepoint: one.taken_at
         for one in repository.manifests(of_query)
-        if one.job == of_query and one.error is None and one.taken_at is not None
+        if one.job == of_query
+        and one.error is None
+        and one.taken_at is not None
+        and not why_left(left, one.checkpoint, one.batch)
     }
     for savepoint in sorted(there, key=lambda one: distance(there[one])):
         if distance(there[savepoint]) >= distance(newest.taken_at):

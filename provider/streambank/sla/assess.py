@@ -239,6 +239,7 @@ def job_material(
         queries=tuple(job.queries),
         brokers=brokers or Brokers(job.kafka),
         application=job.application,
+        replicas=(job.standby.repository,) if job.standby and not job.primary else job.replicate.to,
     )
     return Material(found, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
 

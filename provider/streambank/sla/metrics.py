@@ -191,6 +191,15 @@ _ALL = (
         NOTHING,
     ),
     Metric(
+        "replica_age_s",
+        "s",
+        "how old the newest savepoint's batch in a replica is: how far a restore would go back after a "
+        "disaster",
+        "the replicas",
+        "one per query: the oldest of all replicas, or that of the standby",
+        NOTHING,
+    ),
+    Metric(
         "drill_age_s",
         "s",
         "how long ago a drill of the job passed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streambank_airflow.dags.drill import drill_dag
 from streambank_airflow.dags.exchange import compact_dag, rescale_dag
+from streambank_airflow.dags.failover import failover_dag
 from streambank_airflow.dags.restore import restore_dag
 from streambank_airflow.dags.run import run_dag
 from streambank_airflow.dags.savepoint import savepoint_dag
@@ -14,6 +15,7 @@ from streambank_airflow.dags.upgrade import upgrade_dag
 __all__ = [
     "compact_dag",
     "drill_dag",
+    "failover_dag",
     "rescale_dag",
     "restore_dag",
     "run_dag",

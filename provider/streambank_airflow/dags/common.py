@@ -176,7 +176,8 @@ class DagFile:
 
         Args:
             job: The declared job.
-            verb: `run`, `stop`, `savepoint`, `restore`, `drill`, `upgrade`, `sla`, `compact` or `rescale`.
+            verb: `run`, `stop`, `savepoint`, `restore`, `drill`, `upgrade`, `sla`, `compact`, `rescale` or
+                `failover`.
             summary: What it does, in a few sentences; Markdown, since it stands on the DAG's page. The list
                 of DAGs shows the first one.
             params: The form.

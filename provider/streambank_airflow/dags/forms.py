@@ -47,6 +47,16 @@ LEVEL_CHOICES = {
     "full": "full - every byte read and compared",
     "sampled": "sampled - the next share of all savepoints read and compared",
 }
+SITE_CHOICES = {
+    "other": "other - the one that is not active",
+    "standby": "standby",
+    "primary": "primary",
+}
+DOWN_CHOICES = {
+    "none": "none - a site that does not answer ends this",
+    "primary": "primary - I know that it is down",
+    "standby": "standby - I know that it is down",
+}
 BREACH_CHOICES = {
     "fail": "fail - the task fails",
     "warn": "warn - a warning in its log",
@@ -470,6 +480,52 @@ def upgrade_form(batches: int) -> dict[str, Param]:
             description_md="Go on although the upgrade could not be undone by itself.",
         ),
         "note": _note(),
+    }
+
+
+def failover_form(sink: str, source: str) -> dict[str, Param]:
+    """The form of `<job>.failover`.
+
+    Args:
+        sink: What the declaration says of output that is newer than the savepoint.
+        source: What it says of input that cannot be read again.
+    """
+    return {
+        "to": _choice(
+            "other",
+            SITE_CHOICES,
+            title="Site",
+            description_md="The site at which the job goes on.",
+        ),
+        "is_down": _choice(
+            "none",
+            DOWN_CHOICES,
+            title="A site that is down",
+            description_md="Only if a site does not answer, and you **know** that no driver of the job runs "
+            "there. If one does, two drivers write to every sink that both sites share, until the site "
+            "answers again. The records name who said so.",
+        ),
+        "sink": _choice(
+            sink,
+            {**SINK_CHOICES, "refuse": "refuse - fail if rows would be lost or repeated"},
+            title="Output written after the savepoint",
+            description_md="There is none after a last savepoint of the site that was active.",
+        ),
+        "note": _note(),
+        "final_savepoint": Param(
+            True,
+            type="boolean",
+            title="Last savepoint",
+            description_md="Fail if the site that was active answers, and cannot give a last savepoint. If "
+            "off, the job goes on from the newest one there is.",
+            section="More",
+        ),
+        "source": _choice(
+            source,
+            {**SOURCE_CHOICES, "refuse": "refuse - fail if input is lost, unknown, or cannot be repeated"},
+            title="Input that cannot be read again",
+            section="More",
+        ),
     }
 
 

@@ -1,6 +1,7 @@
 """From `streaming_jobs.toml` to DAGs, for each job.
 
-`<job>.run`, `.stop`, `.savepoint`, `.restore`, `.drill`, `.upgrade`, `.sla`, `.compact` and `.rescale`.
+`<job>.run`, `.stop`, `.savepoint`, `.restore`, `.drill`, `.upgrade`, `.sla`, `.compact` and `.rescale`; and
+`.failover` for a job with a standby.
 
 A DAG file needs two lines:
 
@@ -25,6 +26,7 @@ from streambank.declaration.declaration import Job, load_jobs
 from streambank_airflow.dags import (
     compact_dag,
     drill_dag,
+    failover_dag,
     rescale_dag,
     restore_dag,
     run_dag,
@@ -51,8 +53,11 @@ BUILDERS: Mapping[str, Callable[[Job, DagFile], DAG]] = {
     "sla": sla_dag,
     "compact": compact_dag,
     "rescale": rescale_dag,
+    "failover": failover_dag,
 }
 """What is built for each job, by verb, in the order in which the lists show it."""
+NEEDS_STANDBY = ("failover",)
+"""What is only built for a job with a standby."""
 MAINTENANCE = "maintenance"
 """The DAG of the whole repository, where the file declares one."""
 
@@ -110,4 +115,6 @@ def build_dags(
 
 def _dags_of(job: Job, file: DagFile, verbs: Sequence[str]) -> Iterator[DAG]:
     for verb in verbs:
+        if verb in NEEDS_STANDBY and job.standby is None:
+            continue
         yield BUILDERS[verb](job, file)

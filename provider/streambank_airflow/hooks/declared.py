@@ -96,6 +96,8 @@ class DeclaredJobs:
     def find(self, ref: str) -> tuple[Job, str | None]:
         """A declared job, and which query of it is meant (None for all, or the only one).
 
+        A job with a standby is the job at its active site: so the DAGs go on with it after a fail-over.
+
         Args:
             ref: `job` or `job/query`.
 
@@ -103,7 +105,16 @@ class DeclaredJobs:
             InputError: The name or the jobs file is wrong (code `no-such-query` for an unknown query).
             NotFoundError: No such job is declared (code `no-such-job`).
         """
-        return find_declared(self.load(), ref)
+        job, query = find_declared(self.load(), ref)
+        return self._at_active_site(job), query
+
+    def _at_active_site(self, job: Job) -> Job:
+        if job.other_site is None:
+            return job
+        from streambank.sites.standing import at_active_site
+
+        with self.access():
+            return at_active_site(job)
 
     def job(self, ref: str) -> Job:
         """A declared job, by its name or that of one of its queries.
@@ -121,7 +132,8 @@ class DeclaredJobs:
         """
         if not self._named_file():
             return None
-        return self.load().jobs.get(QueryRef.parse(ref).job)
+        job = self.load().jobs.get(QueryRef.parse(ref).job)
+        return None if job is None else self._at_active_site(job)
 
     def open_repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:
         """The repository of a job: as its declaration says, else as the connection says.

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, SinkChoice
+from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, SinkChoice, SourceChoice
 from streambank.core.errors import InputError, RefusedError, check_choice
 from streambank.core.names import MAIN
 from streambank.storage import open_store
@@ -19,6 +20,7 @@ from streambank_airflow.hooks.jobs import STOP_RUNNING
 
 if TYPE_CHECKING:
     from streambank.drills.report import DrillReport
+    from streambank.failover.report import FailoverReport
     from streambank.recovery.plan import RestorePlan
     from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.reinstate import Reinstated
@@ -247,6 +249,53 @@ class RecoveryVerbs:
         return upgrade(request, say=say, plan_only=plan_only)
 
     @connected
+    def failover(
+        self,
+        ref: str,
+        *,
+        to: str | None,
+        is_down: str | None,
+        final_savepoint: bool,
+        sink: SinkChoice,
+        source: SourceChoice,
+        new_sinks: Mapping[str, str],
+        note: str,
+        by: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> FailoverReport:
+        """Let a job go on at its other site; see `streambank.failover.failover.failover`.
+
+        Args:
+            ref: The job.
+            to: The site; None for the one that is not active.
+            is_down: The site of which a person says that it is down.
+            final_savepoint: Refuse where the site that was active answers, and gives no last savepoint.
+            sink: What to do where going on would lose or repeat rows of a sink.
+            source: What to do where a source cannot give again what would be read next.
+            new_sinks: New output directories instead of file sinks.
+            note: Why.
+            by: Who asks.
+            say: Hears when a step begins, in words.
+
+        Raises:
+            StreambankError: The job is not found, has no standby, or the fail-over is refused or fails.
+        """
+        from streambank.failover.failover import FailoverRequest, failover
+
+        request = FailoverRequest(
+            self.declared.job(ref),
+            to=to,
+            is_down=is_down,
+            final_savepoint=final_savepoint,
+            sink=sink,
+            source=source,
+            new_outputs=new_sinks,
+            by=by,
+            why=note,
+        )
+        return failover(request, say=say)
+
+    @connected
     def restored_by(self, ref: str, since: datetime) -> str | None:
         """Who has made a savepoint the job's next generation since a moment: a DAG run, or a user.
 
@@ -299,14 +348,17 @@ class RecoveryVerbs:
             by: Who asks.
         """
         from streambank.recovery.reinstate import reinstate
+        from streambank.sites.standing import check_active
 
         job = self.declared.job(ref)
+        records = job.records()
         return reinstate(
             self.declared.open_repository(ref),
             ref,
             savepoint,
             generation=generation,
-            control=job.records(),
+            control=records,
+            check=lambda: check_active(job, records),
             by=by,
             why=note,
         )
@@ -349,8 +401,12 @@ class RecoveryVerbs:
         )
         if into is not None:
             return replace(request, into=open_store(into), control=None if job is None else job.records())
+        from streambank.sites.standing import check_active
+
         job, query = self.declared.find(ref)
-        return replace(request, generation=job.records(), checkpoint=job.queries[query or MAIN])
+        records = job.records()
+        check = cache(partial(check_active, job, records))
+        return replace(request, generation=records, checkpoint=job.queries[query or MAIN], check=check)
 
     def _from(
         self, request: RestoreRequest, repository: str | None, pace: Pace, *, record: bool

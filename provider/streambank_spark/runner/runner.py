@@ -36,12 +36,14 @@ from streambank.driver.outputs import Output, check_output
 from streambank.driver.preflight import check_records, check_start, launched_query
 from streambank.driver.spec import LaunchSpec, QuerySpec, check_generations
 from streambank.job.health import AwakeClock
+from streambank.sites.standing import Deposed, check_launched_site
 from streambank_spark.private import boundary, jvm
 from streambank_spark.runner import application, patch, redirect, refusals, signals
 from streambank_spark.runner.liveness import Settling, Signs
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.signals import kill_driver
+from streambank_spark.runner.site_watch import SiteWatch, leave_deposed
 from streambank_spark.runner.stop import Stopping, StopRequest
 from streambank_spark.runner.superseded import check_not_superseded, exit_code, take_lease
 
@@ -74,6 +76,7 @@ def run(spec: LaunchSpec) -> int:
     try:
         check_generations(spec, control)
         check_not_superseded(spec, control, claim)
+        check_launched_site(spec, control)
         for name in spec.queries:
             check_query(spec, name, control)
     except StreambankError:
@@ -168,6 +171,7 @@ class Driver:
         self._java_handler: object | None = None
         self._lost = threading.Event()
         self.keeper = Keeper(claim, on_lost=self._lease_lost, status=self._status)
+        self.site_watch = SiteWatch(spec, control, self._deposed)
 
     def run(self, program: Path) -> int:
         """Run the application; every query has ended, and the lease is released, when this returns."""
@@ -186,6 +190,7 @@ class Driver:
             redirect.install()
         self.stopping.start()
         self.poll.start()
+        self.site_watch.start()
         code = application.run(program, self.spec.args, lambda error: exit_code(self.spec, error))
         self.settling.over()
         # An interrupt that was on its way when the application ended by itself may arrive here.
@@ -200,6 +205,7 @@ class Driver:
         if self.queries.running():
             self.stopping.end_queries(self.spec.force_after_s)
         self.poll.stop()
+        self.site_watch.stop()
         return self._finish(code)
 
     def _finish(self, code: int) -> int:
@@ -236,6 +242,11 @@ class Driver:
         """Whoever holds the lease now may be running already: be gone before the next commit."""
         self._lost.set()
         kill_driver(self.jvm_process, lambda: self.journal.record("killed", why=f"its lease was lost: {why}"))
+
+    def _deposed(self, found: Deposed) -> NoReturn:
+        """Another site may be writing to the same sinks: be gone as after a lost lease."""
+        self._lost.set()
+        kill_driver(self.jvm_process, lambda: leave_deposed(self.control, found, self.journal.record))
 
     def _on_term(self, whom: str) -> None:
         self.stopping.ask(StopRequest("term", why=f"TERM to {whom}", force_after_s=self.spec.force_after_s))

@@ -87,8 +87,16 @@ def test_rollbacks_before_the_note_do_not_count(
     check_not_rolled_back(control, None, generation)
 
 
-def test_without_a_generation_or_a_sink_nothing_is_noted(control: JobControl, sink: Store) -> None:
+def test_a_restore_before_the_first_start_is_noted_too(control: JobControl, sink: Store) -> None:
     note(control, sink)
+    begin(sink)
+    first = control.generations(None).ensure_first("memory://ck", by=BY)
+    with pytest.raises(RefusedError):
+        check_not_rolled_back(control, None, first)
+    check_not_rolled_back(control, None, replace(first, number=2, location="memory://new"))
+
+
+def test_without_a_sink_nothing_is_noted(control: JobControl) -> None:
     control.generations(None).ensure_first("memory://ck", by=BY)
     note(control)
     assert control.store.names("taken-back/main") == []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.core.errors import InputError, RefusedError
+from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.doctor.checks.checkpoint import check_sink
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
+from streambank.storage.store import Store
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
@@ -60,6 +61,26 @@ class TestNewOutput:
         assert contents(shop.sink_store) == before
         assert report.rolled_back == ()
         assert len(report.new_outputs) == 1
+
+    def test_an_old_output_that_does_not_answer_hinders_no_new_one(
+        self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shop.run(5)
+        taken = shop.take()
+        fired = []
+
+        def dead(saved: object, store: Store, was_uri: str) -> None:
+            fired.append(was_uri)
+            raise StorageError("The bucket does not answer.", code="service-busy", hint="Wait.")
+
+        monkeypatch.setattr("streambank.recovery.sinks.stand", dead)
+        with pytest.raises(StorageError):
+            shop.restore(taken.savepoint)
+        new = shop.open("new")
+        report = shop.restore(taken.savepoint, new_sinks={shop.sink_store.uri: new.uri})
+        assert set(fired) == {shop.sink_store.uri}
+        assert len(contents(new)) == 5
+        assert any("not known how far" in one and "does not answer" in one for one in report.warnings)
 
     def test_a_directory_that_is_not_empty_is_refused_and_untouched(self, shop: SimulatedJob) -> None:
         shop.run(3)

@@ -21,6 +21,7 @@ FORMS = {
     "drill": forms.drill_form((), DrillPolicy(), ("/repository", "s3://replica")),
     "drill of several queries": forms.drill_form(("hourly", "sessions"), DrillPolicy(), ("/repository",)),
     "upgrade": forms.upgrade_form(3),
+    "failover": forms.failover_form("refuse", "refuse"),
     "restore": forms.restore_form((), RestorePolicy()),
     "compact": forms.compact_form((), CompactPolicy()),
     "compact as declared": forms.compact_form((), CompactPolicy(where="value.n < 3")),

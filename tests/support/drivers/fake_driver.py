@@ -26,7 +26,9 @@ from streambank.control.requests import STOP, Request
 from streambank.core.errors import StreambankError
 from streambank.driver.spec import LaunchSpec, check_generations, decode_launch
 from streambank.job.health import AwakeClock
+from streambank.sites.standing import Deposed, check_launched_site
 from streambank.storage import local_path, open_store
+from streambank_spark.runner.site_watch import SiteWatch, leave_deposed
 from streambank_spark.runner.superseded import check_not_superseded, exit_code, take_lease
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 
@@ -62,6 +64,7 @@ class FakeDriver:
         try:
             check_generations(self.spec, self.control)
             check_not_superseded(self.spec, self.control, self.claim)
+            check_launched_site(self.spec, self.control)
         except StreambankError:
             self.keeper.stop()
             self.claim.release("refused")
@@ -106,9 +109,18 @@ def main() -> int:
         driver.end(code)
         return int(code)
     code = 8 if options.refused else 0
+    watch = SiteWatch(spec, driver.control, lambda found: be_deposed(driver, found))
+    watch.start()
     work.run()
+    watch.stop()
     driver.end(code)
     return code
+
+
+def be_deposed(driver: FakeDriver, found: Deposed) -> None:
+    """Another site is the active one: be gone, as the real one."""
+    leave_deposed(driver.control, found, driver.control.record_event)
+    os.kill(os.getpid(), 9)
 
 
 def parser() -> argparse.ArgumentParser:

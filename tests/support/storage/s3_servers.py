@@ -45,10 +45,12 @@ class S3Server:
     Attributes:
         endpoint: Its address.
         catalog: The address of its REST catalog of Iceberg tables; empty where it runs none.
+        pid: Its process.
     """
 
     endpoint: str
     catalog: str = ""
+    pid: int = 0
 
     @property
     def environment(self) -> dict[str, str]:
@@ -243,7 +245,7 @@ def _running(
         try:
             if not _wait_for(partial(_makes_bucket, server), process, log, may_end=tries_left > 0):
                 continue
-            yield server
+            yield replace(server, pid=process.pid)
         finally:
             forget_clients()
             _end(process)

@@ -320,6 +320,7 @@ def _show_status(found: dict[str, Any]) -> None:
             ("down", _down(found)),
             ("watched", _watched(found["watch"])),
             ("code", found["code"]),
+            ("site", _site(found["site"])),
             ("operation", found["operation"]),
             ("log", found["log"]),
             ("submission", found["submission"]),
@@ -352,6 +353,13 @@ def _watched(watch: dict[str, Any] | None) -> str | None:
     if watch["why"]:
         return f"no, so nothing would restart it: {watch['why']}"
     return f"by {watch['by']}, seen at {watch['seen_at']}"
+
+
+def _site(site: dict[str, Any] | None) -> str | None:
+    if site is None:
+        return None
+    missed = f"; the {site['unfenced']} was NOT fenced" if site["unfenced"] else ""
+    return f"{site['site']}; {site['why']}{missed}"
 
 
 def _left(found: dict[str, Any]) -> str | None:

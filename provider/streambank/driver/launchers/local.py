@@ -104,7 +104,8 @@ class LocalLauncher:
         options, text = found.with_defaults(property_lines(properties), parent)
         command += ["--properties-file", f"/dev/fd/{_PROPERTIES}", *options]
         command += [str(found.entry), *launch_arguments(control, spec)]
-        locations = [spec.control, *(query.checkpoint for query in spec.queries.values())]
+        locations = [spec.control, spec.other_control or spec.control]
+        locations += [query.checkpoint for query in spec.queries.values()]
         if BIND_ADDRESS in loopback_settings(job.master, job.spark):
             settings["SPARK_LOCAL_IP"] = parent.get("SPARK_LOCAL_IP", LOOPBACK)  # where its pages listen
         try:

@@ -128,7 +128,8 @@ class ClusterSubmit:
     def _environment(
         self, found: Installation, job: Job, spec: LaunchSpec, environment: Mapping[str, str]
     ) -> dict[str, str]:
-        locations = [spec.control, *(query.checkpoint for query in spec.queries.values()), *self.uploads]
+        locations = [spec.control, spec.other_control or spec.control, *self.uploads]
+        locations += [query.checkpoint for query in spec.queries.values()]
         settings = {"SPARK_HOME": str(found.spark_home), "PYSPARK_PYTHON": job.python}
         passed = driver_environment(environment, locations=locations, extra=(KUBECONFIG,), settings=settings)
         kept_back = CREDENTIALS - variables_for(self.uploads)

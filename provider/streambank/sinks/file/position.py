@@ -79,6 +79,7 @@ class FileSinkStanding:
         problem: What is wrong with the log, for `damaged`.
         gap: Which entry the log lacks that Spark looks for when it goes on after the savepoint's batch, as a
             sentence; empty where it lacks none.
+        unread: Its storage does not answer, so that nothing of it is known; `problem` says why.
     """
 
     path: str
@@ -93,6 +94,7 @@ class FileSinkStanding:
     unfinished: bool = False
     problem: str = ""
     gap: str = ""
+    unread: bool = False
 
     @property
     def safe(self) -> bool:

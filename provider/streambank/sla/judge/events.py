@@ -21,6 +21,7 @@ BESIDE_HISTORY = (
     "restart_rate",
     "savepoint_age",
     "replayable_for",
+    "replica_age",
     "drill_age",
     "recovery_time",
     "partition_skew",
@@ -81,6 +82,7 @@ class Facts:
         begun: When its first checkpoint was begun.
         drills: Of its whole job.
         replayable: How long the input after its newest savepoint can be read again.
+        replicas: Its newest savepoint in each replica, by location; None for a replica that has none.
     """
 
     savepoints: Sequence[Fact] | None = None
@@ -96,6 +98,7 @@ class Facts:
     begun: datetime | None = None
     drills: Drills | None = None
     replayable: Replayable | None = None
+    replicas: Mapping[str, Fact | None] | None = None
 
 
 def reported_verdict(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -220,6 +223,22 @@ def _held_s(one: Replay, now: datetime) -> float:
     return -math.inf if one.until is None else max(0.0, (one.until - now).total_seconds())
 
 
+def _replica_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    """By the replica that is the furthest behind."""
+    if not facts.replicas:
+        return _nobody(case, objective)
+    found = [(one.at, place, one.subject) for place, one in facts.replicas.items() if one is not None]
+    empty = [place for place, one in facts.replicas.items() if one is None]
+    if empty:
+        level = objective.severity if objective.breach is not None else "warn"
+        return case.verdict(objective, level, f"There is no savepoint of it in {empty[0]}.")
+    at, place, savepoint = min(found)
+    if newest is not None and at >= newest:
+        why = f"The newest savepoint in {place}, {savepoint}, is not older than the newest batch."
+        return case.verdict(objective, "ok", why, value=0.0, as_of=at)
+    return _age(case, objective, at, f"The newest savepoint in {place}, {savepoint},")
+
+
 def _drill_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
     drills = facts.drills
     if drills is None:
@@ -341,6 +360,7 @@ _JUDGES: Mapping[str, Callable[[Case, Objective, Facts, datetime | None], Verdic
     "restart_rate": _restart_rate,
     "savepoint_age": _savepoint_age,
     "replayable_for": _replayable_for,
+    "replica_age": _replica_age,
     "drill_age": _drill_age,
     "progress_age": _progress_age,
     "failed_batches": _failed,

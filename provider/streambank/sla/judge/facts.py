@@ -85,6 +85,7 @@ def facts_of_query(
     queries: Sequence[str] = (),
     brokers: Brokers | None = None,
     application: str = "",
+    replicas: Sequence[str] = (),
 ) -> Facts:
     """What is known of a query of a job.
 
@@ -102,9 +103,11 @@ def facts_of_query(
         queries: All queries of the job.
         brokers: Who is asked of the job's Kafka; None for those that its savepoints name.
         application: The path of its PySpark application.
+        replicas: Where copies of its savepoints are.
     """
     looking = Looking()
     by_name = {one.name: one for one in wanted}
+    copies: dict[str, Fact | None] | None = None
     heads = savepoints = replayable = drills = failures = recovered = skews = hot_keys = None
     if not by_name.keys().isdisjoint(("savepoint_age", "replayable_for")):
         heads = looking.at("Its savepoints", lambda: _newest_heads(repository, savepoint_name))
@@ -116,6 +119,8 @@ def facts_of_query(
             "Its sources",
             lambda: replayable_now(repository, newest, location, brokers or Brokers(), application),
         )
+    if "replica_age" in by_name:
+        copies = looking.at("Its replicas", lambda: newest_in_replicas(replicas, savepoint_name))
     if "drill_age" in by_name:
         drills = looking.at("Its drills", lambda: drills_seen(control, queries or (query or MAIN,)))
     if "failed_batches" in by_name:
@@ -144,6 +149,7 @@ def facts_of_query(
         begun=looking.at("Its generations", lambda: begun_at(control, query)),
         drills=drills,
         replayable=replayable,
+        replicas=copies,
     )
 
 
@@ -245,6 +251,19 @@ def replayable_now(
         return Replayable()
     opened = Repository.open(open_store(repository))
     return look_at_replayable(opened, savepoint, brokers, location, application)
+
+
+def newest_in_replicas(replicas: Sequence[str], name: str) -> dict[str, Fact | None]:
+    """The newest savepoint of a query in each replica that is not known to be damaged; None for none.
+
+    Args:
+        replicas: Their locations.
+        name: `job`, or `job/query`.
+
+    Raises:
+        StreambankError: One cannot be read.
+    """
+    return {place: next(iter(newest_savepoints(place, name)), None) for place in replicas}
 
 
 def skews_of(location: str, objective: Objective, now: datetime, *, begun: bool) -> list[Fact] | None:

@@ -43,6 +43,16 @@ REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
         Facts(replayable=Replayable("b1", (Replay("1", (), "for-ever", None, ""), held(59)))),
         Declared(breach=3600.0),
     ),
+    "replica_age": (
+        Facts(replicas={"s3://west": Fact(NOW - 59 * MINUTE, subject="b1")}),
+        Facts(
+            replicas={
+                "s3://west": Fact(NOW - 61 * MINUTE, subject="b1"),
+                "s3://south": Fact(NOW - 2 * MINUTE, subject="b2"),
+            }
+        ),
+        Declared(breach=3600.0),
+    ),
     "drill_age": (
         Facts(drills=Drills(NOW - 59 * MINUTE)),
         Facts(drills=Drills(NOW - 61 * MINUTE)),
@@ -234,6 +244,18 @@ def test_what_is_gone_is_below_any_limit_and_no_savepoint_needs_no_input() -> No
 
     assert [level(Replayable("b1", (one,))) for one in (held(-5), GONE)] == ["ok", "breach"]
     assert level(Replayable()) == "unknown"
+
+
+def test_a_replica_without_a_savepoint_is_worse_than_an_old_one() -> None:
+    policy = declare(replica_age=Declared(breach=60.0))
+
+    def found(replicas: Mapping[str, Fact | None]) -> Verdict:
+        return verdicts(batches([STEADY]), policy, Facts(replicas=replicas))["replica_age"]
+
+    empty = found({"s3://west": Fact(NOW), "s3://south": None})
+    assert (empty.level, empty.value) == ("breach", None) and "s3://south" in empty.why
+    assert found({"s3://west": Fact(NOW, subject="b9")}).level == "ok", "no batch is newer"
+    assert found({}).level == "unknown", "it has no replica"
 
 
 def test_no_savepoint_at_all_is_worse_than_an_old_one() -> None:

@@ -78,7 +78,7 @@ def restore(
 ) -> None:
     """Restore all queries of a stopped job as one, each into its next generation."""
     from streambank.cli.options import brokers_of, executor
-    from streambank.cli.verbs.restore import show_done, show_plan
+    from streambank.cli.verbs.recovery.restore import show_done, show_plan
     from streambank.control.processes import who
     from streambank.declaration.declaration import load_jobs
     from streambank.job.savepoint import open_repository

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -161,6 +162,7 @@ def restore(
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
     from streambank.repository.references import job_of_reference
+    from streambank.sites.standing import check_active
     from streambank.storage import open_store
     from streambank.work.executor import Pace
 
@@ -188,6 +190,11 @@ def restore(
     owner = _owner(of_job, repository, jobs, guess=not generation)
     by = who("cli")
 
+    @cache
+    def check() -> None:
+        if owner.declared is not None and owner.records is not None and (generation or request.rolls_back):
+            check_active(owner.declared, owner.records)
+
     def asked(pace: Pace, *, record: bool) -> RestoreRequest:
         if opened is not None:
             return replace(request, repository=opened)
@@ -213,6 +220,7 @@ def restore(
         control=None if generation else owner.records,
         guessed=owner.declared is None,
         checkpoint=owner.checkpoint if generation else None,
+        check=check,
         mode=mode,
         sink=sink,
         sink_of=parse_sink_choices(sink_of or []),

@@ -1,0 +1,193 @@
+"""What a fail-over is asked for, what it would do, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from streambank.core.choices import SinkChoice, SourceChoice
+from streambank.core.units import to_json_time
+from streambank.declaration.declaration import Job
+from streambank.recovery.plan import RestorePlan
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverRequest:
+    """What a fail-over is asked for.
+
+    Attributes:
+        job: The job, at either of its sites.
+        to: The site that becomes the active one; the other one than now when left out.
+        is_down: The site of which a person says that it is down, so that it need not be fenced.
+        final_savepoint: Refuse where the site that was active answers and cannot give a last savepoint, so
+            that nothing is lost; else go on with the newest one there is.
+        savepoint: Which savepoint, where no last one was taken: an id or the beginning of one, or
+            `latest-good`.
+        sink: What to do where going on would lose or repeat rows of a sink: see `RestoreRequest`.
+        sink_of: The same for single sinks.
+        source: What to do where a source cannot give again what would be read next: see there.
+        new_outputs: New output directories instead of file sinks, over those that are declared.
+        timeout_s: How long the start may take; the declared time when left out.
+        by: Who asks.
+        why: Why.
+    """
+
+    job: Job
+    to: str | None = None
+    is_down: str | None = None
+    final_savepoint: bool = True
+    savepoint: str | None = None
+    sink: SinkChoice = "refuse"
+    sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
+    source: SourceChoice = "refuse"
+    new_outputs: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
+    by: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointAtSite:
+    """The savepoint that a query goes on from at its new site.
+
+    Attributes:
+        savepoint: Its id.
+        batch: Its batch.
+        taken_at: When it was taken.
+        age_s: How old it was when the fail-over began.
+    """
+
+    savepoint: str
+    batch: int
+    taken_at: datetime
+    age_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "taken_at": to_json_time(self.taken_at), "age_s": round(self.age_s, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverPlan:
+    """What a fail-over would do.
+
+    Attributes:
+        job: The job.
+        site: The site that would become the active one.
+        was: The site that is the active one.
+        number: The number of the record that would begin it.
+        answers: Whether the other site answers.
+        answers_why: Why not.
+        driver: How the job is doing at the other site, such as `running`; None where it does not answer.
+        resumes: A fail-over to this site has begun, or only the start is missing: this would finish it.
+        savepoints: The newest savepoint of each query at the site that verifies. Where the other site
+            answers, a last one is taken first, and nothing is lost.
+        rpo_s: How old the oldest of them is: what would be lost or repeated at most, in seconds; None where
+            nothing is restored, or there is none.
+        restores: What the restore of each would do as things stand.
+        refusals: What speaks against it.
+        without_final: What would speak against it as well if the other site, which answers, gave no last
+            savepoint.
+    """
+
+    job: str
+    site: str
+    was: str
+    number: int
+    answers: bool
+    answers_why: str
+    driver: str | None
+    resumes: bool
+    savepoints: Mapping[str, SavepointAtSite]
+    rpo_s: float | None
+    restores: Mapping[str, RestorePlan]
+    refusals: tuple[str, ...]
+    without_final: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "job": self.job,
+            "site": self.site,
+            "was": self.was,
+            "number": self.number,
+            "answers": self.answers,
+            "answers_why": self.answers_why,
+            "driver": self.driver,
+            "resumes": self.resumes,
+            "savepoints": {name: one.to_dict() for name, one in self.savepoints.items()},
+            "rpo_s": None if self.rpo_s is None else round(self.rpo_s, 1),
+            "restores": {name: one.to_dict() for name, one in self.restores.items()},
+            "refusals": list(self.refusals),
+            "without_final": list(self.without_final),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverReport:
+    """What a fail-over came to.
+
+    Attributes:
+        job: The job.
+        site: The active site now.
+        was: The site that was active before.
+        number: The number of the record that says so.
+        fenced: Whether the other site is known not to write any more, and not to start.
+        fence: How its driver ended: as for a stop, or `broken`: its lease was ended, and its TTL waited for;
+            None where it did not answer.
+        resumed: This finished a fail-over that had begun before.
+        savepoints: What each query went on from; empty where its own checkpoint went on.
+        rpo_s: What was lost or is repeated at most, in seconds; 0 where a last savepoint was taken; None
+            where nothing was restored.
+        batches_behind: By how many batches the savepoint was behind; None where that is not known.
+        rto_s: From the beginning until each query has committed a batch, or found no input; None where one
+            has done neither.
+        steps: Seconds by step.
+        batches: The newest committed batch of each query at its end.
+        warnings: What a person should know.
+        started_at: When it began.
+        by: Who asked.
+        why: Why.
+    """
+
+    job: str
+    site: str
+    was: str
+    number: int
+    fenced: bool
+    fence: str | None
+    resumed: bool
+    savepoints: Mapping[str, SavepointAtSite]
+    rpo_s: float | None
+    batches_behind: int | None
+    rto_s: float | None
+    steps: Mapping[str, float]
+    batches: Mapping[str, int | None]
+    warnings: tuple[str, ...]
+    started_at: datetime
+    by: Mapping[str, str]
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "job": self.job,
+            "site": self.site,
+            "was": self.was,
+            "number": self.number,
+            "fenced": self.fenced,
+            "fence": self.fence,
+            "resumed": self.resumed,
+            "savepoints": {name: one.to_dict() for name, one in self.savepoints.items()},
+            "rpo_s": None if self.rpo_s is None else round(self.rpo_s, 1),
+            "batches_behind": self.batches_behind,
+            "rto_s": None if self.rto_s is None else round(self.rto_s, 1),
+            "steps": {name: round(seconds, 2) for name, seconds in self.steps.items()},
+            "batches": dict(self.batches),
+            "warnings": list(self.warnings),
+            "started_at": to_json_time(self.started_at),
+            "by": dict(self.by),
+            "why": self.why,
+        }
