@@ -156,6 +156,7 @@ def test_airflow_finds_the_shipped_examples_without_a_traceback(
     assert "Could not load provider module airflow_provider_streambank" not in caplog.text
 
 
+@pytest.mark.storm
 def test_batch_work_follows_a_savepoint(shipped: dict[str, DAG]) -> None:
     run = run_dag(shipped["streambank_savepoint_before_batch"])
     assert set(task_states(run).values()) == {"success"}

@@ -114,6 +114,7 @@ def test_it_stays_up_says_so_the_second_time_and_goes_without_a_trace(places: St
     assert not is_ready(f"tcp://127.0.0.1:{port}")
 
 
+@pytest.mark.storm
 def test_data_that_is_kept_is_there_again(places: StackPlaces, port: int) -> None:
     assert run(places, port, "well", "up").returncode == 0
     secrets = places.secrets.read_text()

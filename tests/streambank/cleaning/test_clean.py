@@ -431,6 +431,7 @@ def test_one_that_fails_does_not_keep_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.server
+@pytest.mark.storm
 def test_on_s3(tmp_path: Path, moto_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     place = moto_server.use(monkeypatch).location()
     file = tmp_path / "jobs.toml"

@@ -120,6 +120,7 @@ def crashes(requests: Sequence[str], which: int | When) -> list[tuple[When, int]
 
 
 @pytest.mark.parametrize("which", WHICH)
+@pytest.mark.storm
 def test_take_killed_at_a_request(world: World, which: int | When) -> None:
     world.keep()
     with dying("before", request=0) as undisturbed:
@@ -135,6 +136,7 @@ def test_take_killed_at_a_request(world: World, which: int | When) -> None:
 
 
 @pytest.mark.parametrize("which", WHICH)
+@pytest.mark.storm
 def test_restore_killed_at_a_request(world: World, which: int | When) -> None:
     run_take(world)
     world.shop.run(2)

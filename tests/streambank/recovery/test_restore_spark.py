@@ -103,6 +103,7 @@ def test_file_sink_rows_are_there_exactly_once_after_a_rollback(
         (7, "emptied"),
     ],
 )
+@pytest.mark.storm
 def test_a_new_output_is_written_and_read_over_compactions(
     spark: SparkSession, tmp_path: Path, batches: int, case: str
 ) -> None:

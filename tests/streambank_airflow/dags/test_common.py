@@ -213,7 +213,7 @@ def with_schedules(managed: Managed, zone: str) -> dict[str, DAG]:
         text = text.replace("[maintenance]", f'[maintenance]\ntime_zone = "{zone}"')
     file.write_text(text, encoding="utf-8")
     dags = build_dags(file)
-    assert len(dags) == 9
+    assert len(dags) == 10
     return {name: dag for name, dag in dags.items() if dag.schedule is not None}
 
 

@@ -256,6 +256,7 @@ def test_the_job_stays_as_it_was_where_it_cannot_be_done(
     assert "It holds too much. [hdfs-backed]\nHint: Move it." in capfd.readouterr().out
 
 
+@pytest.mark.storm
 def test_the_job_goes_back_where_it_does_not_start(
     airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,7 +63,7 @@ def test_it_is_one_dag_beside_those_of_the_jobs(tmp_path: Path) -> None:
     dags = build_dags(file, dag_args={"tags": ["night"]}, default_args={"owner": "us"})
     dag = dags["eu.maintenance"]
     schedule: Any = dag.schedule
-    assert len(dags) == 17 and schedule == "@weekly" and dag.tags >= {"streambank", "night"}
+    assert len(dags) == 19 and schedule == "@weekly" and dag.tags >= {"streambank", "night"}
     assert dag.task_ids == [
         "verify_flights",
         "repair_flights",

@@ -49,6 +49,7 @@ def launches(managed: Managed) -> int:
     return len(managed.control.lease.recent_launches())
 
 
+@pytest.mark.storm
 def test_a_driver_that_lives_and_makes_no_progress_is_replaced(managed: Managed) -> None:
     managed.declare(QUICK.format("1500ms") + "max_failures = 20\n")
     with meanwhile(

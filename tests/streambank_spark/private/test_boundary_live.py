@@ -61,6 +61,7 @@ def end_at_random_moments(spark: SparkSession, checkpoint: Path, rounds: int, se
     return outcomes
 
 
+@pytest.mark.storm
 def test_busy_queries_end_behind_a_commit(spark: SparkSession, tmp_path: Path) -> None:
     assert "ends-after-batch" in end_at_random_moments(spark, tmp_path, rounds=4, seed=1)
 

@@ -93,6 +93,7 @@ def with_number(value: Any, path: list[str], new: int) -> Any:
 
 
 @pytest.mark.parametrize(("name", "column", "limit"), CASES)
+@pytest.mark.storm
 def test_broken_rows_get_what_the_expression_says_and_all_others_stay(
     spark: SparkSession, name: str, column: str, limit: int, folder: Path
 ) -> None:
