@@ -16,6 +16,8 @@ from tests.support.jobs.declared import write_jobs
 from tests.support.storage.contents import contents
 from tests.support.storage.s3_servers import S3Server, moto_server, seaweedfs, versitygw
 
+pytestmark = pytest.mark.storm
+
 __all__ = ["moto_server", "seaweedfs", "versitygw"]  # fixtures
 
 CELLS = [

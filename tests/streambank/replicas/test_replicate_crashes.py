@@ -26,6 +26,8 @@ from tests.support.storage.contents import keys
 from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.storage.s3_servers import S3Server, seaweedfs
 
+pytestmark = pytest.mark.storm
+
 __all__ = ["seaweedfs"]  # fixture
 
 CRASHES: tuple[Kind, ...] = ("crash-before", "crash-during", "crash-after")

@@ -37,6 +37,8 @@ from tests.support.jobs.declared import write_jobs
 from tests.support.repository.repositories import FILES, manifest_of
 from tests.support.storage.s3_servers import BUCKET, S3Server, seaweedfs
 
+pytestmark = pytest.mark.storm
+
 __all__ = ["seaweedfs"]  # a fixture
 
 LOCKED = "locked"

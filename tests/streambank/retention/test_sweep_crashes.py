@@ -23,6 +23,8 @@ from tests.support.repository.retention import HOUR_S, assert_whole, content, dr
 from tests.support.storage.faulty_store import PASSING, WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.time_travel import Clock
 
+pytestmark = pytest.mark.storm
+
 KEEP = Policy(keep_last=1, min_verified=1)
 
 

@@ -38,6 +38,8 @@ from tests.support.storage.s3_servers import (
 )
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.storm
+
 __all__ = ["moto_server", "seaweedfs", "versitygw"]  # fixtures
 
 LOCKED = "locked"

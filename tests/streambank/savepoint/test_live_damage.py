@@ -26,6 +26,8 @@ from streambank.storage.store import Features, FileInfo, Store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import PLANNED, unpack
 
+pytestmark = pytest.mark.storm
+
 DAMAGED = (
     "3.5.9/hdfs-window",
     "3.5.9/rocksdb-changelog-window",

@@ -26,6 +26,8 @@ from tests.support.checkpoint.recorded import unpack
 from tests.support.storage.s3_proxy import Proxy, proxy
 from tests.support.storage.s3_servers import BUCKET, S3Server, moto_server, seaweedfs
 
+pytestmark = pytest.mark.storm
+
 __all__ = ["moto_server", "seaweedfs"]  # fixtures
 
 LARGE = 1_100_000

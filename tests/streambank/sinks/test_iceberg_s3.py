@@ -21,6 +21,8 @@ from tests.support.storage.s3_servers import (
     seaweedfs,
 )
 
+pytestmark = pytest.mark.storm
+
 __all__ = ["seaweedfs"]  # a fixture
 
 QUERY = "051c7676-82ba-42c3-8085-6b157703ac5f"

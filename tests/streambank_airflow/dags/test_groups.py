@@ -20,6 +20,8 @@ from tests.support.airflow_face.moved import DagSerialization
 from tests.support.jobs.managed_job import Managed, hand_over
 from tests.support.waiting import poll
 
+pytestmark = pytest.mark.storm
+
 
 @contextmanager
 def own_dag(name: str = "own", **more: Any) -> Iterator[DAG]:

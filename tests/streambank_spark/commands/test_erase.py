@@ -33,7 +33,7 @@ from tests.support.declared_commands import install_commands
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.storm]
 
 JOB = "job"
 JOBS = """

@@ -17,6 +17,8 @@ from streambank_spark.state.staging import Staging, materialized_checkpoint
 from streambank_spark.state.state import Part, QueryState, parts_of
 from tests.support.checkpoint.recorded import checkpoint, unpack
 
+pytestmark = pytest.mark.storm
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -22,6 +22,8 @@ from tests.streambank.driver.launchers.test_standalone import in_cluster, launch
 from tests.support.jobs.declared import BY
 from tests.support.spark.fake_master import FakeMaster, fake_master
 
+pytestmark = pytest.mark.storm
+
 __all__ = ["master"]
 
 NOT_LEADING = ("STANDBY", "RECOVERING", "COMPLETING_RECOVERY")
