@@ -18,11 +18,11 @@ from demo.places import PROCESS_MARK, Places
 from demo.ready import is_ready
 from tests.support.waiting import poll
 
+pytestmark = pytest.mark.storm
+
 # Accepts connections on a port, and writes down when it is asked to end, and when it has.
 SERVER = """
 import signal, socket, sys, time
-
-pytestmark = pytest.mark.storm
 name, port, log = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 def end(*_):
     with open(log, "a") as file: file.write(f"{name} asked\\n")
