@@ -93,7 +93,7 @@ class CleanReport:
         dry_run: Whether nothing was removed.
         policy: What it went by; None where nothing says what goes.
         decisions: Of each directory that was found.
-        unread: What could not be looked at: a location, and why.
+        unread: What could not be read: a location, and why.
     """
 
     job: str

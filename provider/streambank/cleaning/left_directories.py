@@ -285,7 +285,9 @@ class _Search:
         counted = most is None or next(listing, None) is None
         newest = datetime.fromtimestamp(newest_ns / 1e9, UTC) if newest_ns else None
         if newest is not None and since is not None and kind == "generation" and newest > since + CLOCKS:
-            needed_by = needed_by or f"whoever wrote to it at {to_json_time(newest)}, after it was left"
+            needed_by = (
+                needed_by or f"whatever has written to it at {to_json_time(newest)}, after it was left"
+            )
         since = max((one for one in (since, newest) if one is not None), default=None)
         if kind == "staging" and since is not None and self.now - since < IN_USE:
             needed_by = "a command that may still read it: it was written within a day"

@@ -147,7 +147,7 @@ def runnable(code: Code, job: Job, control: JobControl) -> Job:
 
     Raises:
         RefusedError: It cannot be run from this machine (code `code-not-kept`).
-        StorageError: The copy could not be read or laid out.
+        StorageError: The copy could not be read or unpacked.
     """
     applied = code.applied(job)
     why = why_not_here(code, job, control)

@@ -24,7 +24,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from streambank.control.control import JobControl
@@ -234,7 +234,7 @@ def _of_query(request: TogetherRequest, records: JobControl, query: str, savepoi
         kafka=request.kafka,
         application=job.application,
         declared_sinks=job.sinks,
-        check=cache(partial(check_active, job, records)),
+        check=partial(check_active, job, records),
         by=request.by,
     )
 

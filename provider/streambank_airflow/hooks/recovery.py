@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, SinkChoice, SourceChoice
@@ -405,7 +405,7 @@ class RecoveryVerbs:
 
         job, query = self.declared.find(ref)
         records = job.records()
-        check = cache(partial(check_active, job, records))
+        check = partial(check_active, job, records)
         return replace(request, generation=records, checkpoint=job.queries[query or MAIN], check=check)
 
     def _from(

@@ -495,7 +495,7 @@ def test_a_directory_that_was_written_to_since_it_was_left_stays(tmp_path: Path)
     planned.write_text("v1")
     os.utime(planned, (later.timestamp(), later.timestamp()))
     report = clean(job, now=later + timedelta(days=100))
-    assert "whoever wrote to it at" in kept(report, job.checkpoint)
+    assert "whatever has written to it at" in kept(report, job.checkpoint)
 
 
 def test_what_was_written_to_lately_is_not_old(tmp_path: Path) -> None:

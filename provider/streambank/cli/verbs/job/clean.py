@@ -84,7 +84,7 @@ def _show_cleaned(report: CleanReport) -> None:
             ("directory", "kind", "size", "left for", "verdict", "why"), rows, right=("size",), drop=("kind",)
         )
     for location, why in report.unread:
-        console.line(f"not looked at: {location}: {why}")
+        console.line(f"not read: {location}: {why}")
     gone = report.having("removable", "removed")
     where = "directory" if len(gone) == 1 else "directories"
     found = f"{len(gone)} {where}, {console.size(report.bytes)}"

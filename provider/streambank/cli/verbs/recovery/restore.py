@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -190,7 +189,6 @@ def restore(
     owner = _owner(of_job, repository, jobs, guess=not generation)
     by = who("cli")
 
-    @cache
     def check() -> None:
         if owner.declared is not None and owner.records is not None and (generation or request.rolls_back):
             check_active(owner.declared, owner.records)
