@@ -203,12 +203,16 @@ def test_no_folder_has_more_modules_than_a_reader_takes_in() -> None:
 
 
 def test_tests_of_a_module_are_where_the_module_is() -> None:
-    """`a/b.py` is tested by `a/test_b.py` and `a/test_b_<aspect>.py`; stories across modules are listed."""
+    """`a/b.py` is tested by `a/test_b.py` and `a/test_b_<aspect>.py`; stories across modules are listed.
+
+    What holds for a folder `a/b` as a whole may be tested by `a/test_b.py`, too.
+    """
     tests = ROOT / "tests"
     strangers = set()
     for path in (path for package in PACKAGES for path in (tests / package).rglob("test_*.py")):
         room = PROVIDER / path.parent.relative_to(tests)
         modules = {one.stem.removesuffix("_") for one in room.glob("*.py")}
+        modules |= {one.parent.name for one in room.glob("*/__init__.py")}
         words = path.stem.removeprefix("test_").split("_")
         if not modules & {"_".join(words[:count]) for count in range(1, len(words) + 1)}:
             strangers.add(path.relative_to(tests).as_posix())

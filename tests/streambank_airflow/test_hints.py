@@ -19,7 +19,7 @@ from streambank.declaration.savepoints import RestorePolicy
 from streambank.declaration.state import CompactPolicy
 from streambank.doctor.checks.left import check_left
 from streambank.sla.judge.judge import Unreadable
-from streambank_airflow.dags import forms
+from streambank_airflow.dags.forms import daily, recovery, rewrite
 from streambank_airflow.hints import HINTS, hint_for, hint_of, speaks_cli
 from tests.support.paths import ROOT
 
@@ -211,16 +211,16 @@ def test_a_hint_of_an_unknown_code_stays() -> None:
 
 def test_every_field_that_a_hint_names_is_in_a_form_under_that_title() -> None:
     several = (
-        forms.run_form(),
-        forms.stop_form(60.0),
-        forms.savepoint_form("full"),
-        forms.sla_form(),
-        forms.compact_form((), CompactPolicy()),
-        forms.rescale_form(()),
-        forms.restore_form((), RestorePolicy()),
-        forms.drill_form((), DrillPolicy(), ("/r",)),
-        forms.upgrade_form(3),
-        forms.failover_form("refuse", "refuse"),
+        daily.run_form(),
+        daily.stop_form(60.0),
+        daily.savepoint_form("full"),
+        daily.sla_form(),
+        rewrite.compact_form((), CompactPolicy()),
+        rewrite.rescale_form(()),
+        recovery.restore_form((), RestorePolicy()),
+        recovery.drill_form((), DrillPolicy(), ("/r",)),
+        recovery.upgrade_form(3),
+        recovery.failover_form("refuse", "refuse"),
     )
     titles = {field.schema["title"] for form in several for field in form.values()}
     named = {title for hint in HINTS.values() for title in re.findall(r"\*([^*]+)\*", hint)}

@@ -15,7 +15,7 @@ import typer
 
 from streambank.cli.output import console
 from streambank.cli.output.console import MODE
-from streambank.core.choices import LockMode, WorkPlace
+from streambank.core.choices import LockMode, SinkChoice, SourceChoice, WorkPlace
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -211,8 +211,41 @@ SavepointName = Annotated[
         "(batch:41), or a time (03:00, 2026-11-26T03:00): the newest from then or before.",
     ),
 ]
-
-
+Sink = Annotated[
+    SinkChoice,
+    typer.Option(
+        help="If output is newer than the savepoint: refuse; rollback takes guarded sinks back; accept goes "
+        "on, and rows are repeated or lost."
+    ),
+]
+SinkOf = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SINK=CHOICE",
+        help="The same for one sink, by the path that --dry-run shows; may be repeated.",
+    ),
+]
+Source = Annotated[
+    SourceChoice,
+    typer.Option(
+        help="If Kafka lacks records that the query would read next, or cannot be asked, or a source cannot "
+        "be read again: refuse; accept goes on without them."
+    ),
+]
+NewSink = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="OLD=NEW",
+        help="The query writes to the new directory NEW instead of the file sink OLD; may be repeated.",
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Only show what would be done, and what prevents it, with the exit code that it would have.",
+    ),
+]
 On = Annotated[
     WorkPlace,
     typer.Option(

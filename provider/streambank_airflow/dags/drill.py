@@ -6,8 +6,8 @@ from airflow.sdk import DAG
 
 from streambank.declaration.declaration import Job
 from streambank_airflow.choices import drill_repositories
-from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile
+from streambank_airflow.dags.forms import recovery
 from streambank_airflow.dags.stagger import SHIFTED, staggered
 from streambank_airflow.operators.drill import RunDrillOperator
 
@@ -33,7 +33,7 @@ def drill_dag(job: Job, file: DagFile) -> DAG:
             "the job runs on. Reports whether it worked, how long it took (RTO) and how old the savepoint "
             "was (RPO)." + (f" {SHIFTED.format(declared, schedule)}" if schedule != declared else "")
         ),
-        params=forms.drill_form(queries, job.drill, drill_repositories(job)),
+        params=recovery.drill_form(queries, job.drill, drill_repositories(job)),
         schedule=schedule,
     )
     with dag:

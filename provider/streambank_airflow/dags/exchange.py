@@ -14,8 +14,8 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Param, TriggerRule
 
 from streambank.declaration.declaration import Job
-from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile, approve_task, dag_id
+from streambank_airflow.dags.forms import rewrite
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import (
     SAVEPOINTS_KEY,
@@ -48,10 +48,10 @@ def compact_dag(job: Job, file: DagFile) -> DAG:
         file,
         "compact",
         "Stops the job with a savepoint, removes expired keys, and starts it with the rest.",
-        forms.compact_form(queries, job.compact),
+        rewrite.compact_form(queries, job.compact),
         CompactStateOperator,
         # A trigger by REST may name a field that the form does not have, and must be told so.
-        {name: f"{{{{ params.get('{name}') }}}}" for name in forms.COMPACT_FIELDS} | {"from_form": True},
+        {name: f"{{{{ params.get('{name}') }}}}" for name in rewrite.COMPACT_FIELDS} | {"from_form": True},
         schedule=job.compact.schedule,
         always_ask=job.compact.approve or job.compact.schedule is None,
     )
@@ -65,7 +65,7 @@ def rescale_dag(job: Job, file: DagFile) -> DAG:
         file,
         "rescale",
         "Stops the job with a savepoint, spreads its state over another number of partitions, and starts it.",
-        forms.rescale_form(queries),
+        rewrite.rescale_form(queries),
         RescaleStateOperator,
         {"partitions": "{{ params.partitions }}"},
     )

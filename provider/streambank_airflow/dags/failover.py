@@ -6,8 +6,8 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, chain
 
 from streambank.declaration.declaration import Job
-from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile, dag_id
+from streambank_airflow.dags.forms import recovery
 from streambank_airflow.operators.failover import FailoverStreamingJobOperator
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 
@@ -28,7 +28,7 @@ def failover_dag(job: Job, file: DagFile) -> DAG:
             "took (RTO) and what was lost (RPO). A run that was interrupted is finished by the next one. The "
             "way back is the same DAG."
         ),
-        params=forms.failover_form(job.restore.sink, job.restore.source),
+        params=recovery.failover_form(job.restore.sink, job.restore.source),
     )
     args, run = file.task_args(job), dag_id(job.name, "run")
     with dag:

@@ -11,8 +11,8 @@ from airflow.sdk import DAG, BaseOperator, chain
 from streambank.declaration.declaration import Job
 from streambank.recovery.approval import CHOICE_KEY
 from streambank_airflow.choices import restore_repositories
-from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile, approve_task, dag_id, left_by
+from streambank_airflow.dags.forms import recovery
 from streambank_airflow.notify.deadlines import restore_deadline
 from streambank_airflow.operators.approve import CHOICES_KEY, ApprovePlanOperator
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
@@ -45,7 +45,7 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
             "written after the savepoint, the approval offers ways to handle that. Or restores a fork into a "
             "directory, beside the running job." + (SEVERAL if queries else "")
         ),
-        params=forms.restore_form(queries, job.restore, places),
+        params=recovery.restore_form(queries, job.restore, places),
         deadline=restore_deadline(job, file.jobs_file, file.connection_of(job)),
     )
     query = "/{{ params.query }}" if queries else ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from airflow.sdk import DAG
 
 from streambank.declaration.declaration import Job
-from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile
+from streambank_airflow.dags.forms import daily
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
 
 
@@ -23,7 +23,7 @@ def run_dag(job: Job, file: DagFile) -> DAG:
             "Starts the job, if it does not run yet, and keeps it running until somebody stops it. "
             "A driver that dies or makes no progress is replaced, from its checkpoint."
         ),
-        params=forms.run_form(),
+        params=daily.run_form(),
         schedule=job.start.schedule,
         one_at_a_time=False,
     )

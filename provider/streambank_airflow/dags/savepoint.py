@@ -11,8 +11,8 @@ from airflow.sdk import DAG, TriggerRule
 from streambank.core.units import utc_now
 from streambank.core.zones import UTC_NAME, time_zone
 from streambank.declaration.declaration import Job
-from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile
+from streambank_airflow.dags.forms import daily
 from streambank_airflow.dags.stagger import SHIFTED, staggered
 from streambank_airflow.operators.base import StreambankOperator
 from streambank_airflow.operators.blackout import SkipInBlackoutOperator
@@ -49,7 +49,7 @@ def savepoint_dag(job: Job, file: DagFile) -> DAG:
         job,
         "savepoint",
         summary=_summary(job, queries, schedule),
-        params=forms.savepoint_form(job.savepoint.verify, queries, later=tuple(later)),
+        params=daily.savepoint_form(job.savepoint.verify, queries, later=tuple(later)),
         schedule=schedule,
     )
     with dag:
@@ -58,7 +58,7 @@ def savepoint_dag(job: Job, file: DagFile) -> DAG:
             job,
             file.task_args(job),
             take={"pin": "{{ params.pin }}", "name": "{{ params.name or '' }}"},
-            batches={query: f"{{{{ params['{forms.batch_field(query)}'] }}}}" for query in job.query_names},
+            batches={query: f"{{{{ params['{daily.batch_field(query)}'] }}}}" for query in job.query_names},
             level="{{ params.verify }}",
             later={task_id: _only_if(task_id, later) for task_id in later},
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from airflow.sdk import DAG
 
 from streambank.declaration.declaration import Job
-from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile
+from streambank_airflow.dags.forms import daily
 from streambank_airflow.dags.stagger import staggered
 from streambank_airflow.operators.doctor import DiagnoseStreamingJobOperator
 from streambank_airflow.operators.sla import CheckSlaOperator
@@ -25,7 +25,7 @@ def sla_dag(job: Job, file: DagFile) -> DAG:
             "breaks and one when it is resolved, not one for each run. Beside it, `doctor` looks for "
             "problems ahead, and fails for errors only."
         ),
-        params=forms.sla_form(),
+        params=daily.sla_form(),
         schedule=_schedule(job),
     )
     with dag:

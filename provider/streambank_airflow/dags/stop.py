@@ -5,8 +5,8 @@ from __future__ import annotations
 from airflow.sdk import DAG
 
 from streambank.declaration.declaration import Job
-from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile
+from streambank_airflow.dags.forms import daily
 from streambank_airflow.operators.job import StopStreamingJobOperator
 
 
@@ -18,7 +18,7 @@ def stop_dag(job: Job, file: DagFile) -> DAG:
         summary=(
             "Stops the job after its current batch, and keeps it stopped until `run` is triggered again."
         ),
-        params=forms.stop_form(job.stop.force_after_s),
+        params=daily.stop_form(job.stop.force_after_s),
     )
     with dag:
         StopStreamingJobOperator(

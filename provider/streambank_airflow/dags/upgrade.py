@@ -5,8 +5,8 @@ from __future__ import annotations
 from airflow.sdk import DAG
 
 from streambank.declaration.declaration import Job
-from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import DagFile
+from streambank_airflow.dags.forms import recovery
 from streambank_airflow.operators.upgrade import UpgradeStreamingJobOperator
 
 
@@ -23,7 +23,7 @@ def upgrade_dag(job: Job, file: DagFile) -> DAG:
             "savepoint while the old code runs on. Then the job stops with a savepoint, and goes on with the "
             "new code. If that does not get on, the savepoint is restored, and the old code started."
         ),
-        params=forms.upgrade_form(job.drill.batches),
+        params=recovery.upgrade_form(job.drill.batches),
     )
     with dag:
         UpgradeStreamingJobOperator(

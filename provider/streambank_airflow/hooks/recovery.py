@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from streambank.recovery.plan import RestorePlan
     from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.reinstate import Reinstated
+    from streambank.recovery.resolve import Chosen
+    from streambank.repository.repository import Repository
     from streambank.upgrade.record import Upgrade
     from streambank.work.executor import Executor, Pace
 
@@ -78,8 +80,22 @@ class RecoveryVerbs:
         from streambank.work.executor import Pace
 
         pace = Pace(executor=executor)
-        request = self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka, sink_of)
-        plan = plan_restore(self._from(request, repository, pace, record=False), pace=pace)
+        request = self._request(
+            ref,
+            savepoint,
+            into,
+            sink,
+            mode,
+            source,
+            new_sinks,
+            kafka,
+            sink_of,
+            repository,
+            pace,
+            by={},
+            record=False,
+        )
+        plan = plan_restore(request, pace=pace)
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD or offer:
                 raise refusal
@@ -111,14 +127,24 @@ class RecoveryVerbs:
         from streambank.recovery.restore import restore
         from streambank.work.executor import Pace
 
-        request = replace(
-            self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka, sink_of),
-            link=link,
-            by={**by, "reason": note} if note else by,
-            unmoved=unmoved,
-        )
         pace = Pace(executor=executor)
-        return restore(self._from(request, repository, pace, record=True), pace=pace).to_dict()
+        asked_by = {**by, "reason": note} if note else by
+        request = self._request(
+            ref,
+            savepoint,
+            into,
+            sink,
+            mode,
+            source,
+            new_sinks,
+            kafka,
+            sink_of,
+            repository,
+            pace,
+            by=asked_by,
+            record=True,
+        )
+        return restore(replace(request, link=link, unmoved=unmoved), pace=pace).to_dict()
 
     @connected
     def drill(
@@ -373,22 +399,29 @@ class RecoveryVerbs:
         source: str,
         new_sinks: Mapping[str, str] | None,
         servers: str | None,
-        sink_of: Mapping[str, SinkChoice] | None = None,
+        sink_of: Mapping[str, SinkChoice] | None,
+        repository: str | None,
+        pace: Pace,
+        *,
+        by: Mapping[str, str],
+        record: bool,
     ) -> RestoreRequest:
-        """What a plan and a restore ask for alike.
+        """What a plan and a restore ask for alike; what `nearest` chose is written down if `record`.
 
         Raises:
-            InputError: `sink`, `mode` or `source` is not a valid choice (code `bad-choice`).
+            InputError: `sink`, `mode` or `source` is not a valid choice (code `bad-choice`), or `nearest` is
+                asked for, and the job is not declared (code `bad-option`).
             StreambankError: The job or its repository is not found.
         """
         from streambank.kafka.settings import Brokers, KafkaConnection
         from streambank.recovery.preconditions import RestoreRequest
+        from streambank.sites.standing import check_active
 
         job = self.declared.get(ref)
         connection = job.kafka if job is not None else KafkaConnection()
-        request = RestoreRequest(
-            None,  # type: ignore[arg-type]  # `_from` fills it in
-            savepoint,
+        request = partial(
+            RestoreRequest,
+            reference=savepoint,
             job=ref,
             sink=check_choice(sink, "sink", SINK_CHOICES),
             mode=check_choice(mode, "mode", RESTORE_MODES),
@@ -398,49 +431,54 @@ class RecoveryVerbs:
             sink_of=sink_of or {},
             application=job.application if job is not None else "",
             declared_sinks=job.sinks if job is not None else (),
+            by=by,
         )
         if into is not None:
-            return replace(request, into=open_store(into), control=None if job is None else job.records())
-        from streambank.sites.standing import check_active
-
+            target = open_store(into)
+            place, chosen = self._place(ref, savepoint, repository, target.uri, pace, by=by, record=record)
+            control = None if job is None else job.records()
+            return request(place, chosen=chosen, into=target, control=control)
         job, query = self.declared.find(ref)
-        records = job.records()
+        records, checkpoint = job.records(), job.queries[query or MAIN]
+        place, chosen = self._place(ref, savepoint, repository, checkpoint, pace, by=by, record=record)
         check = partial(check_active, job, records)
-        return replace(request, generation=records, checkpoint=job.queries[query or MAIN], check=check)
+        return request(place, chosen=chosen, generation=records, checkpoint=checkpoint, check=check)
 
-    def _from(
-        self, request: RestoreRequest, repository: str | None, pace: Pace, *, record: bool
-    ) -> RestoreRequest:
-        """The same request with the repository, or replica, that the savepoint comes from.
-
-        Raises:
-            InputError: `nearest` is asked for, and the job is not declared (code `bad-option`).
-            StreambankError: Nothing can be opened there.
-        """
+    def _place(
+        self,
+        ref: str,
+        savepoint: str,
+        repository: str | None,
+        target: str,
+        pace: Pace,
+        *,
+        by: Mapping[str, str],
+        record: bool,
+    ) -> tuple[Repository, Chosen | None]:
+        """The repository or replica that the savepoint comes from, and the savepoint that `nearest` chose."""
         from streambank.recovery.nearest import NEAREST, choose_nearest
         from streambank.repository.repository import Repository
 
-        ref = str(request.job)
         job = self.declared.get(ref)
         if repository is None or (job is not None and repository == job.repository):
-            return replace(request, repository=self.declared.open_repository(ref))
+            return self.declared.open_repository(ref), None
         if repository != NEAREST:
-            place = Repository.open(open_store(repository)) if job is None else job.open_place(repository)
-            return replace(request, repository=place)
+            return (
+                Repository.open(open_store(repository)) if job is None else job.open_place(repository)
+            ), None
         if job is None:
             raise InputError(
                 f"The replicas of {ref} are not known: it is not declared.",
                 code="bad-option",
                 hint="Declare the job, or name the replica.",
             )
-        place, chosen = choose_nearest(
+        return choose_nearest(
             (job.repository, *job.replicate.to),
-            request.reference,
+            savepoint,
             ref,
-            target=request.into.uri if request.into is not None else str(request.checkpoint),
+            target=target,
             record=record,
             open_place=job.open_place,
-            by=request.by,
+            by=by,
             pace=pace,
         )
-        return replace(request, repository=place, chosen=chosen)

@@ -20,7 +20,7 @@ from streambank.recovery import foresee
 from streambank.repository.catalog import heads
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank_airflow.dags import forms
+from streambank_airflow.dags.forms import rewrite
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.hand_over import CheckRunDagOperator
@@ -534,7 +534,7 @@ def test_a_schedule_that_is_declared_is_the_consent_unless_it_says_otherwise(
     managed.declare(f'\n[jobs.flights.compact]\nschedule = "@weekly"\nidle_for = "30d"\n{declared}\n')
     preview = dag(managed).get_task("preview")
     assert isinstance(preview, CompactStateOperator)
-    answers = {**{name: None for name in forms.COMPACT_FIELDS}, "dry_run": False, "note": None}
+    answers = {**{name: None for name in rewrite.COMPACT_FIELDS}, "dry_run": False, "note": None}
     context: Any = {"params": answers, "dag_run": SimpleNamespace(run_type=kind)}
     preview.render_template_fields(context, preview.get_template_env())
     assert preview.only_if is asks

@@ -9,24 +9,24 @@ from streambank.declaration.drill import DrillPolicy
 from streambank.declaration.savepoints import RestorePolicy
 from streambank.declaration.state import CompactPolicy
 from streambank_airflow.choices import ON_BREACH
-from streambank_airflow.dags import forms
+from streambank_airflow.dags.forms import daily, recovery, rewrite
 
 FORMS = {
-    "run": forms.run_form(),
-    "stop": forms.stop_form(60.0),
-    "savepoint": forms.savepoint_form("full"),
-    "savepoint with all that may follow": forms.savepoint_form("sampled", later=tuple(forms.LATER)),
-    "savepoint of several queries": forms.savepoint_form("full", ("hourly", "sessions")),
-    "sla": forms.sla_form(),
-    "drill": forms.drill_form((), DrillPolicy(), ("/repository", "s3://replica")),
-    "drill of several queries": forms.drill_form(("hourly", "sessions"), DrillPolicy(), ("/repository",)),
-    "upgrade": forms.upgrade_form(3),
-    "failover": forms.failover_form("refuse", "refuse"),
-    "restore": forms.restore_form((), RestorePolicy()),
-    "compact": forms.compact_form((), CompactPolicy()),
-    "compact as declared": forms.compact_form((), CompactPolicy(where="value.n < 3")),
-    "compact by any condition": forms.compact_form((), CompactPolicy(expressions="any")),
-    "restore of one of several queries": forms.restore_form(("hourly", "sessions"), RestorePolicy()),
+    "run": daily.run_form(),
+    "stop": daily.stop_form(60.0),
+    "savepoint": daily.savepoint_form("full"),
+    "savepoint with all that may follow": daily.savepoint_form("sampled", later=tuple(daily.LATER)),
+    "savepoint of several queries": daily.savepoint_form("full", ("hourly", "sessions")),
+    "sla": daily.sla_form(),
+    "drill": recovery.drill_form((), DrillPolicy(), ("/repository", "s3://replica")),
+    "drill of several queries": recovery.drill_form(("hourly", "sessions"), DrillPolicy(), ("/repository",)),
+    "upgrade": recovery.upgrade_form(3),
+    "failover": recovery.failover_form("refuse", "refuse"),
+    "restore": recovery.restore_form((), RestorePolicy()),
+    "compact": rewrite.compact_form((), CompactPolicy()),
+    "compact as declared": rewrite.compact_form((), CompactPolicy(where="value.n < 3")),
+    "compact by any condition": rewrite.compact_form((), CompactPolicy(expressions="any")),
+    "restore of one of several queries": recovery.restore_form(("hourly", "sessions"), RestorePolicy()),
 }
 FIELDS = [(form, name, param) for form, params in FORMS.items() for name, param in params.items()]
 
@@ -66,36 +66,36 @@ def test_what_a_field_means_is_shown_as_markdown(form: str, name: str, param: Pa
 
 
 def test_a_compaction_that_nobody_has_declared_only_shows_what_it_would_remove() -> None:
-    assert forms.compact_form((), CompactPolicy())["dry_run"].value is True
-    assert forms.compact_form((), CompactPolicy(idle_for="30d"))["dry_run"].value is False
+    assert rewrite.compact_form((), CompactPolicy())["dry_run"].value is True
+    assert rewrite.compact_form((), CompactPolicy(idle_for="30d"))["dry_run"].value is False
 
 
 def test_a_condition_is_typed_only_where_the_job_allows_it() -> None:
-    assert "where" not in forms.compact_form((), CompactPolicy())
-    declared = forms.compact_form((), CompactPolicy(where="value.n < 3"))["where"]
+    assert "where" not in rewrite.compact_form((), CompactPolicy())
+    declared = rewrite.compact_form((), CompactPolicy(where="value.n < 3"))["where"]
     assert (declared.value, declared.schema["type"]) == (True, "boolean")
     assert "`value.n < 3`" in declared.schema["description_md"]
     with pytest.raises(ParamValidationError):
         Param("true", **declared.schema).resolve()
-    free = forms.compact_form((), CompactPolicy(where="value.n < 3", expressions="any"))["where"]
+    free = rewrite.compact_form((), CompactPolicy(where="value.n < 3", expressions="any"))["where"]
     assert (free.value, free.schema["type"]) == ("value.n < 3", ["null", "string"])
 
 
 def test_a_rescale_cannot_be_asked_for_without_partitions() -> None:
     with pytest.raises(ParamValidationError):
-        forms.rescale_form(())["partitions"].resolve()
+        rewrite.rescale_form(())["partitions"].resolve()
 
 
 def test_the_forms_offer_what_the_engine_knows() -> None:
-    assert tuple(forms.SINK_CHOICES) == SINK_CHOICES
-    assert tuple(forms.SOURCE_CHOICES) == SOURCE_CHOICES
-    assert tuple(forms.LEVEL_CHOICES) == VERIFICATIONS
-    assert tuple(forms.BREACH_CHOICES) == ON_BREACH
-    assert set(forms.MODE_CHOICES) == set(RESTORE_MODES)
+    assert tuple(recovery.SINK_CHOICES) == SINK_CHOICES
+    assert tuple(recovery.SOURCE_CHOICES) == SOURCE_CHOICES
+    assert tuple(daily.LEVEL_CHOICES) == VERIFICATIONS
+    assert tuple(daily.BREACH_CHOICES) == ON_BREACH
+    assert set(recovery.MODE_CHOICES) == set(RESTORE_MODES)
 
 
 def test_a_restore_refuses_to_lose_rows_and_stops_nothing_unless_told() -> None:
-    form = forms.restore_form((), RestorePolicy())
+    form = recovery.restore_form((), RestorePolicy())
 
     assert {name: form[name].value for name in ("savepoint", "sink", "mode", "stop_running", "start")} == {
         "savepoint": "latest-good",
@@ -107,22 +107,22 @@ def test_a_restore_refuses_to_lose_rows_and_stops_nothing_unless_told() -> None:
 
 
 def test_what_a_job_declares_is_done_unless_the_form_says_no() -> None:
-    assert not set(forms.LATER) & set(forms.savepoint_form("quick"))
-    form = forms.savepoint_form("quick", later=("replicate", "expire"))
-    assert {name: form[name].value for name in form if name in forms.LATER} == {
+    assert not set(daily.LATER) & set(daily.savepoint_form("quick"))
+    form = daily.savepoint_form("quick", later=("replicate", "expire"))
+    assert {name: form[name].value for name in form if name in daily.LATER} == {
         "replicate": True,
         "expire": True,
     }
 
 
 def test_a_query_is_asked_for_only_where_there_are_several() -> None:
-    assert "query" not in forms.restore_form((), RestorePolicy())
-    assert forms.restore_form(("a", "b"), RestorePolicy())["query"].schema["enum"] == ["a", "b"]
+    assert "query" not in recovery.restore_form((), RestorePolicy())
+    assert recovery.restore_form(("a", "b"), RestorePolicy())["query"].schema["enum"] == ["a", "b"]
 
 
 @pytest.mark.parametrize("given", [None, [], ["/out=/new", ""], ["s3a://a/x=s3a://b/y", "/day=1=/new"]])
 def test_new_outputs_are_lines_of_text(given: list[str] | None) -> None:
-    param = forms.restore_form((), RestorePolicy())["new_sinks"]
+    param = recovery.restore_form((), RestorePolicy())["new_sinks"]
     # A text of several lines in Airflow's form, an array of them in its API.
     assert param.schema["items"]["type"] == "string"
     assert Param(given, **param.schema).resolve() == given
@@ -131,12 +131,12 @@ def test_new_outputs_are_lines_of_text(given: list[str] | None) -> None:
 @pytest.mark.parametrize("given", [["/o"], ["/o=new"], "/o=/n", [1], ["/o=/n\n"], ["/o\n=/n"], ["x\n/o=/n"]])
 def test_what_names_no_new_output_is_said_by_the_form(given: object) -> None:
     with pytest.raises(ParamValidationError):
-        Param(given, **forms.restore_form((), RestorePolicy())["new_sinks"].schema).resolve()
+        Param(given, **recovery.restore_form((), RestorePolicy())["new_sinks"].schema).resolve()
 
 
 @pytest.mark.parametrize("given", ["data/new", "/data/new\n", "/data/\nnew", "\n/data/new", "/a\x1b[2J"])
 def test_a_directory_is_an_absolute_path_in_one_line(given: str) -> None:
-    schema = forms.restore_form((), RestorePolicy())["into"].schema
+    schema = recovery.restore_form((), RestorePolicy())["into"].schema
     for fine in (None, "", "/data/new", "s3a://bucket/new", "/data/mit Leerzeichen/\u00e4"):
         assert Param(fine, **schema).resolve() == fine
     with pytest.raises(ParamValidationError):
@@ -144,6 +144,6 @@ def test_a_directory_is_an_absolute_path_in_one_line(given: str) -> None:
 
 
 def test_the_form_says_where_a_directory_may_be() -> None:
-    form = forms.restore_form((), RestorePolicy(into=("file:///scratch",)))
+    form = recovery.restore_form((), RestorePolicy(into=("file:///scratch",)))
     assert "below `file:///scratch`" in form["into"].schema["description_md"]
     assert "beside OLD" in form["new_sinks"].schema["description_md"]

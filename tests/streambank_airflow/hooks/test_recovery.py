@@ -15,7 +15,7 @@ from streambank.declaration.savepoints import RestorePolicy
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.storage import open_store
 from streambank_airflow.choices import check_form_origin, restore_repositories
-from streambank_airflow.dags.forms import restore_form
+from streambank_airflow.dags.forms.recovery import restore_form
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restore import RestoreSavepointOperator, plan_markdown
 from tests.support.airflow_face.metadata_db import run_dag, xcom

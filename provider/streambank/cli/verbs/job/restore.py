@@ -9,16 +9,21 @@ import typer
 
 from streambank.cli.options import (
     Debug,
+    DryRun,
+    JobName,
     JobsFile,
     Json,
     Kafka,
     Master,
     On,
+    Sink,
+    SinkOf,
+    Source,
     SparkConf,
     SparkProperties,
+    Why,
 )
 from streambank.cli.output import console
-from streambank.core.choices import SinkChoice, SourceChoice
 
 _PARALLEL = 4
 """Files hashed and copied at once."""
@@ -36,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 def restore(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")],
+    name: JobName,
     jobs: JobsFile,
     savepoint: Annotated[
         str,
@@ -46,29 +51,12 @@ def restore(
             "verified savepoints of all queries reach.",
         ),
     ] = "latest-good",
-    sink: Annotated[
-        SinkChoice, typer.Option(help="If output is newer than a savepoint: see `streambank restore --help`.")
-    ] = "refuse",
-    sink_of: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SINK=CHOICE",
-            help="The same for one sink, by the path that --dry-run shows; may be repeated.",
-        ),
-    ] = None,
-    source: Annotated[
-        SourceChoice, typer.Option(help="If input is gone: see `streambank restore --help`.")
-    ] = "refuse",
+    sink: Sink = "refuse",
+    sink_of: SinkOf = None,
+    source: Source = "refuse",
     kafka: Kafka = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Only show what would be done, and what prevents it, "
-            "with the exit code that the restore would have.",
-        ),
-    ] = False,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")] = "",
+    dry_run: DryRun = False,
+    why: Why = "",
     on: On = "auto",
     master: Master = None,
     spark_conf: SparkConf = None,

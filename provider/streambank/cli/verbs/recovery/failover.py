@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, JobsFile, Json
+from streambank.cli.options import (
+    Debug,
+    JobsFile,
+    Json,
+    NewSink,
+    Sink,
+    SinkOf,
+    Source,
+    Why,
+)
 from streambank.cli.output import console
-from streambank.core.choices import SinkChoice, SourceChoice
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,36 +76,14 @@ def failover(
             help="What is restored if no last savepoint could be taken; by default the newest that verifies.",
         ),
     ] = None,
-    sink: Annotated[
-        SinkChoice,
-        typer.Option(
-            help="If output is newer than the savepoint: refuse; rollback takes guarded sinks back; accept "
-            "goes on, and rows are repeated or lost."
-        ),
-    ] = "refuse",
-    sink_of: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SINK=CHOICE", help="The same for one sink, by its path; may be repeated."),
-    ] = None,
-    source: Annotated[
-        SourceChoice,
-        typer.Option(
-            help="If Kafka lacks records that the query would read next, or cannot be asked, or a source "
-            "cannot be read again: refuse; accept goes on without them."
-        ),
-    ] = "refuse",
-    new_sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OLD=NEW",
-            help="The query writes to the new directory NEW instead of the file sink OLD; over what the "
-            "standby declares; may be repeated.",
-        ),
-    ] = None,
+    sink: Sink = "refuse",
+    sink_of: SinkOf = None,
+    source: Source = "refuse",
+    new_sink: NewSink = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How long the start may take, such as 30m.")
     ] = None,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")] = "",
+    why: Why = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, and what prevents it.")
     ] = False,
@@ -113,8 +99,8 @@ def failover(
 ) -> None:
     """Let a job go on at its other site: fence the active one, restore there, start, and prove a batch.
 
-    The way back is the same command. A second run finishes one that was interrupted. Exit code 1 of
-    --dry-run: something speaks against it.
+    The way back is the same command. --new-sink counts over what the standby declares. A second run finishes
+    one that was interrupted. Exit code 1 of --dry-run: something speaks against it.
     """
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s

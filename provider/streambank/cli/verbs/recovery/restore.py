@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streambank.cli.options import (
     Debug,
+    DryRun,
     Json,
     Kafka,
     Master,
     MaxRate,
+    NewSink,
     On,
     Parallel,
     RepositoryOption,
+    Sink,
+    SinkOf,
+    Source,
     SparkConf,
     SparkProperties,
     brokers_of,
@@ -25,7 +31,7 @@ from streambank.cli.options import (
     open_repository,
 )
 from streambank.cli.output import console
-from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
+from streambank.core.choices import RestoreMode
 from streambank.core.errors import InputError, IntegrityError, NotFoundError, StorageError
 
 if TYPE_CHECKING:
@@ -91,47 +97,15 @@ def restore(
             "fork starts a second query with a new id."
         ),
     ] = "no-claim",
-    sink: Annotated[
-        SinkChoice,
-        typer.Option(
-            help="If output is newer than the savepoint: refuse; rollback takes guarded sinks back; accept "
-            "goes on, and rows are repeated or lost."
-        ),
-    ] = "refuse",
-    sink_of: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SINK=CHOICE",
-            help="The same for one sink, by the path that --dry-run shows; may be repeated.",
-        ),
-    ] = None,
-    source: Annotated[
-        SourceChoice,
-        typer.Option(
-            help="If Kafka lacks records that the query would read next, or cannot be asked, or a source "
-            "cannot be read again: refuse; accept goes on without them."
-        ),
-    ] = "refuse",
+    sink: Sink = "refuse",
+    sink_of: SinkOf = None,
+    source: Source = "refuse",
     kafka: Kafka = None,
-    new_sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="OLD=NEW",
-            help="The restored query writes to the new directory NEW instead of the file sink OLD; "
-            "may be repeated.",
-        ),
-    ] = None,
+    new_sink: NewSink = None,
     link: Annotated[
         bool, typer.Option("--link", help="Share bytes with the repository by hard links, where possible.")
     ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Only show what would be done, and what prevents it, "
-            "with the exit code that the restore would have.",
-        ),
-    ] = False,
+    dry_run: DryRun = False,
     jobs: Annotated[
         str | None,
         typer.Option(
@@ -187,15 +161,15 @@ def restore(
         opened = _open(source_of or repository, job, jobs if source_of is None else None)
         of_job = job_of_reference(opened.store, savepoint, job)
     owner = _owner(of_job, repository, jobs, guess=not generation)
-    by = who("cli")
+    by, single_sinks = who("cli"), parse_sink_choices(sink_of or [])
 
     def check() -> None:
-        if owner.declared is not None and owner.records is not None and (generation or request.rolls_back):
+        if owner.declared is not None and (generation or "rollback" in (sink, *single_sinks.values())):
             check_active(owner.declared, owner.records)
 
     def asked(pace: Pace, *, record: bool) -> RestoreRequest:
         if opened is not None:
-            return replace(request, repository=opened)
+            return request(opened)
         assert owner.declared is not None
         place, chosen = choose_nearest(
             (owner.declared.repository, *owner.declared.replicate.to),
@@ -207,11 +181,11 @@ def restore(
             by=by,
             pace=pace,
         )
-        return replace(request, repository=place, chosen=chosen)
+        return request(place, chosen=chosen)
 
-    request = RestoreRequest(
-        None,  # type: ignore[arg-type]  # `asked` fills it in
-        savepoint,
+    request = partial(
+        RestoreRequest,
+        reference=savepoint,
         job=job,
         into=open_store(into) if into is not None else None,
         generation=owner.records if generation else None,
@@ -221,7 +195,7 @@ def restore(
         check=check,
         mode=mode,
         sink=sink,
-        sink_of=parse_sink_choices(sink_of or []),
+        sink_of=single_sinks,
         source=source,
         kafka=brokers_of(kafka, owner.kafka),
         application=owner.declared.application if owner.declared is not None else "",

@@ -1,0 +1,334 @@
+"""The forms of what brings a job back, or rehearses it: restore, drill, failover, upgrade."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow.sdk import Param
+
+from streambank_airflow.choices import NEAREST
+from streambank_airflow.dags.forms.fields import (
+    END,
+    PLACE,
+    PRINTED,
+    choice,
+    note,
+    optional,
+    query_form,
+)
+from streambank_airflow.markdown import code
+
+if TYPE_CHECKING:
+    from streambank.declaration.drill import DrillPolicy
+    from streambank.declaration.savepoints import RestorePolicy
+
+SINK_CHOICES = {
+    "refuse": "refuse - ask in the approval if rows would be lost or repeated",
+    "rollback": "rollback - set the output of later batches aside",
+    "accept": "accept - leave the output as it is",
+}
+SOURCE_CHOICES = {
+    "refuse": "refuse - ask in the approval if input is lost, unknown, or cannot be repeated",
+    "accept": "accept - go on without it",
+}
+MODE_CHOICES = {
+    "no-claim": "no-claim - the savepoint stays as it is",
+    "claim": "claim - the job owns the savepoint from now on",
+    "fork": "fork - it begins a second query with a new id, in a directory of its own",
+}
+SITE_CHOICES = {
+    "other": "other - the one that is not active",
+    "standby": "standby",
+    "primary": "primary",
+}
+DOWN_CHOICES = {
+    "none": "none - a site that does not answer ends this",
+    "primary": "primary - I know that it is down",
+    "standby": "standby - I know that it is down",
+}
+ANY_PLACE = "nearest - the cheapest to read that has the savepoint undamaged"
+DRILLED = {
+    "latest-good": "latest-good - the newest that verifies",
+    "random": "random - any that is kept",
+}
+
+
+def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequence[str]) -> dict[str, Param]:
+    """The form of `<job>.drill`.
+
+    Args:
+        queries: The job's queries where it has several by name: no savepoint is of all of them.
+        drill: What the declaration says of drills.
+        repositories: Where savepoints may come from, the usual place first.
+    """
+    return {
+        "savepoint": choice(
+            drill.savepoint,
+            DRILLED,
+            title="Savepoint",
+            description_md="Which savepoint of each query is restored.",
+        )
+        if queries
+        else Param(
+            drill.savepoint,
+            type="string",
+            minLength=1,
+            examples=list(DRILLED),
+            title="Savepoint",
+            description_md="`latest-good` is the newest that verifies, `random` any that is kept. Or a "
+            "time, for the newest from then or before; a batch (`batch:41`); a name; an id, or the beginning "
+            "of one.",
+        ),
+        "repository": choice(
+            repositories[0],
+            {one: one for one in repositories},
+            title="Repository",
+            description_md="Where the savepoint comes from: the job's repository, or a declared replica.",
+        ),
+        "batches": Param(
+            drill.batches,
+            type="integer",
+            minimum=0,
+            title="Batches to execute again",
+            description_md="How many batches of the live query after the savepoint's the copy executes, for "
+            "comparison.",
+        ),
+        "keep": Param(
+            False,
+            type="boolean",
+            title="Keep the copy",
+            description_md="Leave checkpoint, output and log of the copy, for a look. Delete them later.",
+        ),
+        "note": note(),
+    }
+
+
+COMPARED = {
+    "none": "none - differences are only reported",
+    "counts": "counts - as many rows of input, state and output",
+    "values": "values - the same rows, and the same state",
+}
+
+
+def upgrade_form(batches: int) -> dict[str, Param]:
+    """The form of `<job>.upgrade`.
+
+    Args:
+        batches: How many batches of the live query the rehearsal executes again, by default.
+    """
+    return {
+        "plan_only": Param(
+            False,
+            type="boolean",
+            title="Only show what would change",
+            description_md="Compare what runs with what is declared now, and do nothing.",
+        ),
+        "compare": choice(
+            "none",
+            COMPARED,
+            title="What has to be equal",
+            description_md="What the new code has to compute as the old one did for the same batches, in the "
+            "rehearsal. If it does not, the job stays as it is.",
+        ),
+        "watch": Param(
+            "2m",
+            type="string",
+            minLength=1,
+            title="Watch the new code for",
+            description_md="A duration such as `10m`. If the new code does not get on, it is undone.",
+        ),
+        "batches": Param(
+            batches,
+            type="integer",
+            minimum=0,
+            title="Batches to execute again",
+            description_md="How many batches of the live query the new code executes in the rehearsal.",
+        ),
+        "application": optional(
+            None,
+            "Application",
+            "Another application than the declared one, below its folder.",
+        ),
+        "args": optional(
+            None,
+            "Arguments",
+            "Other arguments than the declared ones, all of them: a JSON list of texts.",
+            "array",
+            items={"type": "string"},
+        ),
+        "conf": optional(
+            None,
+            "Settings of Spark",
+            "Over the declared ones, by name: of shuffles, adaptive execution, streaming, memory and cores.",
+            "object",
+        ),
+        "unrehearsed": Param(
+            False,
+            type="boolean",
+            title="Go on without a rehearsal",
+            description_md="Go on although the rehearsal could not run the new code (`foreachBatch`).",
+        ),
+        "no_way_back": Param(
+            False,
+            type="boolean",
+            title="Go on without a way back",
+            description_md="Go on although the upgrade could not be undone by itself.",
+        ),
+        "note": note(),
+    }
+
+
+def failover_form(sink: str, source: str) -> dict[str, Param]:
+    """The form of `<job>.failover`.
+
+    Args:
+        sink: What the declaration says of output that is newer than the savepoint.
+        source: What it says of input that cannot be read again.
+    """
+    return {
+        "to": choice(
+            "other",
+            SITE_CHOICES,
+            title="Site",
+            description_md="The site at which the job goes on.",
+        ),
+        "is_down": choice(
+            "none",
+            DOWN_CHOICES,
+            title="A site that is down",
+            description_md="Only if a site does not answer, and you **know** that no driver of the job runs "
+            "there. If one does, two drivers write to every sink that both sites share, until the site "
+            "answers again. The records name who said so.",
+        ),
+        "sink": choice(
+            sink,
+            {**SINK_CHOICES, "refuse": "refuse - fail if rows would be lost or repeated"},
+            title="Output written after the savepoint",
+            description_md="There is none after a last savepoint of the site that was active.",
+        ),
+        "note": note(),
+        "final_savepoint": Param(
+            True,
+            type="boolean",
+            title="Last savepoint",
+            description_md="Fail if the site that was active answers, and cannot give a last savepoint. If "
+            "off, the job goes on from the newest one there is.",
+            section="More",
+        ),
+        "source": choice(
+            source,
+            {**SOURCE_CHOICES, "refuse": "refuse - fail if input is lost, unknown, or cannot be repeated"},
+            title="Input that cannot be read again",
+            section="More",
+        ),
+    }
+
+
+def _places(below: Sequence[str] | None, other: str) -> str:
+    """Where a directory may be, for people."""
+    if below is None:
+        return f"beside {other}"
+    return f"below {' or '.join(map(code, below))}" if below else "(the job allows none)"
+
+
+def restore_form(
+    queries: Sequence[str], restore: RestorePolicy, repositories: Sequence[str] = ()
+) -> dict[str, Param]:
+    """The form of `<job>.restore`.
+
+    Args:
+        queries: The job's queries where it has several by name.
+        restore: What the declaration says of restores.
+        repositories: Where savepoints may come from, the usual place first; no field for fewer than two.
+    """
+    return {
+        **query_form(queries),
+        "savepoint": Param(
+            "latest-good",
+            type="string",
+            minLength=1,
+            examples=["latest-good", "latest", "03:00", "2026-11-26T03:00", "batch:41", "before-upgrade"],
+            title="Savepoint",
+            description_md="`latest-good` is the newest that verifies, `latest` the newest of all. Or a "
+            "time, for the newest from then or before (in the zone of the job); a batch (`batch:41`); the "
+            "name that it was given; an id, or the beginning of one, as `streambank list` and the tasks "
+            "`take` show them.",
+        ),
+        "sink": choice(
+            restore.sink,
+            SINK_CHOICES,
+            title="Output written after the savepoint",
+            description_md="The plan, shown before anything happens, says what this means here.",
+        ),
+        "stop_running": Param(
+            False,
+            type="boolean",
+            title="Stop the job if it runs",
+            description_md="If off, the approval asks before a running job is stopped.",
+        ),
+        "start": Param(
+            True,
+            type="boolean",
+            title="Start afterwards",
+            description_md="Start the job from the restored state and wait for its first batch.",
+        ),
+        "note": note(),
+        **(
+            {
+                "repository": choice(
+                    repositories[0],
+                    {one: one if one != NEAREST else ANY_PLACE for one in repositories},
+                    title="Repository",
+                    description_md="Where the savepoint comes from. Afterwards savepoints go on in the job's "
+                    "own repository.",
+                    section="More",
+                )
+            }
+            if len(repositories) > 1
+            else {}
+        ),
+        "source": choice(
+            restore.source,
+            SOURCE_CHOICES,
+            title="Input that cannot be read again",
+            description_md="The plan says which records, if any.",
+            section="More",
+        ),
+        "mode": choice(
+            "no-claim",
+            MODE_CHOICES,
+            title="What becomes of the savepoint",
+            description_md="A savepoint that the job owns may expire like any other of the job. A fork needs "
+            "the field below.",
+            section="More",
+        ),
+        "into": optional(
+            None,
+            "Directory to restore into",
+            f"An empty directory {_places(restore.into, 'the checkpoint')} instead of the job's next "
+            "generation. The job is neither stopped nor started for it; a fork may be restored while it "
+            "runs.",
+            pattern=f"^({PLACE})?{END}",
+            section="More",
+        ),
+        "sink_of": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "pattern": f"^([ \\t]*|{PRINTED}+=({'|'.join(SINK_CHOICES)})){END}"},
+            title="Single sinks",
+            description_md="One SINK=CHOICE per line, for a sink with which something else is done than with "
+            "the others: the path that the plan shows, and `rollback`, `accept` or `refuse`.",
+            section="More",
+        ),
+        "new_sinks": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "pattern": f"^([ \\t]*|{PRINTED}+={PLACE}){END}"},
+            title="New output directories",
+            description_md="One OLD=NEW per line: the query writes to the new directory NEW, "
+            f"{_places(restore.new_outputs, 'OLD')}, instead of the file sink OLD. Declare NEW for the job "
+            "as well, before it starts again.",
+            section="More",
+        ),
+    }
