@@ -27,6 +27,7 @@ from streambank.doctor.checks.checkpoint import check_inputs
 from streambank.doctor.checks.clocks import check_driver, check_files, check_planned, check_service
 from streambank.doctor.checks.damage import check_damage
 from streambank.doctor.checks.heap import check_heap
+from streambank.doctor.checks.kept import check_kept_settings
 from streambank.doctor.checks.left import check_left
 from streambank.doctor.checks.liveness import check_life
 from streambank.doctor.checks.locations import (
@@ -308,6 +309,7 @@ def _state(query: Query, machine: Machine) -> Iterator[CheckResult]:
     yield from check_nested(columns, reported)
     yield from check_skew(closure, query.checkpoint.uri)
     yield from _guarded("hot keys", lambda: check_hot_keys(_hot_keys(query)))
+    yield from check_kept_settings(query.name, closure, conf.declared if conf is not None else {})
     yield from check_heap(closure, reported, conf)
     yield from check_changelog(closure, index, query.points)
     yield from check_memory(closure, reported, conf, machine.memory_bytes)

@@ -158,7 +158,7 @@ def check_change(job: Job, control: JobControl, version: str | None) -> None:
         generation, written_by = control.generation(name), writer_of(control, name)
         if generation is None or (written_by is not None and release_of(written_by) == release):
             continue
-        closure = _closure(generation.location)
+        closure = newest_closure(generation.location)
         if closure is not None:
             conf = settings_of(job) if any(map(_is_old_join, closure.operators)) else job.spark
             check_release(str(QueryRef.of(job.name, name)), closure, version, written_by, conf)
@@ -176,8 +176,12 @@ def settings_of(job: Job) -> Mapping[str, str]:
     return {**defaults, **job.spark}
 
 
-def _closure(location: str) -> Closure | None:
-    """What a checkpoint holds after its newest batch; None where it has none that is understood."""
+def newest_closure(location: str) -> Closure | None:
+    """What a checkpoint holds after its newest batch; None where it has none that is understood.
+
+    Raises:
+        ConflictError: It moved each time it was read (code `checkpoint-moved`).
+    """
     for again in range(_TRIES, 0, -1):
         try:
             return CheckpointReader(open_store(location)).closure(None, "minimal")

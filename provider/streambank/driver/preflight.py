@@ -391,6 +391,26 @@ def checkpoint_lost(query: DeclaredQuery, generation: Generation | None) -> Refu
     )
 
 
+def check_query_id(query: DeclaredQuery, generation: Generation) -> None:
+    """Start no query that has lost its id: a Spark without SPARK-55058 would go on under a new one.
+
+    A sink that knows batches by the query's id (Delta, a ledger) then takes each of them for another one.
+
+    Raises:
+        RefusedError: The checkpoint has batches, and no `metadata` (code `query-id-lost`).
+    """
+    if open_store(generation.location).exists("metadata") or batches_of(generation.location).planned is None:
+        return
+    raise RefusedError(
+        f"The checkpoint {generation.location} of job {query.called} has batches, but its file metadata, "
+        "which holds the query's id, is gone. Under a new id, sinks would take batches again that they have.",
+        code="query-id-lost",
+        hint=f"Restore a savepoint: `streambank restore latest-good --job {query.called} --generation`. "
+        "Without one, bring the file back from a copy of the checkpoint. To begin from nothing, give the job "
+        "a new name, a new checkpoint and a new output.",
+    )
+
+
 def _is_marked(query: DeclaredQuery, generation: Generation) -> bool:
     """Whether the marker says that the query has worked in a generation's directory.
 
@@ -407,7 +427,7 @@ def _is_marked(query: DeclaredQuery, generation: Generation) -> bool:
 
 
 Check = Callable[[DeclaredQuery, Generation], None]
-CHECKS: tuple[Check, ...] = (check_taken_back, check_checkpoint_there)
+CHECKS: tuple[Check, ...] = (check_taken_back, check_checkpoint_there, check_query_id)
 """What is asked of a query's generation at each launch and each start, in this order."""
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from streambank.checkpoint.schema.kept_settings import kept_settings
 from streambank.code.code import Code, differences
 from streambank.code.kept import why_not_runnable
 from streambank.code.program import read_program
 from streambank.control.control import JobControl
-from streambank.core.errors import FormatError, InputError, RefusedError
+from streambank.core.errors import ConflictError, FormatError, InputError, RefusedError
+from streambank.core.names import QueryRef
 from streambank.declaration.credentials import is_credential
 from streambank.declaration.declaration import Job
 from streambank.driver.connections import placed
 from streambank.driver.launcher import Launcher
+from streambank.driver.other_release import newest_closure
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, proven_launch, spec_of
 from streambank.job.start import check_launch
@@ -109,6 +112,7 @@ class UpgradePlan:
         no_way_back: Why the upgrade could not be undone by itself; empty where it could.
         for_good: Whether that stays so, although the old program may be there again.
         launch_id: The launch that runs.
+        notes: New settings that change nothing, since the checkpoint keeps other values.
     """
 
     before: Code | None
@@ -119,6 +123,7 @@ class UpgradePlan:
     no_way_back: str
     for_good: bool
     launch_id: str
+    notes: tuple[str, ...] = ()
 
 
 def plan_upgrade(request: UpgradeRequest, control: JobControl, launcher: Launcher) -> UpgradePlan:
@@ -156,9 +161,40 @@ def plan_upgrade(request: UpgradeRequest, control: JobControl, launcher: Launche
                 no_way_back = f"Spark {version} is where Spark {launched.spark_version} was"
                 for_good = True
         no_way_back = no_way_back or why_not_runnable(before, job, control) or ""
+    notes = settings_without_effect(runs, control, {} if before is None else before.spark)
+    declared = Code.declared(job)
     return UpgradePlan(
-        before, after, Code.declared(job), runs, tuple(changes), no_way_back, for_good, launched.launch_id
+        before, after, declared, runs, tuple(changes), no_way_back, for_good, launched.launch_id, notes
     )
+
+
+def settings_without_effect(runs: Job, control: JobControl, before: Mapping[str, str]) -> tuple[str, ...]:
+    """New settings that change nothing, since the checkpoints of the job keep other values.
+
+    Args:
+        runs: The job with the new code.
+        control: Its records.
+        before: The settings that the running driver was launched with.
+
+    Returns:
+        For people, each with what does change it.
+
+    Raises:
+        StorageError: A checkpoint cannot be read.
+    """
+    new = {name: value for name, value in runs.spark.items() if before.get(name) != value}
+    found = []
+    for query in runs.queries if new else ():
+        generation = control.generation(query)
+        try:
+            closure = None if generation is None else newest_closure(generation.location)
+        except ConflictError:
+            continue  # it moves: the rehearsal has a copy that does not
+        called = str(QueryRef.of(runs.name, query))
+        found += [
+            f"{one.cause} {one.way_out(called)}" for one in (kept_settings(closure, new) if closure else ())
+        ]
+    return tuple(dict.fromkeys(found))
 
 
 def code_of(launch: LaunchSpec) -> Code | None:

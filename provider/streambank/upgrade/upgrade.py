@@ -170,6 +170,7 @@ class _Work:
             before=plan.before,
             after=plan.after,
             changes=plan.changes,
+            notes=plan.notes,
             no_way_back=plan.no_way_back,
             for_good=plan.for_good,
             by=dict(self.request.by),

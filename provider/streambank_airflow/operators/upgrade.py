@@ -206,7 +206,7 @@ def _settings(value: Any) -> dict[str, str]:
         raise InputError(
             "conf must name settings of Spark with their values.",
             code="bad-option",
-            hint='Such as {"spark.sql.shuffle.partitions": "8"}.',
+            hint='Such as {"spark.executor.memory": "8g"}.',
         )
     words = {True: "true", False: "false"}
     return {

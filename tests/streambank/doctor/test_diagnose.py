@@ -100,6 +100,15 @@ def test_a_checkpoint_beside_its_savepoints(tmp_path: Path) -> None:
     assert "one-disk" not in codes(found.findings)
 
 
+def test_a_setting_that_the_checkpoint_keeps_is_named(tmp_path: Path) -> None:
+    job = job_with(tmp_path, ROCKSDB, more='[jobs.flights.spark]\n"spark.sql.shuffle.partitions" = "8"\n')
+    (found,) = diagnose_job(job, machine=MACHINE)
+    (kept,) = [one for one in found.findings if one.code == "setting-without-effect"]
+    assert (kept.severity, kept.file) == ("info", "offsets/7")
+    assert "declared as 8, and the checkpoint keeps 2" in kept.cause
+    assert "`streambank job rescale flights --partitions 8`" in kept.hint
+
+
 def test_a_declared_job_that_is_well_has_no_errors_and_no_warnings(tmp_path: Path) -> None:
     job = job_with(tmp_path, HDFS)
     record(job, memoryUsedBytes=1_000_000)

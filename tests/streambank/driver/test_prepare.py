@@ -7,6 +7,8 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.driver.prepare import prepare_launch
+from streambank.storage import open_store
+from tests.support.checkpoint.recorded import checkpoint
 
 BY = {"user": "somebody", "via": "test"}
 
@@ -48,6 +50,21 @@ def test_a_job_whose_checkpoint_is_there_goes_on(tmp_path: Path) -> None:
     (tmp_path / "checkpoint/metadata").write_text('{"id":"q"}')
 
     assert prepare_launch(job, control, by=BY).queries["main"].checkpoint == job.checkpoint
+
+
+def test_a_query_that_has_lost_its_id_is_not_started_under_a_new_one(tmp_path: Path) -> None:
+    """Spark 3.5 would do it: sinks that know batches by the query's id would take them again."""
+    job = declare(tmp_path)
+    recorded = checkpoint("3.5.9/hdfs-window").but("metadata")
+    recorded.into(open_store(job.checkpoint))
+
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="has batches, but its file metadata") as caught:
+            prepare_launch(job, job.records(), by=BY)
+        assert caught.value.code == "query-id-lost"
+
+    (tmp_path / "checkpoint/metadata").write_bytes(checkpoint("3.5.9/hdfs-window").files["metadata"])
+    assert prepare_launch(job, job.records(), by=BY).queries["main"].committed == max(recorded.batches())
 
 
 def test_a_new_generation_owes_nothing_to_what_worked_in_the_old_one(tmp_path: Path) -> None:

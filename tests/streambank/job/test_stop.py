@@ -17,6 +17,7 @@ from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import StopResult, stop_job
 from tests.support.jobs.declared import BY, ELSEWHERE, KILLED_STARTER, declare, fake_launcher
+from tests.support.jobs.managed_job import managed_job
 from tests.support.processes import child
 from tests.support.waiting import poll
 
@@ -43,6 +44,21 @@ def test_a_running_job_stops_at_a_boundary_and_stays_stopped(folder: Path) -> No
     assert status.operation is None
     event = job.records().last_event("stopped")
     assert event is not None and event["how"] == "boundary" and event["by"] == BY
+
+
+def test_nothing_is_committed_after_the_savepoint_of_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver commits a batch every tenth of a second, up to the stop."""
+    with managed_job(tmp_path, monkeypatch) as managed:
+        managed.start()
+        managed.wait_for_batch(3)
+        stopped = stop_job(managed.job, by=BY, savepoint=True)
+        assert (stopped.state, stopped.how) == ("stopped", "boundary")
+        kept = managed.repository.load("flights", stopped.savepoints["main"])
+        assert kept.batch == stopped.batch == managed.last_batch() >= 3
+        planned = max(int(one.name) for one in (managed.checkpoint / "offsets").glob("[0-9]*"))
+        assert planned == kept.batch, "no batch was begun, either"
 
 
 def test_stopping_a_stopped_job_says_so(folder: Path) -> None:

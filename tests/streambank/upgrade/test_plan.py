@@ -9,9 +9,11 @@ import pytest
 
 from streambank.code.chosen import chosen_records
 from streambank.core.errors import ConflictError, InputError, RefusedError
-from streambank.upgrade.plan import UpgradeRequest
+from streambank.storage import open_store
+from streambank.upgrade.plan import UpgradeRequest, settings_without_effect
 from streambank.upgrade.record import newest_upgrade, upgrading
 from streambank.upgrade.upgrade import undo_upgrade, upgrade
+from tests.support.checkpoint.recorded import checkpoint
 from tests.support.cli import streambank
 from tests.support.jobs.declared import declare
 from tests.support.jobs.managed_job import BY, Managed
@@ -33,6 +35,19 @@ def test_a_plan_says_what_changes_and_touches_nothing(managed: Managed) -> None:
     assert newest_upgrade(managed.control) is None
     assert chosen_records(managed.control).numbers() == []
     assert kinds(managed) == before
+
+
+def test_a_setting_that_the_checkpoint_keeps_is_said_to_change_nothing(tmp_path: Path) -> None:
+    more = '[jobs.flights.spark]\n"spark.sql.shuffle.partitions" = "8"\n"spark.executor.memory" = "8g"\n'
+    job = declare(tmp_path, more=more)
+    control = job.records()
+    assert settings_without_effect(job, control, {}) == (), "it has never run"
+    checkpoint("4.3.0/rocksdb-window").into(open_store(job.checkpoint))
+    control.generations().ensure_first(job.checkpoint, by=BY)
+    (note,) = settings_without_effect(job, control, {})
+    assert "declared as 8, and the checkpoint keeps 2" in note
+    assert "`streambank job rescale flights --partitions 8`" in note
+    assert settings_without_effect(job, control, job.spark) == (), "the running driver has it, too"
 
 
 def test_what_runs_already_is_not_upgraded(managed: Managed) -> None:

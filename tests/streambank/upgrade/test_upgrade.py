@@ -41,7 +41,9 @@ def test_new_code_takes_the_place_of_the_old(tmp_path: Path) -> None:
         planned = upgrade(story, "--plan")
         assert (planned["state"], len(planned["changes"])) == ("planned", 1), planned
         assert planned["changes"][0].startswith("the program in ")
-        assert planned["no_way_back"] == ""
+        assert (planned["no_way_back"], planned["notes"]) == ("", [])
+        (note,) = upgrade(story, "--plan", "--conf", "spark.sql.shuffle.partitions=7")["notes"]
+        assert "declared as 7" in note
         assert story.document("status")["pid"] == old["pid"]
         assert story.document("status")["code"] == ""
         with fed(story):

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -204,8 +205,11 @@ class CommitsOnce(Work):
                 continue
             folder = local_path(query.checkpoint)
             assert folder is not None
+            folder.mkdir(parents=True, exist_ok=True)
+            if not (folder / "metadata").exists():
+                (folder / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
             for log in ("offsets", "commits"):
-                (folder / log).mkdir(parents=True, exist_ok=True)
+                (folder / log).mkdir(exist_ok=True)
                 number = len(list((folder / log).iterdir()))
                 (folder / log / str(number)).write_text("v1\n{}")
         if self.options.stop_after_commit:

@@ -238,6 +238,8 @@ def _refuse_empty(path: str, readers: ChainReaders) -> None:
         )
 
 
+_MOST_RUNS = 5
+"""So many ranges of versions are named, the newest."""
 MISSING_HINT = (
     "Take a newer batch, or restore the checkpoint from a savepoint if Spark cannot read it either."
 )
@@ -249,8 +251,26 @@ def _nothing_to_stand_on(walk: _Walk, store: StoreFiles, rocksdb: bool) -> Strea
     version, unique_id = walk.lowest
     stem = str(version) if unique_id is None else f"{version}_{unique_id}"
     snapshot, change = ("zip", "changelog") if rocksdb else ("snapshot", "delta")
+    snapshots, changes = (Kind.ZIP, Kind.CHANGELOG) if rocksdb else (Kind.SNAPSHOT, Kind.DELTA)
     return NotFoundError(
-        f"{store.folder}/{stem}.{change} is missing, and so is {stem}.{snapshot}.",
+        f"{store.folder}/{stem}.{change} is missing, and so is {stem}.{snapshot}. "
+        f"{store.folder} has {_versions_there(store.of(snapshots), snapshot)}, and "
+        f"{_versions_there(store.of(changes), change)}.",
         code="missing-state-file",
         hint=MISSING_HINT,
     )
+
+
+def _versions_there(files: Mapping[VersionKey, str], suffix: str) -> str:
+    """Of which versions there are files of a kind: `.zip files of versions 1 to 4, 8`."""
+    runs: list[list[int]] = []
+    for version in sorted({version for version, _ in files}):
+        if runs and version == runs[-1][-1] + 1:
+            runs[-1][1:] = [version]
+        else:
+            runs.append([version])
+    if not runs:
+        return f"no .{suffix} file"
+    more = f" and {len(runs) - _MOST_RUNS} more ranges" if len(runs) > _MOST_RUNS else ""
+    shown = ", ".join(" to ".join(map(str, run)) for run in runs[-_MOST_RUNS:])
+    return f".{suffix} files of versions {shown}{more}"

@@ -21,7 +21,7 @@ EXAMPLES = """Examples:
 
   streambank upgrade orders --watch 10m
 
-  streambank upgrade orders --conf spark.sql.shuffle.partitions=8 --compare values
+  streambank upgrade orders --conf spark.executor.memory=8g --compare values
 
   streambank upgrade orders --undo
 """
@@ -204,7 +204,7 @@ def _settings(given: list[str]) -> dict[str, str]:
             raise InputError(
                 f"--conf takes NAME=VALUE, not {name!r}.",
                 code="bad-option",
-                hint="Such as --conf spark.sql.shuffle.partitions=8.",
+                hint="Such as --conf spark.executor.memory=8g.",
             )
         found[name.strip()] = value
     return found
