@@ -194,6 +194,10 @@ HINTS = {
         "Wait until it has ended. If it has broken off, let somebody with a shell finish it "
         "(docs/reference/jobs.md, under `Where the records lie`)."
     ),
+    "query-id-lost": (
+        "Trigger <job>.restore. Without a savepoint, bring the file back from a copy of the checkpoint. To "
+        "begin from nothing, give the job a new name, a new checkpoint and a new output."
+    ),
     "repository-lost": (
         "Mount it or bring it back, or copy a replica there. If it is lost for good, trigger <job>.run "
         "with *Accept lost records*."
