@@ -6,7 +6,7 @@ Of each stream the newest 100 records stay, and every one younger than 30 days. 
   long ago that was;
 * of `requests/` those to the newest epoch of the lease and, as long as their request is there, answers;
 * of `launches/` those that a record of the lease names: a driver that lives is found again by them; with a
-  launch goes its record in `located/`.
+  launch go its records in `located/` and `released/`.
 
 `generation/`, `removed/`, `restores/`, `upgrades/`, `chosen/` and `taken-back/` are never pruned: they grow
 by a few with a restore or an upgrade, and tell where data came from. A record's age is judged by the clock of
@@ -138,7 +138,8 @@ def _prune_launches(control: JobControl, what: Retention) -> int:
     named = control.lease.launches() if old else set()
     doomed = [info for info in old if _launch_id(info.path) not in named]
     for info in doomed:
-        control.store.delete(f"located/{_launch_id(info.path)}.json")
+        for beside in ("located", "released"):
+            control.store.delete(f"{beside}/{_launch_id(info.path)}.json")
         control.store.delete(info.path)
     return len(doomed)
 

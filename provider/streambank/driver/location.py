@@ -35,7 +35,7 @@ from streambank.control.requests import NO_EPOCH, STOP
 from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import DriverState, Handle, Launcher
-from streambank.driver.spec import LaunchSpec, spec_of
+from streambank.driver.spec import LaunchSpec, is_held, spec_of
 from streambank.storage.store import read_record
 
 REFUSED = "refused"
@@ -56,14 +56,16 @@ class Left:
         coming: Those that have yet to take it: they were launched, or their cluster brings them back.
         doomed: Those that must not run: a stop is recorded against their launch; or one had the lease until
             its heartbeat stood still, and its cluster still has it.
+        held: Those that wait until an upgrade releases their launch.
     """
 
     coming: list[Handle]
     doomed: list[Handle]
+    held: list[Handle]
 
     @property
-    def all(self) -> list[Handle]:
-        """Both."""
+    def unheld(self) -> list[Handle]:
+        """Those that come to run, or must not, by themselves."""
         return [*self.coming, *self.doomed]
 
 
@@ -87,10 +89,13 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
     found = launcher.find(control)
     recent = list(control.lease.claims.records.history(newest=_RECENT))
     been = {str(one.data["launch_id"]) for one in recent if one.data.get("launch_id")}
-    left = Left([], [])
+    left = Left([], [], [])
     for handle in found:
         if handle.launch_id not in been:
             spec = spec_of(control, handle.launch_id)
+            if spec is not None and is_held(spec, control):
+                left.held.append(handle)
+                continue
             comes = spec is None or why_superseded(spec, control) is None
             (left.coming if comes else left.doomed).append(handle)
     newest = next((one for one in reversed(recent) if one.data.get("launch_id")), None)

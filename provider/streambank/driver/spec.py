@@ -3,6 +3,10 @@
 The launcher writes it, the runner reads it. Its checkpoints say what was current when it was written; the
 runner asks the job's generation records again once it holds the lease, since a restore may have come between.
 
+A launch may be *held*: its driver runs its application up to the first query and waits there, without the
+lease, until `released/<id>.json` says how things stand by then. That is a launch spec, too, and says nothing
+else of what runs: the driver's arguments prove the first one only.
+
 Fingerprints of what a query was run with, so that a savepoint can tell later whether that has changed.
 
 Arguments and settings may hold secrets: the fingerprints are digests of them. `args` and `code` hold them as
@@ -15,7 +19,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +125,7 @@ class LaunchSpec:
         code: What is run, as `Code` has it (code/code.py); None where an older version launched it.
         site: At which of its job's sites it runs; None for a job that has only one.
         other_control: URI of the control location of the other site.
+        held_by: The upgrade that holds it, by the number of its claim; None for a driver that starts at once.
     """
 
     job: str
@@ -152,6 +157,7 @@ class LaunchSpec:
     code: Mapping[str, Any] | None = None
     site: str | None = None
     other_control: str | None = None
+    held_by: int | None = None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""
@@ -202,6 +208,75 @@ class LaunchSpec:
         return JobControl.open(self.control, self.job)
 
 
+HOLDER = "upgrading"
+"""The claim of whoever holds a launch (upgrade/record.py)."""
+WAITING = "driver-waiting"
+"""The kind of event that says that a held driver waits at its first query."""
+NOT_NEEDED = "driver-not-needed"
+"""The kind of event that says why a held driver has ended without a query."""
+_RELEASED = "released"
+"""The folder of the job's records with the launches that were held, and are held no more."""
+_AS_IT_STANDS = ("launched_at", "by", "desired", "asked", "held_by")
+"""What a release says anew, with the batches that are committed by then."""
+
+
+def is_same_launch(held: LaunchSpec, released: LaunchSpec) -> bool:
+    """Whether a release lets a held driver run what it was launched for, and nothing else."""
+    if set(held.queries) != set(released.queries):
+        return False
+    queries = {
+        name: replace(query, committed=held.queries[name].committed)
+        for name, query in released.queries.items()
+    }
+    said = {name: getattr(held, name) for name in _AS_IT_STANDS}
+    return replace(released, queries=queries, **said).encoded() == held.encoded()
+
+
+def release_launch(control: JobControl, released: LaunchSpec) -> None:
+    """Let a held driver take the lease and start its queries.
+
+    Args:
+        control: The job's records.
+        released: Its launch, as it stands now.
+
+    Raises:
+        StorageError: It could not be written; or it is released already.
+    """
+    close_directory(f"{control.store.uri}/{_RELEASED}", 0o770)
+    control.store.write(released_key(released.launch_id), released.encoded(), exclusive=True)
+
+
+def released_launch(control: JobControl, held: LaunchSpec) -> LaunchSpec | None:
+    """A held launch as it was released; None as long as it is held.
+
+    Args:
+        control: The job's records.
+        held: It, as it was launched.
+
+    Raises:
+        FormatError: The release is damaged, or of an unknown format.
+        IntegrityError: It says something else of what runs (code `changed-launch`).
+    """
+    what = f"release of {held.launch_id}"
+    try:
+        released = decode_launch(read_record(control.store, released_key(held.launch_id)), what)
+    except NotFoundError:
+        return None
+    if not is_same_launch(held, released):
+        raise _changed(f"The {what} says something else of what runs than its launch.")
+    return released
+
+
+def is_held(spec: LaunchSpec, control: JobControl) -> bool:
+    """Whether a driver waits until its launch is released."""
+    return spec.held_by is not None and not control.store.exists(released_key(spec.launch_id))
+
+
+def released_key(launch_id: str) -> str:
+    """Where the release of a launch lies below the job's control records."""
+    return f"{_RELEASED}/{launch_id}.json"
+
+
 def new_launch_id() -> str:
     """A fresh id; long enough to find the driver by it in a list of processes."""
     return f"launch-{uuid.uuid4().hex}"
@@ -248,13 +323,15 @@ def proven_launch(control: JobControl, launch_id: str) -> LaunchSpec | None:
 
 
 def read_launch(control: JobControl, launch_id: str) -> LaunchSpec:
-    """A launch spec of the job.
+    """A launch spec of the job; of one that was held, as it was released.
 
     Raises:
         NotFoundError: There is none of that id.
         FormatError: It is damaged or of an unknown format.
+        IntegrityError: Its release is not of this launch (code `changed-launch`).
     """
-    return decode_launch(read_record(control.store, launch_key(launch_id)), launch_id)
+    spec = decode_launch(read_record(control.store, launch_key(launch_id)), launch_id)
+    return spec if spec.held_by is None else released_launch(control, spec) or spec
 
 
 def decode_launch(data: bytes, what: str = "launch spec", digest: str | None = None) -> LaunchSpec:
@@ -270,12 +347,16 @@ def decode_launch(data: bytes, what: str = "launch spec", digest: str | None = N
         IntegrityError: It is not what the launcher wrote (code `changed-launch`).
     """
     if digest is not None and digest != _digest(data):
-        raise IntegrityError(
-            f"The {what} was changed after the driver was launched with it.",
-            code="changed-launch",
-            hint="Find out who can write among the job's records, then start the job again.",
-        )
+        raise _changed(f"The {what} was changed after the driver was launched with it.")
     return LaunchSpec.from_dict(decode_json(data, what), what)
+
+
+def _changed(message: str) -> IntegrityError:
+    return IntegrityError(
+        message,
+        code="changed-launch",
+        hint="Find out who can write among the job's records, then start the job again.",
+    )
 
 
 def check_generations(spec: LaunchSpec, control: JobControl) -> None:

@@ -44,7 +44,14 @@ from streambank.driver.location import (
 )
 from streambank.driver.other_release import check_change
 from streambank.driver.prepare import check_declared, prepare_launch
-from streambank.driver.spec import LaunchSpec, new_launch_id, read_launch, write_launch
+from streambank.driver.spec import (
+    LaunchSpec,
+    is_same_launch,
+    new_launch_id,
+    read_launch,
+    release_launch,
+    write_launch,
+)
 from streambank.job.readiness import QueryStart, are_done, has_settled, query_starts, say_starts
 from streambank.sites.standing import SiteStanding, check_own_site, check_site
 
@@ -134,6 +141,7 @@ def start_job(
     control: JobControl | None = None,
     operation: Operation | None = None,
     fresh_start: bool = False,
+    held: LaunchSpec | None = None,
 ) -> StartResult:
     """Make sure that a driver of the job runs, and that it is ready.
 
@@ -151,6 +159,8 @@ def start_job(
         operation: The operation lock, where the caller holds it already (a restart).
         fresh_start: A person accepts that the job's records are lost, and lets it begin again; recorded, and
             without effect where they are not. Never for whoever keeps jobs running.
+        held: The launch of a driver that waits to be released (`LaunchSpec`), instead of which none is
+            launched; where it has ended, or is not what is to run, it is ended and another one launched.
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
@@ -168,14 +178,14 @@ def start_job(
     # Asked before the operation lock is taken: it would be the first file in the place of what is lost.
     check_declared(job, records, fresh_start=fresh_start)
     start = _Start(
-        job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, fresh_start
+        job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, fresh_start, held
     )
     while True:
         lock: AbstractContextManager[Operation] = (
             nullcontext(operation) if operation else records.operation("start", by=by, wait_s=start.timeout_s)
         )
-        with lock as held:
-            early = start.begin(held, obey_desired, why)
+        with lock as work:
+            early = start.begin(work, obey_desired, why)
         result = early or start.finish(wait)
         if result is not None:
             return result
@@ -211,10 +221,12 @@ class _Start:
         by: Mapping[str, str],
         timeout_s: float,
         fresh_start: bool,
+        held: LaunchSpec | None,
     ) -> None:
         self.job = self.declared = job
         self.chosen: Chosen | None = None
         self.fresh_start = fresh_start
+        self.held = held
         self.control = control
         self.launcher = launcher
         self.by = by
@@ -253,14 +265,17 @@ class _Start:
         self.standing = self.standing or check_site(self.job, self.control)
         check_launched_here(self.job, self.control, view)
         left = drivers_left(self.launcher, self.control, view)
-        if end_drivers(self.launcher, self.control, left.doomed):
+        kept = None if self.held is None else self.held.launch_id
+        held = next((one for one in left.held if one.launch_id == kept), None)
+        doomed = [*left.doomed, *(one for one in left.held if one is not held)]
+        if end_drivers(self.launcher, self.control, doomed):
             _log.warning("A driver of job %s that should no longer run was ended.", self.job.name)
         if left.coming:
             # A start that was killed left it behind, or its cluster brings it back.
             self.state, self.handle = "already-running", left.coming[0]
             self.launch = read_launch(self.control, self.handle.launch_id)
         else:
-            self._launch(operation, desired.number, why)
+            self._launch(operation, desired.number, why, held)
         return self._wait_for_lease()
 
     def _go_along(self, view: ClaimView) -> None:
@@ -274,11 +289,11 @@ class _Start:
         if self.handle.submission is None or (self.launch is not None and self.launch.supervised):
             self._driver()  # nobody may ever have heard where it is, or it was brought back elsewhere
 
-    def _launch(self, operation: Operation, desired: int, why: str) -> None:
+    def _launch(self, operation: Operation, desired: int, why: str, held: Handle | None) -> None:
         self.job, self.chosen = as_chosen(self.declared, self.control)
-        launch_id = new_launch_id()
+        launch_id = held.launch_id if held is not None else new_launch_id()
         log = self.launcher.log_path(self.control, launch_id)
-        self.launch = prepare_launch(
+        launch = prepare_launch(
             self.job,
             self.control,
             by=self.by,
@@ -290,12 +305,21 @@ class _Start:
             standing=self.standing,
         )
         code = self._code()
-        self.launch = replace(self.launch, spark_version=self.spark_version, code=code.to_dict())
+        self.launch = replace(launch, spark_version=self.spark_version, code=code.to_dict())
         asked = () if self.standing is None else self.standing.warnings
         self.warnings = (*asked, *_unrepeatable(self.control, self.launch))
-        write_launch(self.control, self.launch)
+        if held is not None and self.held is not None and not is_same_launch(self.held, self.launch):
+            _log.warning("The driver of job %s that waits was launched for something else.", self.job.name)
+            end_drivers(self.launcher, self.control, [held])
+            return self._launch(operation, desired, why, None)
+        if held is None:
+            write_launch(self.control, self.launch)
         operation.check()
-        self.handle = self.launcher.submit(self.job, self.control, self.launch)
+        if held is None:
+            self.handle = self.launcher.submit(self.job, self.control, self.launch)
+        else:
+            self.handle = held
+            release_launch(self.control, self.launch)
         where = self.handle.log or self.handle.submission
         _log.info("The driver of job %s was launched: %s, log %s", self.job.name, launch_id, where)
         self.control.record_event(

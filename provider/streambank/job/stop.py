@@ -395,10 +395,15 @@ class _Stop:
         return find_driver(self.launcher, self.control, known, spec_of(self.control, launch_id))[0]
 
     def _end_left(self, view: ClaimView | None) -> bool:
-        """End every driver that is there, has not got the lease, and may yet come to run, or still does."""
+        """End every driver that is there, has not got the lease, and may yet come to run, or still does.
+
+        One that waits for an upgrade is ended, too, unless the job starts again; it has run nothing.
+        """
         assert self.launcher is not None, "who only asks does not end anything"
         check_launched_here(placed(self.job), self.control, view)
-        return end_drivers(self.launcher, self.control, drivers_left(self.launcher, self.control, view).all)
+        left = drivers_left(self.launcher, self.control, view)
+        end_drivers(self.launcher, self.control, [*left.unheld, *(left.held if self.lasting else [])])
+        return bool(left.unheld)
 
     def _is_still_there(self, view: ClaimView) -> bool:
         """Whether processes of a driver that gave its lease back are still on their way out."""

@@ -46,6 +46,7 @@ class UpgradeRequest:
         watch_s: For how long the new code is watched.
         no_way_back: Go on although the upgrade could not be undone by itself.
         unrehearsed: Go on although the rehearsal could not run the new code.
+        warm: Launch the new driver before the old one is stopped.
         by: Who asks.
         why: Why.
     """
@@ -63,6 +64,7 @@ class UpgradeRequest:
     watch_s: float = WATCH_S
     no_way_back: bool = False
     unrehearsed: bool = False
+    warm: bool = True
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
 

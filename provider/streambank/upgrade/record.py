@@ -22,9 +22,8 @@ from streambank.control.processes import this_process
 from streambank.control.records import JsonDict
 from streambank.core.errors import ConflictError, FormatError
 from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.driver.spec import HOLDER
 from streambank.storage.local.modes import close_directory
-
-_CLAIM = "upgrading"
 
 State = Literal[
     "planned",
@@ -84,6 +83,7 @@ class Upgrade:
         why: Why.
         started_at: When it began.
         seconds: How long it took.
+        warm: Whether the new driver was waiting when the old one was stopped.
         resumed: Whether it was interrupted, and finished by another call.
         at: When this was recorded.
     """
@@ -112,6 +112,7 @@ class Upgrade:
     why: str = ""
     started_at: datetime = field(default_factory=utc_now)
     seconds: float = 0.0
+    warm: bool = False
     resumed: bool = False
     at: datetime = field(default_factory=utc_now)
 
@@ -239,7 +240,7 @@ def upgrading(control: JobControl, by: Mapping[str, str]) -> Iterator[Claim]:
     Raises:
         ConflictError: Another one is under way (code `upgrade-in-progress`).
     """
-    claims = Claims(control.store, _CLAIM, here=control.here, clock=control.clock)
+    claims = Claims(control.store, HOLDER, here=control.here, clock=control.clock)
     got = claims.claim(Holder(control.here, (this_process("upgrade"),), {"by": dict(by)}))
     if not isinstance(got, Claim):
         raise ConflictError(

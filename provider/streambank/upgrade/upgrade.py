@@ -3,9 +3,10 @@
 1. *plan*: what is new (plan.py). The old code is chosen until the new one takes its place (code/chosen.py):
    a driver that dies meanwhile comes back with it, although the job may declare the new one already.
 2. *rehearse*: the new code runs on a copy of a fresh savepoint, while the old one runs on (rehearsal.py).
+   Then its driver is launched, and waits at its first query (warm.py).
 3. *stop*: the old code is stopped at a batch boundary, and a savepoint is taken.
-4. *start*: the new code is chosen, and started on the same checkpoint. Both are one operation, during which
-   the job is meant to run.
+4. *start*: the new code is chosen, and its driver released on the same checkpoint. Both are one operation,
+   during which the job is meant to run.
 5. *watch*: batches have to go on, and what the job promises has to be kept (watch.py).
 6. *undo*, where they do not (undo.py). Only what the new code did is a reason: where a record cannot be read,
    or another operation is in the way, the upgrade is left as it is.
@@ -19,30 +20,26 @@ all the time since would be rolled back.
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from streambank.code.chosen import choose_code, chosen_records, code_that_counts
+from streambank.code.chosen import choose_code
 from streambank.code.code import Code
 from streambank.code.kept import why_not_here
-from streambank.control.control import JobControl
 from streambank.control.operation import Operation
 from streambank.core.choices import SinkChoice
-from streambank.core.errors import ConflictError, NotFoundError, RefusedError, StorageError, StreambankError
+from streambank.core.errors import NotFoundError, RefusedError, StorageError, StreambankError
 from streambank.core.units import utc_now
-from streambank.driver.connections import placed
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code, launched_code, plan_upgrade
-from streambank.upgrade.record import State, Upgrade, newest_upgrade, remember, upgrading
+from streambank.upgrade.record import State, Upgrade, newest_upgrade, upgrading
 from streambank.upgrade.rehearsal import rehearse, why_unproven
 from streambank.upgrade.undo import OPERATION, go_back, mark_late_drivers, why_undone
+from streambank.upgrade.warm import NotWarmError, Waiting, end_held, launch_held
 from streambank.upgrade.watch import (
     FAILED,
     Ready,
@@ -51,6 +48,7 @@ from streambank.upgrade.watch import (
     committed_at,
     first_commit_after,
 )
+from streambank.upgrade.work import Say, Work
 
 LATE_S = 1800.0
 """How much later than a start and a watch take, what was interrupted is still undone by itself."""
@@ -61,8 +59,6 @@ _OF_ITS_DRIVER = frozenset(
 _CAN_BE_UNDONE: frozenset[State] = frozenset(
     {"swapped", "undoing", "restored", "upgraded", "not-undone", "stopped"}
 )
-
-Say = Callable[[str], None]
 
 
 def upgrade(
@@ -95,12 +91,12 @@ def upgrade(
         StreambankError: Whatever a savepoint, a stop and a start raise.
     """
     control = request.job.records()
-    work = _Work(request, control, launcher or launcher_for(request.job), say)
+    work = _Upgrading(request, control, launcher or launcher_for(request.job), say)
     if plan_only:
         plan = plan_upgrade(request, control, work.launcher)
         return replace(work.of_plan(plan), state="planned" if plan.changes else "nothing-to-do")
-    with upgrading(control, request.by):
-        return work.run()
+    with upgrading(control, request.by) as claim:
+        return work.run(claim.epoch)
 
 
 def undo_upgrade(
@@ -123,7 +119,7 @@ def undo_upgrade(
         RefusedError: The old code is not there any more (`code-not-kept`), or rows would be lost or repeated.
     """
     control = request.job.records()
-    work = _Work(request, control, launcher or launcher_for(request.job), say)
+    work = _Upgrading(request, control, launcher or launcher_for(request.job), say)
     with upgrading(control, request.by):
         last = newest_upgrade(control)
         if last is None or last.state not in _CAN_BE_UNDONE:
@@ -146,79 +142,13 @@ def undo_upgrade(
         return work.undo(error, sink=sink, asked=True)
 
 
-class _Work:
-    def __init__(self, request: UpgradeRequest, control: JobControl, launcher: Launcher, say: Say) -> None:
-        self.request = request = replace(request, job=placed(request.job))
-        self.job = request.job
-        self.control = control
-        self.launcher = launcher
-        self.say = say
-        self.upgrade: Upgrade
-        self.steps: dict[str, float] = {}
-        self.began = time.monotonic()
-        self.before_s = 0.0
+class _Upgrading(Work):
+    def run(self, claim: int) -> Upgrade:
+        """Finish an upgrade that was interrupted, or do a new one.
 
-    # What it is about.
-
-    def of_plan(self, plan: UpgradePlan) -> Upgrade:
-        """A new upgrade."""
-        started = utc_now()
-        return Upgrade(
-            name=f"upgrade-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
-            job=self.job.name,
-            state="rehearsing",
-            before=plan.before,
-            after=plan.after,
-            changes=plan.changes,
-            notes=plan.notes,
-            no_way_back=plan.no_way_back,
-            for_good=plan.for_good,
-            by=dict(self.request.by),
-            why=self.request.why,
-            started_at=started,
-        )
-
-    def begin(self, upgrade: Upgrade) -> None:
-        """Go on with an upgrade."""
-        self.upgrade, self.steps, self.before_s = upgrade, dict(upgrade.steps), upgrade.seconds
-        self.began = time.monotonic()
-
-    def record(self, **changes: Any) -> Upgrade:
-        seconds = self.before_s + time.monotonic() - self.began
-        self.upgrade = remember(
-            self.control, self.upgrade, steps=dict(self.steps), seconds=seconds, **changes
-        )
-        return self.upgrade
-
-    def end(self, kind: str, **changes: Any) -> Upgrade:
-        """Record the report, and an event that says so."""
-        done = self.record(**changes)
-        self.control.record_event(
-            kind,
-            upgrade=done.name,
-            state=done.state,
-            launch_id=done.launch_id,
-            savepoints=dict(done.savepoints),
-            without_processing_s=done.without_processing_s,
-            seconds=round(done.seconds, 1),
-            code=done.code,
-            error=done.error,
-            by=dict(self.request.by),
-            why=self.request.why,
-        )
-        return done
-
-    @contextmanager
-    def step(self, name: str, words: str) -> Iterator[None]:
-        began = time.monotonic()
-        self.say(words)
-        try:
-            yield
-        finally:
-            self.steps[name] = self.steps.get(name, 0.0) + time.monotonic() - began
-
-    def run(self) -> Upgrade:
-        """Finish an upgrade that was interrupted, or do a new one."""
+        Args:
+            claim: The number of the claim by which no other upgrade is under way.
+        """
         last = newest_upgrade(self.control)
         if last is not None and last.is_unfinished and last.state != "rehearsing":
             found = self.resume(last)
@@ -242,13 +172,18 @@ class _Work:
         self.record()
         if not self.rehearse(plan):
             return self.end("upgrade-refused", state="refused")
-        return self.swap()
+        waiting = self.warm(plan, claim) if self.request.warm else None
+        try:
+            return self.swap(waiting)
+        finally:
+            if waiting is not None:
+                end_held(self.launcher, self.control, waiting)
 
     def resume(self, last: Upgrade) -> Upgrade | None:
         """Finish what was interrupted; None where something else is asked for since, or runs."""
         self.begin(replace(last, resumed=True))
         self.say(f"finishing {last.name}, which was interrupted ({last.state})")
-        counts, wanted = self._counts(), self.request.new_code().identity
+        counts, wanted = self.counts(), self.request.new_code().identity
         late = (utc_now() - last.at).total_seconds() > self._patience_s()
         if last.state in ("undoing", "restored"):
             if self.is_back():
@@ -262,7 +197,7 @@ class _Work:
             other = found.state == "upgraded" and wanted != last.after.identity
             return None if other or found.state == "given-up" else found
         # The new code was never started: that is chosen first.
-        if not late and not self._has_moved_on() and wanted == last.after.identity:
+        if not late and not self.has_moved_on() and wanted == last.after.identity:
             return self.swap()
         self.end(
             "upgrade-refused",
@@ -275,61 +210,12 @@ class _Work:
         ran = last_code(self.control)
         if ran is not None and why_not_here(ran, self.job, self.control) is None:
             self.choose(ran, ran, f"{last.name} was interrupted")
-        self._start(wait=True)
+        self.start(wait=True)
         return None
 
     def _patience_s(self) -> float:
         """After what time what was interrupted is not undone by itself any more."""
         return self.job.start.timeout_s + self.request.watch_s + LATE_S
-
-    def _counts(self) -> str:
-        return code_that_counts(self.job, self.control).identity
-
-    def is_back(self) -> bool:
-        """Whether a way back has come to the choice of the old code, so that it is complete.
-
-        What counts does not tell: a job that declares its old code again has not gone back.
-        """
-        begun = why_undone(self.upgrade.name, "")
-        return self.upgrade.state == "restored" or any(
-            str(record.data.get("why")).startswith(begun)
-            for record in chosen_records(self.control).newest_first()
-        )
-
-    def runs_other_code(self) -> bool:
-        """Whether another code than the new one has run last."""
-        ran = last_code(self.control)
-        return ran is not None and ran.identity != self.upgrade.after.identity
-
-    def _has_moved_on(self) -> bool:
-        """Whether other code has run, or counts, than that with which the upgrade began."""
-        before = self.upgrade.before
-        if before is None:  # then it is not known, and there is no way back to it
-            return False
-        ran = last_code(self.control)
-        # Where there is no way back, the old code was never chosen.
-        moved = not self.upgrade.no_way_back and self._counts() != before.identity
-        return moved or ran is None or ran.identity != before.identity
-
-    def choose(self, wanted: Code, ran: Code, why: str) -> None:
-        """Choose a code for each later start, unless other code ran meanwhile.
-
-        Raises:
-            ConflictError: It did (code `other-code-ran`), or another operation works on the job.
-        """
-        with self.control.operation(
-            OPERATION, by=self.request.by, wait_s=2 * self.job.stop.force_after_s
-        ) as held:
-            last = last_code(self.control)
-            if last is None or last.identity != ran.identity:
-                raise ConflictError(
-                    f"Other code of job {self.job.name} was started while its upgrade was planned.",
-                    code="other-code-ran",
-                    hint="Upgrade it again: then what runs now is compared.",
-                )
-            held.check()
-            if self._counts() != wanted.identity:
-                choose_code(self.control, Code.declared(self.job), wanted, by=self.request.by, why=why)
 
     # Beside the old code.
 
@@ -361,8 +247,30 @@ class _Work:
 
     # The swap.
 
-    def swap(self) -> Upgrade:
-        """Stop the old code with a savepoint, and start the new code in its place."""
+    def warm(self, plan: UpgradePlan, claim: int) -> Waiting | None:
+        """Launch the new driver, which waits; None where it does not, and is launched after the stop."""
+        with self.step("launch", "launching the new driver, which waits"):
+            try:
+                return launch_held(
+                    plan.runs,
+                    self.control,
+                    self.launcher,
+                    plan.after,
+                    claim,
+                    by=self.request.by,
+                    why=self.upgrade.name,
+                )
+            except NotWarmError as error:
+                note = f"the new driver was launched after the stop only: {error}"
+                self.record(notes=(*self.upgrade.notes, note))
+                return None
+
+    def swap(self, waiting: Waiting | None = None) -> Upgrade:
+        """Stop the old code with a savepoint, and start the new code in its place.
+
+        Args:
+            waiting: The driver of the new code, which waits.
+        """
         by, why = self.request.by, f"{self.upgrade.name}: {self.request.why}".rstrip(": ")
         common: dict[str, Any] = {
             "by": by,
@@ -379,14 +287,14 @@ class _Work:
                     state="refused",
                     error="The job was stopped meanwhile, so the new code was not started.",
                 )
-            if self._has_moved_on():
+            if self.has_moved_on():
                 return self.end(
                     "upgrade-refused",
                     state="refused",
                     code="other-code-ran",
                     error="Other code of the job was started meanwhile. Nothing was stopped.",
                 )
-            self.record(state="stopping", broken_before=broken_objectives(self.job))
+            self.record(state="stopping", broken_before=broken_objectives(self.job), warm=waiting is not None)
             mark_late_drivers(self.control, by=by, why=why)
             self.control.record_event("upgrading", upgrade=self.upgrade.name, by=dict(by), why=why)
             try:
@@ -427,7 +335,7 @@ class _Work:
             failed: StreambankError | None = None
             with self.step("start", "starting the new code"):
                 try:
-                    start = start_job(self.job, obey_desired=True, wait=False, operation=held, **common)
+                    start = self._start_new(held, waiting, common)
                     self.record(launch_id=start.launch_id)
                 except StreambankError as error:
                     if error.retryable and error.code not in _OF_ITS_DRIVER:
@@ -436,6 +344,19 @@ class _Work:
         if failed is not None:
             return self.undo(failed.message, failed.code)
         return self.start_and_watch()
+
+    def _start_new(self, held: Operation, waiting: Waiting | None, common: Mapping[str, Any]) -> StartResult:
+        """Release the driver that waits; launch another one where it dies of that."""
+        options: dict[str, Any] = {"obey_desired": True, "wait": False, "operation": held, **common}
+        if waiting is not None:
+            try:
+                return start_job(self.job, held=waiting.spec, **options)
+            except StreambankError as error:
+                if error.code != "driver-died":
+                    raise
+                note = f"the driver that waited died, so another one was launched: {error.message}"
+                self.record(notes=(*self.upgrade.notes, note))
+        return start_job(self.job, **options)
 
     def _old_goes_on(self, held: Operation, error: StreambankError, common: dict[str, Any]) -> None:
         """The old code goes on where no savepoint of it could be taken."""
@@ -476,7 +397,7 @@ class _Work:
         with self.step("first-batch", "waiting for the first batch of the new code"):
             if self.upgrade.launch_id is None or self.upgrade.resumed:
                 # Whichever driver runs by now, or the first of all.
-                start = self._start(wait=False)
+                start = self.start(wait=False)
                 if start.state in ("not-desired", "finished"):
                     return "stopped" if start.state == "not-desired" else "finished"
                 self.record(launch_id=start.launch_id)
@@ -504,17 +425,6 @@ class _Work:
         """The new code runs since long ago, although it was not watched to the end."""
         note = "the watch was interrupted, and too long ago to go on with it"
         return self.end("upgraded", state="upgraded", notes=(*self.upgrade.notes, note))
-
-    def _start(self, *, wait: bool) -> StartResult:
-        return start_job(
-            self.job,
-            by=self.request.by,
-            why=self.upgrade.name,
-            obey_desired=True,
-            wait=wait,
-            launcher=self.launcher,
-            control=self.control,
-        )
 
     def _without_processing_s(self) -> float | None:
         """The longest time that a query committed nothing in; only while both commits are there."""
@@ -581,7 +491,7 @@ class _Work:
             StreambankError: It could not be started; the next call does that.
         """
         with self.step("undo", "starting the old code"):
-            start = self._start(wait=True)
+            start = self.start(wait=True)
         stopped = start.state == "not-desired"
         more = " The job was stopped meanwhile, and stays so." if stopped else ""
         return self.end("upgrade-undone", state="undone", error=f"{error}{more}")

@@ -217,6 +217,7 @@ class RecoveryVerbs:
         watch_s: float,
         no_way_back: bool,
         unrehearsed: bool,
+        warm: bool,
         plan_only: bool,
         note: str,
         by: Mapping[str, str],
@@ -237,6 +238,7 @@ class RecoveryVerbs:
             watch_s: For how long the new code is watched.
             no_way_back: Go on although the upgrade could not be undone by itself.
             unrehearsed: Go on although the rehearsal could not run the new code.
+            warm: Launch the new driver before the old one is stopped.
             plan_only: See what would change, and do nothing.
             note: Why.
             by: Who asks.
@@ -269,6 +271,7 @@ class RecoveryVerbs:
             watch_s=watch_s,
             no_way_back=no_way_back,
             unrehearsed=unrehearsed,
+            warm=warm,
             by=by,
             why=note,
         )

@@ -56,6 +56,7 @@ class UpgradeStreamingJobOperator(StreambankOperator):
         watch: For how long the new code is watched: likewise.
         no_way_back: Go on although the upgrade could not be undone by itself.
         unrehearsed: Go on although the rehearsal could not run the new code.
+        cold: Launch the new driver only when the old one has stopped: where there is no room for both.
         plan_only: See what would change, and do nothing.
         from_form: What is said comes from a form: only an application below the folder of the declared one
             is taken, and only settings that bring no other code into the job.
@@ -65,7 +66,8 @@ class UpgradeStreamingJobOperator(StreambankOperator):
         `job`, `name` (of the upgrade), `state`, `changes`, `no_way_back`, `code`, `error`, `savepoints`,
             `notes` (what could not be seen), `batches`, `launch_id`, `steps` (seconds of each),
             `without_processing_s`, `differences` (in what the new code computed something else, in the
-            rehearsal), `resumed`, `started_at`, `seconds`.
+            rehearsal), `warm` (whether the new driver was waiting when the old one was stopped), `resumed`,
+            `started_at`, `seconds`.
     """
 
     form_fields: ClassVar[tuple[str, ...]] = (
@@ -78,6 +80,7 @@ class UpgradeStreamingJobOperator(StreambankOperator):
         "conf",
         "unrehearsed",
         "no_way_back",
+        "cold",
     )
     template_fields: Sequence[str] = (
         *StreambankOperator.template_fields,
@@ -102,6 +105,7 @@ class UpgradeStreamingJobOperator(StreambankOperator):
         watch: str | float = "2m",
         no_way_back: bool | str = False,
         unrehearsed: bool | str = False,
+        cold: bool | str = False,
         plan_only: bool | str = False,
         from_form: bool = False,
         **kwargs: Any,
@@ -118,6 +122,7 @@ class UpgradeStreamingJobOperator(StreambankOperator):
         self.watch = watch
         self.no_way_back = no_way_back
         self.unrehearsed = unrehearsed
+        self.cold = cold
         self.plan_only = plan_only
         self.from_form = from_form
         self._upgrades = False
@@ -150,6 +155,7 @@ class UpgradeStreamingJobOperator(StreambankOperator):
                     watch_s=_duration_s(self.watch) or 0.0,
                     no_way_back=as_bool(self.no_way_back, "no_way_back"),
                     unrehearsed=as_bool(self.unrehearsed, "unrehearsed"),
+                    warm=not as_bool(self.cold, "cold"),
                     plan_only=as_bool(self.plan_only, "plan_only"),
                     note=self.why,
                     by=asked_by(context),
@@ -243,6 +249,7 @@ def result_of(report: Upgrade) -> dict[str, Any]:
         "launch_id",
         "steps",
         "without_processing_s",
+        "warm",
         "resumed",
         "started_at",
         "seconds",

@@ -45,7 +45,9 @@ _KAFKA_OPTIONS = {"kafka.bootstrap.servers": "bootstrap", "topic": "topic"}
 class Host(Protocol):
     """What the wrappers ask of the runner."""
 
-    queries: Queries
+    @property
+    def queries(self) -> Queries:
+        """What is declared, and what runs."""
 
     def before_start(self) -> None:
         """A query is about to start; raises SystemExit where a stop was asked."""

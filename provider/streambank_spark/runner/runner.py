@@ -34,11 +34,12 @@ from streambank.driver.application import check_application
 from streambank.driver.location import REFUSED
 from streambank.driver.outputs import Output, check_output
 from streambank.driver.preflight import check_records, check_start, launched_query
-from streambank.driver.spec import LaunchSpec, QuerySpec, check_generations
+from streambank.driver.spec import LaunchSpec, QuerySpec, check_generations, released_launch
 from streambank.job.health import AwakeClock
 from streambank.sites.standing import Deposed, check_launched_site
 from streambank_spark.private import boundary, jvm
 from streambank_spark.runner import application, patch, redirect, refusals, signals
+from streambank_spark.runner.held import Held
 from streambank_spark.runner.liveness import Settling, Signs
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
@@ -69,6 +70,38 @@ def run(spec: LaunchSpec) -> int:
     program = check_application(where_it_is(spec))
     parent = _jvm_process()
     control = spec.control_of_job()
+    released = spec if spec.held_by is None else released_launch(control, spec)
+    if released is None:
+        return _run_held(spec, control, program, parent)
+    return _leased(released, control, parent).run(program)
+
+
+def _run_held(spec: LaunchSpec, control: JobControl, program: Path, parent: ProcessId) -> int:
+    """Run an application whose first query waits until the launch is released."""
+    driver: Driver | None = None
+
+    def begin(released: LaunchSpec) -> Driver:
+        nonlocal driver
+        driver = _leased(released, control, parent)
+        driver.begin(program)
+        return driver
+
+    def on_term(whom: str) -> None:
+        held.end(f"TERM to {whom}") if driver is None else driver.on_term(whom)
+
+    held = Held(spec, control, parent, begin)
+    signals.watch_python(on_term)
+    _wrap(held)
+    code = application.run(program, spec.args, lambda error: exit_code(spec, error))
+    return code if driver is None else driver.end(code)
+
+
+def _leased(spec: LaunchSpec, control: JobControl, parent: ProcessId) -> Driver:
+    """The driver of a launch, with the lease in hand.
+
+    Raises:
+        StreambankError: See `run`.
+    """
     claim = take_lease(spec, control, [this_process("python"), parent])
     driver = Driver(spec, control, claim, parent)
     # From now on, or others would call a driver dead whose records take long to read.
@@ -83,7 +116,13 @@ def run(spec: LaunchSpec) -> int:
         driver.keeper.stop()
         claim.release(REFUSED)
         raise
-    return driver.run(program)
+    return driver
+
+
+def _wrap(host: patch.Host) -> None:
+    refusals.refuse_connect_sessions()
+    refusals.refuse_dstreams()
+    patch.install(host)
 
 
 def check_query(spec: LaunchSpec, name: str, control: JobControl, output: Output | None = None) -> str | None:
@@ -175,7 +214,14 @@ class Driver:
 
     def run(self, program: Path) -> int:
         """Run the application; every query has ended, and the lease is released, when this returns."""
-        signals.watch_python(self._on_term)
+        signals.watch_python(self.on_term)
+        _wrap(self)
+        self.begin(program)
+        code = application.run(program, self.spec.args, lambda error: exit_code(self.spec, error))
+        return self.end(code)
+
+    def begin(self, program: Path) -> None:
+        """Leave behind that this driver runs, and begin to watch what is asked of it."""
         self.journal.record(
             "driver-started",
             application=str(program),
@@ -183,15 +229,21 @@ class Driver:
             jvm_pid=self.jvm_process.pid,
             by=dict(self.spec.by),
         )
-        refusals.refuse_connect_sessions()
-        refusals.refuse_dstreams()
-        patch.install(self)
         if any(one.redirect is not None for one in self.spec.queries.values()):
             redirect.install()
         self.stopping.start()
         self.poll.start()
         self.site_watch.start()
-        code = application.run(program, self.spec.args, lambda error: exit_code(self.spec, error))
+
+    def end(self, code: int) -> int:
+        """End what the application has left running, and release the lease.
+
+        Args:
+            code: The application's exit code.
+
+        Returns:
+            The driver's own.
+        """
         self.settling.over()
         # An interrupt that was on its way when the application ended by itself may arrive here.
         with contextlib.suppress(KeyboardInterrupt):
@@ -248,7 +300,8 @@ class Driver:
         self._lost.set()
         kill_driver(self.jvm_process, lambda: leave_deposed(self.control, found, self.journal.record))
 
-    def _on_term(self, whom: str) -> None:
+    def on_term(self, whom: str) -> None:
+        """End the queries at a batch boundary."""
         self.stopping.ask(StopRequest("term", why=f"TERM to {whom}", force_after_s=self.spec.force_after_s))
 
     def _status(self) -> Mapping[str, Any]:
@@ -285,7 +338,7 @@ class Driver:
                     code="foreign-jvm",
                     hint="Let the application use the session that spark-submit started.",
                 )
-            self._java_handler = signals.watch_jvm(self._on_term)
+            self._java_handler = signals.watch_jvm(self.on_term)
 
     def check_start(self, name: str, spec: QuerySpec, output: Output) -> None:
         """Ask what its launcher asked, and what only shows now, before Spark writes anything."""

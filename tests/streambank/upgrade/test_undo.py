@@ -12,7 +12,7 @@ from streambank.control.generations import left_together
 from streambank.core.errors import RefusedError, StorageError
 from streambank.upgrade import plan as planning
 from streambank.upgrade import undo as way_back
-from streambank.upgrade import upgrade as swapping
+from streambank.upgrade import work
 from streambank.upgrade.record import newest_upgrade
 from streambank.upgrade.upgrade import undo_upgrade, upgrade
 from tests.support.jobs.managed_job import Managed, managed_job
@@ -53,7 +53,7 @@ def test_old_code_that_is_not_ready_in_time_is_not_restored_again(
     managed: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, args = runs(managed), dying(managed)
-    start: Any = vars(swapping)["start_job"]
+    start: Any = vars(work)["start_job"]
     fired: list[Any] = []
 
     def slow(*given: Any, **named: Any) -> Any:
@@ -63,7 +63,7 @@ def test_old_code_that_is_not_ready_in_time_is_not_restored_again(
             raise StorageError("It is not ready.", code="start-timeout")
         return found
 
-    monkeypatch.setattr(swapping, "start_job", slow)
+    monkeypatch.setattr(work, "start_job", slow)
     with pytest.raises(StorageError):
         upgraded(managed, args=args, watch_s=20.0)
     left, started = newest_upgrade(managed.control), epoch(managed)

@@ -48,8 +48,9 @@ def test_new_code_takes_the_place_of_the_old(tmp_path: Path) -> None:
         assert story.document("status")["code"] == ""
         with fed(story):
             report = upgrade(story, "--watch", "10s")
-        assert report["state"] == "upgraded"
+        assert (report["state"], report["warm"], report["notes"]) == ("upgraded", True, [])
         assert list(mismatches(examples()["upgrade"], report)) == []
+        print("steps", report["steps"], "without processing", report["without_processing_s"])
         (rehearsed,) = report["rehearsal"]["queries"]
         assert len(rehearsed["batches"]) == 3
         assert any("lacks" in one for one in rehearsed["differences"]), "the column is another output"
@@ -65,6 +66,7 @@ def test_new_code_takes_the_place_of_the_old(tmp_path: Path) -> None:
         (kept,) = upgrade(story, "--history")["upgrades"]
         assert kept == report
         assert "upgraded" in kinds(story)
+        assert kinds(story).index("driver-waiting") < kinds(story).index("upgrading")
 
 
 def test_incompatible_code_is_found_while_the_old_runs_on(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from streambank.job.status import job_status
 from streambank.upgrade import undo as way_back
 from streambank.upgrade import upgrade as swapping
 from streambank.upgrade import watch as watching
+from streambank.upgrade import work
 from streambank.upgrade.plan import last_code
 from streambank.upgrade.record import newest_upgrade, upgrades_of
 from streambank.upgrade.upgrade import undo_upgrade
@@ -56,7 +57,8 @@ def test_new_code_takes_the_place_of_the_old(managed: Managed) -> None:
     deploy(managed)
     done = upgraded(managed)
     assert (done.state, done.how, done.error) == ("upgraded", "boundary", "")
-    assert list(done.steps) == ["rehearse", "stop", "start", "first-batch", "watch"]
+    assert list(done.steps) == ["rehearse", "launch", "stop", "start", "first-batch", "watch"]
+    assert done.warm and done.notes == ()
     assert done.without_processing_s is not None and done.without_processing_s > 0
     assert done.before == old and runs(managed) == done.after == Code.declared(managed.job)
     assert done.rehearsal is not None and done.rehearsal["passed"]
@@ -306,7 +308,7 @@ def test_what_is_in_the_way_of_the_watch_undoes_nothing(
             upgraded(managed)
         assert fault.fired
     with monkeypatch.context() as patch:
-        fault = Fault(patch, swapping, "start_job", busy)
+        fault = Fault(patch, work, "start_job", busy)
         with pytest.raises(ConflictError):
             upgraded(managed)
         assert fault.fired
@@ -440,7 +442,9 @@ def test_no_driver_that_comes_up_late_runs_the_old_code(
     assert view is not None and view.holder is not None
     old = read_launch(managed.control, str(view.holder.details["launch_id"]))
     done = upgraded(managed)
-    assert (done.state, done.how) == ("upgraded", "dead")
+    assert (done.state, done.how, done.notes) == ("upgraded", "dead", ())
+    event = managed.control.last_event("driver-waiting")
+    assert event is not None and event["launch_id"] == done.launch_id, "the driver that waited was kept"
     assert why_superseded(old, managed.control) == "it was asked to stop before it ended"
     assert why_superseded(read_launch(managed.control, str(done.launch_id)), managed.control) is None
 

@@ -25,10 +25,11 @@ from streambank.control.keepalive import Keeper
 from streambank.control.processes import ProcessId, this_process
 from streambank.control.requests import STOP, Request
 from streambank.core.errors import StreambankError
-from streambank.driver.spec import LaunchSpec, check_generations, decode_launch
+from streambank.driver.spec import NOT_NEEDED, LaunchSpec, check_generations, decode_launch
 from streambank.job.health import AwakeClock
 from streambank.sites.standing import Deposed, check_launched_site
 from streambank.storage import local_path, open_store
+from streambank_spark.runner.held import NotNeededError, until_released
 from streambank_spark.runner.site_watch import SiteWatch, leave_deposed
 from streambank_spark.runner.superseded import check_not_superseded, exit_code, take_lease
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
@@ -88,6 +89,12 @@ def main() -> int:
     time.sleep(options.boot_s)
     while options.boot_until is not None and not options.boot_until.exists():
         time.sleep(0.02)
+    if spec.held_by is not None:
+        try:
+            spec = until_released(spec, spec.control_of_job())
+        except NotNeededError as reason:
+            spec.control_of_job().record_event(NOT_NEEDED, launch_id=spec.launch_id, why=str(reason))
+            return 0
     if options.die_before_lease is not None:
         print(*options.last_words.split("|"), sep="\n", flush=True)
         return int(options.die_before_lease)

@@ -175,6 +175,14 @@ def upgrade_form(batches: int) -> dict[str, Param]:
             title="Go on without a way back",
             description_md="Go on although the upgrade could not be undone by itself.",
         ),
+        "cold": Param(
+            False,
+            type="boolean",
+            title="Launch the new driver after the stop",
+            description_md="Where there is no room for both drivers. Otherwise the new one is launched "
+            "before the old one is stopped, and waits.",
+            section="More",
+        ),
         "note": note(),
     }
 

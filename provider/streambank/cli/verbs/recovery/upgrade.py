@@ -94,6 +94,13 @@ def upgrade(
         bool,
         typer.Option("--unrehearsed", help="Go on although the rehearsal could not run the new code."),
     ] = False,
+    cold: Annotated[
+        bool,
+        typer.Option(
+            "--cold",
+            help="Launch the new driver only when the old one has stopped: where there is no room for both.",
+        ),
+    ] = False,
     undo: Annotated[
         bool,
         typer.Option(
@@ -166,6 +173,7 @@ def upgrade(
         watch_s=parse_duration_s(watch),
         no_way_back=no_way_back,
         unrehearsed=unrehearsed,
+        warm=not cold,
         by=who("cli"),
         why=why,
     )

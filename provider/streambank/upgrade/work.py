@@ -1,0 +1,169 @@
+"""One upgrade under way: its record, its steps, and what the job's records say of it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from streambank.code.chosen import choose_code, chosen_records, code_that_counts
+from streambank.code.code import Code
+from streambank.control.control import JobControl
+from streambank.core.errors import ConflictError
+from streambank.core.units import utc_now
+from streambank.driver.connections import placed
+from streambank.driver.launcher import Launcher
+from streambank.job.start import StartResult, start_job
+from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code
+from streambank.upgrade.record import Upgrade, remember
+from streambank.upgrade.undo import OPERATION, why_undone
+
+Say = Callable[[str], None]
+
+
+class Work:
+    """An upgrade that somebody works on, who holds its claim.
+
+    Args:
+        request: What is asked.
+        control: The job's records.
+        launcher: Where drivers run.
+        say: Called when a step begins, in words.
+    """
+
+    def __init__(self, request: UpgradeRequest, control: JobControl, launcher: Launcher, say: Say) -> None:
+        self.request = request = replace(request, job=placed(request.job))
+        self.job = request.job
+        self.control = control
+        self.launcher = launcher
+        self.say = say
+        self.upgrade: Upgrade
+        self.steps: dict[str, float] = {}
+        self.began = time.monotonic()
+        self.before_s = 0.0
+
+    # What it is about.
+
+    def of_plan(self, plan: UpgradePlan) -> Upgrade:
+        """A new upgrade."""
+        started = utc_now()
+        return Upgrade(
+            name=f"upgrade-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+            job=self.job.name,
+            state="rehearsing",
+            before=plan.before,
+            after=plan.after,
+            changes=plan.changes,
+            notes=plan.notes,
+            no_way_back=plan.no_way_back,
+            for_good=plan.for_good,
+            by=dict(self.request.by),
+            why=self.request.why,
+            started_at=started,
+        )
+
+    def begin(self, upgrade: Upgrade) -> None:
+        """Go on with an upgrade."""
+        self.upgrade, self.steps, self.before_s = upgrade, dict(upgrade.steps), upgrade.seconds
+        self.began = time.monotonic()
+
+    def record(self, **changes: Any) -> Upgrade:
+        """Record how far it has come."""
+        seconds = self.before_s + time.monotonic() - self.began
+        self.upgrade = remember(
+            self.control, self.upgrade, steps=dict(self.steps), seconds=seconds, **changes
+        )
+        return self.upgrade
+
+    def end(self, kind: str, **changes: Any) -> Upgrade:
+        """Record the report, and an event that says so."""
+        done = self.record(**changes)
+        self.control.record_event(
+            kind,
+            upgrade=done.name,
+            state=done.state,
+            launch_id=done.launch_id,
+            savepoints=dict(done.savepoints),
+            without_processing_s=done.without_processing_s,
+            seconds=round(done.seconds, 1),
+            code=done.code,
+            error=done.error,
+            by=dict(self.request.by),
+            why=self.request.why,
+        )
+        return done
+
+    @contextmanager
+    def step(self, name: str, words: str) -> Iterator[None]:
+        """A step, whose seconds are reported."""
+        began = time.monotonic()
+        self.say(words)
+        try:
+            yield
+        finally:
+            self.steps[name] = self.steps.get(name, 0.0) + time.monotonic() - began
+
+    def counts(self) -> str:
+        """The identity of the code that the next start runs."""
+        return code_that_counts(self.job, self.control).identity
+
+    def is_back(self) -> bool:
+        """Whether a way back has come to the choice of the old code, so that it is complete.
+
+        What counts does not tell: a job that declares its old code again has not gone back.
+        """
+        begun = why_undone(self.upgrade.name, "")
+        return self.upgrade.state == "restored" or any(
+            str(record.data.get("why")).startswith(begun)
+            for record in chosen_records(self.control).newest_first()
+        )
+
+    def runs_other_code(self) -> bool:
+        """Whether another code than the new one has run last."""
+        ran = last_code(self.control)
+        return ran is not None and ran.identity != self.upgrade.after.identity
+
+    def has_moved_on(self) -> bool:
+        """Whether other code has run, or counts, than that with which the upgrade began."""
+        before = self.upgrade.before
+        if before is None:  # then it is not known, and there is no way back to it
+            return False
+        ran = last_code(self.control)
+        # Where there is no way back, the old code was never chosen.
+        moved = not self.upgrade.no_way_back and self.counts() != before.identity
+        return moved or ran is None or ran.identity != before.identity
+
+    def choose(self, wanted: Code, ran: Code, why: str) -> None:
+        """Choose a code for each later start, unless other code ran meanwhile.
+
+        Raises:
+            ConflictError: It did (code `other-code-ran`), or another operation works on the job.
+        """
+        with self.control.operation(
+            OPERATION, by=self.request.by, wait_s=2 * self.job.stop.force_after_s
+        ) as held:
+            last = last_code(self.control)
+            if last is None or last.identity != ran.identity:
+                raise ConflictError(
+                    f"Other code of job {self.job.name} was started while its upgrade was planned.",
+                    code="other-code-ran",
+                    hint="Upgrade it again: then what runs now is compared.",
+                )
+            held.check()
+            if self.counts() != wanted.identity:
+                choose_code(self.control, Code.declared(self.job), wanted, by=self.request.by, why=why)
+
+    def start(self, *, wait: bool) -> StartResult:
+        """Start the job with the code that counts, unless a person has stopped it."""
+        return start_job(
+            self.job,
+            by=self.request.by,
+            why=self.upgrade.name,
+            obey_desired=True,
+            wait=wait,
+            launcher=self.launcher,
+            control=self.control,
+        )

@@ -1,0 +1,190 @@
+"""A driver that waits at its first query until its launch is released (`LaunchSpec.held_by`).
+
+An upgrade launches it beside the old driver, so that interpreter, JVM, session and application are there when
+that one stops. Until then it has no lease, no query, and nothing of the job's is written. It ends, JVM first,
+when it is not wanted any more: the upgrade has ended, the job was stopped, or somebody has sent TERM.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NoReturn
+
+from streambank.control.claims import Claims
+from streambank.control.control import JobControl
+from streambank.control.processes import ProcessId
+from streambank.core.errors import StorageError, StreambankError
+from streambank.driver.outputs import Output
+from streambank.driver.spec import (
+    HOLDER,
+    NOT_NEEDED,
+    WAITING,
+    LaunchSpec,
+    QuerySpec,
+    released_launch,
+)
+from streambank.storage import local_path
+from streambank_spark.runner import signals
+from streambank_spark.runner.patch import Host
+from streambank_spark.runner.queries import Managed, Queries
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S = 0.1
+_REMOTE_LOOK_S = 0.5
+_WANTED_S = 2.0
+"""How often it is asked whether anybody still wants this driver."""
+
+
+class NotNeededError(Exception):
+    """Nobody wants the driver that waits; its text says why, as half a sentence."""
+
+
+def until_released(
+    spec: LaunchSpec, control: JobControl, why_not: Callable[[], str | None] = lambda: None
+) -> LaunchSpec:
+    """Wait until a held launch is released.
+
+    Args:
+        spec: It.
+        control: The job's records.
+        why_not: What else ends the wait; None where nothing does.
+
+    Returns:
+        The launch, as it was released.
+
+    Raises:
+        NotNeededError: The upgrade has ended, or the job was stopped; or `why_not` said something.
+        StreambankError: The release is damaged, or says something else of what runs.
+    """
+    look_s = _LOOK_S if local_path(control.store.uri) is not None else _REMOTE_LOOK_S
+    holder = Claims(control.store, HOLDER)
+    control.record_event(WAITING, launch_id=spec.launch_id, pid=os.getpid())
+    _log.info("Waiting at the first query until the launch is released.")
+    asked = float("-inf")
+    while True:
+        why = None
+        try:
+            if time.monotonic() - asked > _WANTED_S:
+                why, asked = _why_not_needed(spec, control, holder), time.monotonic()
+            # Asked last: an upgrade may have released it, and ended, since.
+            if (released := released_launch(control, spec)) is not None:
+                return released
+        except StorageError as error:
+            _log.warning("Whether the launch is released is not known: %s", error.message)
+        if why := why or why_not():
+            raise NotNeededError(why)
+        time.sleep(look_s)
+
+
+def _why_not_needed(spec: LaunchSpec, control: JobControl, holder: Claims) -> str | None:
+    desired = control.desired()
+    if desired is not None and desired.state == "stopped":
+        return "the job was stopped"
+    view = holder.view()
+    if view is None or view.free or view.epoch != spec.held_by:
+        return "the upgrade has ended"
+    return None
+
+
+class Held:
+    """What the wrappers ask (`patch.Host`) before and after the release.
+
+    Args:
+        spec: The launch, held.
+        control: The job's records.
+        jvm_process: The JVM.
+        begin: Takes the lease for a released launch, and returns the driver that holds it.
+    """
+
+    def __init__(
+        self,
+        spec: LaunchSpec,
+        control: JobControl,
+        jvm_process: ProcessId,
+        begin: Callable[[LaunchSpec], Host],
+    ) -> None:
+        self.spec = spec
+        self.control = control
+        self.jvm_process = jvm_process
+        self.driver: Host | None = None
+        self._begin = begin
+        self._refused: StreambankError | None = None
+        self._lock = threading.Lock()
+
+    def before_start(self) -> None:
+        """Wait for the release before the first query starts.
+
+        Raises:
+            StreambankError: The released driver is refused, as one that is launched would be.
+        """
+        with self._lock:
+            if self._refused is not None:
+                raise self._refused
+            if self.driver is None:
+                try:
+                    self.driver = self._begin(until_released(self.spec, self.control, self._jvm_is_gone))
+                except NotNeededError as reason:
+                    self.end(str(reason))
+                except StreambankError as error:
+                    self._refused = error
+                    raise
+        self.driver.before_start()
+
+    def end(self, why: str) -> NoReturn:
+        """End this driver, which has nothing to lose yet.
+
+        Args:
+            why: Why, as half a sentence.
+        """
+        _log.info("The driver that waits ends: %s.", why)
+
+        def last_words() -> None:
+            self.control.record_event(NOT_NEEDED, launch_id=self.spec.launch_id, why=why)
+
+        signals.kill_driver(self.jvm_process, last_words)
+
+    def _jvm_is_gone(self) -> str | None:
+        return None if self.jvm_process.is_living() else "its JVM is gone"
+
+    # Nothing runs before the release, so there is nothing to wait for.
+
+    @property
+    def queries(self) -> Queries:
+        """Those of the driver."""
+        return self._driver().queries
+
+    def check_start(self, name: str, spec: QuerySpec, output: Output) -> None:
+        """See `Host.check_start`."""
+        self._driver().check_start(name, spec, output)
+
+    def started(self, managed: Managed, sources: list[str]) -> None:
+        """See `Host.started`."""
+        self._driver().started(managed, sources)
+
+    def note(self, kind: str, **facts: Any) -> None:
+        """See `Host.note`."""
+        self._driver().note(kind, **facts)
+
+    def before_context_stops(self) -> None:
+        """See `Host.before_context_stops`."""
+        if self.driver is not None:
+            self.driver.before_context_stops()
+
+    def before_query_stops(self) -> None:
+        """See `Host.before_query_stops`."""
+        if self.driver is not None:
+            self.driver.before_query_stops()
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """See `Host.waiting`."""
+        return self.driver.waiting() if self.driver is not None else nullcontext()
+
+    def _driver(self) -> Host:
+        assert self.driver is not None, "a query was started"
+        return self.driver

@@ -1,0 +1,208 @@
+"""A driver that waits for its release: for whom, and what ends it; by a driver without Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from streambank.core.errors import IntegrityError
+from streambank.driver.launcher import Launcher
+from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.spec import (
+    NOT_NEEDED,
+    LaunchSpec,
+    is_held,
+    is_same_launch,
+    read_launch,
+    release_launch,
+    released_launch,
+    spec_of,
+    write_launch,
+)
+from streambank.job.start import start_job
+from streambank.upgrade import upgrade as swapping
+from streambank.upgrade.plan import plan_upgrade
+from streambank.upgrade.record import upgrading
+from streambank.upgrade.warm import NotWarmError, Waiting, end_held, launch_held
+from tests.support.jobs.managed_job import BY, Managed
+from tests.support.jobs.upgraded_job import (
+    Killed,
+    before,
+    deploy,
+    epoch,
+    interrupt,
+    kinds,
+    request_of,
+    runs,
+    upgraded,
+)
+from tests.support.waiting import poll
+
+
+def launcher_of(managed: Managed) -> Launcher:
+    return launcher_for(managed.job)
+
+
+def wait_there(managed: Managed, claim: int) -> Waiting:
+    """Launch what the job declares now, held."""
+    launcher = launcher_of(managed)
+    plan = plan_upgrade(request_of(managed), managed.control, launcher)
+    return launch_held(plan.runs, managed.control, launcher, plan.after, claim, by=BY, why="a test")
+
+
+@contextmanager
+def waiting_there(managed: Managed) -> Iterator[Waiting]:
+    """A driver that waits, and is not needed afterwards."""
+    with upgrading(managed.control, BY) as claim:
+        waiting = wait_there(managed, claim.epoch)
+        yield waiting
+        end_held(launcher_of(managed), managed.control, waiting)
+
+
+def is_there(managed: Managed, waiting: Waiting) -> bool:
+    return launcher_of(managed).status(waiting.handle).state == "running"
+
+
+def test_it_waits_without_the_lease_while_the_old_code_works(managed: Managed) -> None:
+    old = runs(managed)
+    deploy(managed)
+    with waiting_there(managed) as waiting:
+        assert is_there(managed, waiting) and is_held(waiting.spec, managed.control)
+        assert (runs(managed), epoch(managed)) == (old, 1)
+        assert "launched" not in kinds(managed)[kinds(managed).index("launched") + 1 :]
+    assert not is_there(managed, waiting)
+    assert (runs(managed), epoch(managed)) == (old, 1)
+
+
+def test_it_ends_with_the_upgrade_that_holds_it(managed: Managed) -> None:
+    deploy(managed)
+    with upgrading(managed.control, BY) as claim:
+        waiting = wait_there(managed, claim.epoch)
+        assert is_there(managed, waiting)
+    poll(lambda: not is_there(managed, waiting), timeout_s=60)
+    event = managed.control.last_event(NOT_NEEDED, launch_id=waiting.spec.launch_id)
+    assert event is not None and event["why"] == "the upgrade has ended"
+    assert managed.driver_lives()
+
+
+def test_it_ends_where_the_job_is_stopped(managed: Managed) -> None:
+    deploy(managed)
+    with upgrading(managed.control, BY) as claim:
+        waiting = wait_there(managed, claim.epoch)
+        managed.stop()
+        poll(lambda: not is_there(managed, waiting), timeout_s=60)
+    event = managed.control.last_event(NOT_NEEDED, launch_id=waiting.spec.launch_id)
+    assert event is not None and event["why"] == "the job was stopped"
+
+
+def test_a_start_that_finds_the_old_driver_dead_ends_it(managed: Managed) -> None:
+    old = runs(managed)
+    deploy(managed)
+    with waiting_there(managed) as waiting:
+        view = managed.control.lease.view()
+        assert view is not None and view.holder is not None
+        launch = spec_of(managed.control, str(view.holder.details["launch_id"]))
+        assert launch is not None
+        for handle in launcher_of(managed).find(managed.control):
+            if handle.launch_id == launch.launch_id:
+                launcher_of(managed).kill(handle)
+        poll(lambda: not managed.driver_lives(), timeout_s=60)
+        started = start_job(managed.job, by=BY)
+        assert started.state == "started" and started.launch_id != waiting.spec.launch_id
+        assert not is_there(managed, waiting)
+    assert epoch(managed) == 2 and old is not None
+
+
+def test_it_runs_what_is_released_and_nothing_else(managed: Managed) -> None:
+    with waiting_there(managed) as waiting:
+        held, control = waiting.spec, managed.control
+        later = replace(
+            held,
+            asked=7,
+            held_by=None,
+            queries={name: replace(one, committed=99) for name, one in held.queries.items()},
+        )
+        assert is_same_launch(held, later)
+        others: list[LaunchSpec] = [
+            replace(later, application="/elsewhere.py"),
+            replace(later, args=("--other",)),
+            replace(later, queries={}),
+            replace(
+                later,
+                queries={name: replace(one, checkpoint="file:///x") for name, one in held.queries.items()},
+            ),
+            replace(later, queries={name: replace(one, generation=2) for name, one in held.queries.items()}),
+            replace(later, spark_version="9.9"),
+        ]
+        assert not any(is_same_launch(held, one) for one in others)
+        other = replace(others[0], launch_id="launch-other")
+        write_launch(control, replace(held, launch_id="launch-other"))
+        release_launch(control, other)
+        with pytest.raises(IntegrityError, match="something else of what runs") as raised:
+            released_launch(control, replace(held, launch_id="launch-other"))
+        assert raised.value.code == "changed-launch"
+        assert read_launch(control, held.launch_id).held_by is not None
+
+
+def test_code_that_never_comes_to_its_first_query_is_launched_after_the_stop(managed: Managed) -> None:
+    deploy(managed)
+    runs_not = replace(managed.job, args=(*managed.job.args, "--without-boot"))
+    with upgrading(managed.control, BY) as claim, pytest.raises(NotWarmError, match="before its first query"):
+        plan = plan_upgrade(request_of(managed), managed.control, launcher_of(managed))
+        launch_held(
+            runs_not, managed.control, launcher_of(managed), plan.after, claim.epoch, by=BY, why="a test"
+        )
+    assert managed.driver_lives() and epoch(managed) == 1
+
+
+@pytest.mark.storm
+def test_where_the_driver_that_waited_is_gone_another_one_is_launched(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(managed)
+    ended = []
+
+    def lost(*given: object, **named: object) -> Waiting:
+        waiting = launch_held(*given, **named)  # type: ignore[arg-type]  # as it was called
+        launcher_of(managed).kill(waiting.handle)
+        poll(lambda: not is_there(managed, waiting), timeout_s=60)
+        ended.append(waiting.spec.launch_id)
+        return waiting
+
+    monkeypatch.setattr(swapping, "launch_held", lost)
+    done = upgraded(managed)
+    assert done.state == "upgraded" and done.launch_id not in ended and len(ended) == 1
+
+
+@pytest.mark.storm
+def test_it_is_the_driver_that_takes_over(managed: Managed) -> None:
+    deploy(managed)
+    done = upgraded(managed)
+    assert (done.state, done.warm) == ("upgraded", True)
+    said = kinds(managed)
+    assert said.index("driver-waiting") < said.index("upgrading")
+    event = managed.control.last_event("driver-waiting")
+    assert event is not None and event["launch_id"] == done.launch_id
+    cold = upgraded(managed, args=(*managed.job.args, "--batches", "1000000"), warm=False)
+    assert (cold.state, cold.warm, "launch" in cold.steps) == ("upgraded", False, False)
+
+
+@pytest.mark.storm
+def test_an_upgrade_that_dies_while_it_waits_leaves_nothing_behind(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(managed)
+    there = threading.Event()
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(swapping, "end_held", lambda *given: there.set())
+        interrupt(patch, swapping, "stop_job", before)
+        upgraded(managed)
+    assert there.is_set()
+    launcher = launcher_of(managed)
+    poll(lambda: len(launcher.find(managed.control)) == 1, timeout_s=60)
+    done = upgraded(managed)
+    assert (done.state, done.resumed) == ("upgraded", True)
