@@ -35,7 +35,7 @@ from streambank.control.requests import NO_EPOCH, STOP
 from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import DriverState, Handle, Launcher
-from streambank.driver.spec import LaunchSpec, is_held, spec_of
+from streambank.driver.spec import LaunchSpec, is_waiting, spec_of
 from streambank.storage.store import read_record
 
 REFUSED = "refused"
@@ -92,10 +92,10 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
     left = Left([], [], [])
     for handle in found:
         if handle.launch_id not in been:
-            spec = spec_of(control, handle.launch_id)
-            if spec is not None and is_held(spec, control):
+            if is_waiting(control, handle.launch_id):
                 left.held.append(handle)
                 continue
+            spec = spec_of(control, handle.launch_id)
             comes = spec is None or why_superseded(spec, control) is None
             (left.coming if comes else left.doomed).append(handle)
     newest = next((one for one in reversed(recent) if one.data.get("launch_id")), None)

@@ -272,6 +272,12 @@ def is_held(spec: LaunchSpec, control: JobControl) -> bool:
     return spec.held_by is not None and not control.store.exists(released_key(spec.launch_id))
 
 
+def is_waiting(control: JobControl, launch_id: str) -> bool:
+    """Whether a driver waits until its launch is released; False where the launch is not known."""
+    spec = spec_of(control, launch_id)
+    return spec is not None and is_held(spec, control)
+
+
 def released_key(launch_id: str) -> str:
     """Where the release of a launch lies below the job's control records."""
     return f"{_RELEASED}/{launch_id}.json"

@@ -25,7 +25,7 @@ from streambank.driver.preflight import (
     declared_query,
     records_lost,
 )
-from streambank.driver.spec import launch_key, read_launch
+from streambank.driver.spec import is_waiting, launch_key, read_launch
 from streambank.job.health import Health, judge_health
 from streambank.sites.records import Sites, fenced_at
 
@@ -374,7 +374,11 @@ def _state(
             # Only the place where it was launched can tell, and that was not asked.
             return "unknown", f"its heartbeat has stopped, and it may still run: {error.message}", launch_id
         return state, f"{why}; it is not known whether a driver is starting: {error.message}", launch_id
-    upcoming = [handle for handle in found if handle.launch_id not in been]
+    upcoming = [
+        handle
+        for handle in found
+        if handle.launch_id not in been and not is_waiting(records, handle.launch_id)
+    ]
     if upcoming:
         return "starting", "there is a driver that does not hold the lease yet", upcoming[0].launch_id
     return _ended(records, view, been, launch_id)

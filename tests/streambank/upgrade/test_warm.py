@@ -24,6 +24,7 @@ from streambank.driver.spec import (
     write_launch,
 )
 from streambank.job.start import start_job
+from streambank.job.status import job_status
 from streambank.upgrade import upgrade as swapping
 from streambank.upgrade.plan import plan_upgrade
 from streambank.upgrade.record import upgrading
@@ -94,6 +95,7 @@ def test_it_ends_where_the_job_is_stopped(managed: Managed) -> None:
     with upgrading(managed.control, BY) as claim:
         waiting = wait_there(managed, claim.epoch)
         managed.stop()
+        assert job_status(managed.job).state == "stopped"
         poll(lambda: not is_there(managed, waiting), timeout_s=60)
     event = managed.control.last_event(NOT_NEEDED, launch_id=waiting.spec.launch_id)
     assert event is not None and event["why"] == "the job was stopped"
