@@ -9,6 +9,7 @@ requests/         what a driver is asked      answers/    what came of it
 events/           what happened, and who did it
 queries/<q>/      what a driver learnt from Spark about a query: its id, its sinks, its sources
 launches/<id>.json   what was started, with every setting     logs/   drivers' output
+released/<id>.json   a launch that an upgrade held, as it stands at its release
 located/<id>.json    where a driver in a cluster is     bundles/   our code, for drivers in a cluster
 chosen/           which code counts instead of the declared one (streambank/code)
 code/             copies of programs     upgrades/, upgrading/   how far upgrades have come

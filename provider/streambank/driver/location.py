@@ -49,6 +49,21 @@ _MARGIN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A driver that waits until its launch is released.
+
+    Attributes:
+        spec: Its launch, held.
+        handle: Where it is.
+        secret: What its release has to name.
+    """
+
+    spec: LaunchSpec
+    handle: Handle
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """The drivers of a job that are there although none has the lease.
 

@@ -126,6 +126,7 @@ class LaunchSpec:
         site: At which of its job's sites it runs; None for a job that has only one.
         other_control: URI of the control location of the other site.
         held_by: The upgrade that holds it, by the number of its claim; None for a driver that starts at once.
+        seal: The digest of the secret that its release has to name; None likewise.
     """
 
     job: str
@@ -158,6 +159,7 @@ class LaunchSpec:
     site: str | None = None
     other_control: str | None = None
     held_by: int | None = None
+    seal: str | None = None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""
@@ -216,7 +218,7 @@ NOT_NEEDED = "driver-not-needed"
 """The kind of event that says why a held driver has ended without a query."""
 _RELEASED = "released"
 """The folder of the job's records with the launches that were held, and are held no more."""
-_AS_IT_STANDS = ("launched_at", "by", "desired", "asked", "held_by")
+_AS_IT_STANDS = ("launched_at", "by", "desired", "asked", "held_by", "seal")
 """What a release says anew, with the batches that are committed by then."""
 
 
@@ -232,18 +234,30 @@ def is_same_launch(held: LaunchSpec, released: LaunchSpec) -> bool:
     return replace(released, queries=queries, **said).encoded() == held.encoded()
 
 
-def release_launch(control: JobControl, released: LaunchSpec) -> None:
+def seal_of(secret: str) -> str:
+    """What a held launch carries of the secret that only who holds it knows."""
+    return _digest(secret.encode())
+
+
+def release_launch(control: JobControl, released: LaunchSpec, secret: str) -> None:
     """Let a held driver take the lease and start its queries.
 
     Args:
         control: The job's records.
         released: Its launch, as it stands now.
+        secret: What its seal is of.
 
     Raises:
-        StorageError: It could not be written; or it is released already.
+        StorageError: It could not be written.
+        ConflictError: It was released otherwise (code `exists`).
     """
     close_directory(f"{control.store.uri}/{_RELEASED}", 0o770)
-    control.store.write(released_key(released.launch_id), released.encoded(), exclusive=True)
+    key, data = released_key(released.launch_id), encode_json({**released.to_dict(), "secret": secret})
+    try:
+        control.store.write(key, data, exclusive=True)
+    except ConflictError:
+        if read_record(control.store, key) != data:  # the answer to the first try was lost
+            raise
 
 
 def released_launch(control: JobControl, held: LaunchSpec) -> LaunchSpec | None:
@@ -259,22 +273,34 @@ def released_launch(control: JobControl, held: LaunchSpec) -> LaunchSpec | None:
     """
     what = f"release of {held.launch_id}"
     try:
-        released = decode_launch(read_record(control.store, released_key(held.launch_id)), what)
+        data = decode_json(read_record(control.store, released_key(held.launch_id)), what)
     except NotFoundError:
         return None
-    if not is_same_launch(held, released):
+    released = LaunchSpec.from_dict(data, what)
+    if seal_of(str(data.get("secret"))) != held.seal or not is_same_launch(held, released):
         raise _changed(f"The {what} says something else of what runs than its launch.")
     return released
 
 
 def is_held(spec: LaunchSpec, control: JobControl) -> bool:
-    """Whether a driver waits until its launch is released."""
+    """Whether a driver waits until its launch is released.
+
+    Raises:
+        StorageError: That cannot be asked.
+    """
     return spec.held_by is not None and not control.store.exists(released_key(spec.launch_id))
 
 
 def is_waiting(control: JobControl, launch_id: str) -> bool:
-    """Whether a driver waits until its launch is released; False where the launch is not known."""
-    spec = spec_of(control, launch_id)
+    """Whether a driver waits until its launch is released; False where its launch cannot be understood.
+
+    Raises:
+        StorageError: That cannot be asked.
+    """
+    try:
+        spec = spec_of(control, launch_id)
+    except (FormatError, IntegrityError):
+        return False
     return spec is not None and is_held(spec, control)
 
 

@@ -33,6 +33,7 @@ from streambank.driver.failure import SEARCHED_LINES, driver_failure, failure_in
 from streambank.driver.launcher import DriverState, Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.location import (
+    Waiting,
     check_launched_here,
     drivers_left,
     end_drivers,
@@ -46,6 +47,7 @@ from streambank.driver.other_release import check_change
 from streambank.driver.prepare import check_declared, prepare_launch
 from streambank.driver.spec import (
     LaunchSpec,
+    is_held,
     is_same_launch,
     new_launch_id,
     read_launch,
@@ -141,7 +143,7 @@ def start_job(
     control: JobControl | None = None,
     operation: Operation | None = None,
     fresh_start: bool = False,
-    held: LaunchSpec | None = None,
+    held: Waiting | None = None,
 ) -> StartResult:
     """Make sure that a driver of the job runs, and that it is ready.
 
@@ -159,8 +161,8 @@ def start_job(
         operation: The operation lock, where the caller holds it already (a restart).
         fresh_start: A person accepts that the job's records are lost, and lets it begin again; recorded, and
             without effect where they are not. Never for whoever keeps jobs running.
-        held: The launch of a driver that waits to be released (`LaunchSpec`), instead of which none is
-            launched; where it has ended, or is not what is to run, it is ended and another one launched.
+        held: A driver that waits for its release, and is released instead of a launch; where it has ended, or
+            is not what is to run, another one is launched.
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
@@ -221,7 +223,7 @@ class _Start:
         by: Mapping[str, str],
         timeout_s: float,
         fresh_start: bool,
-        held: LaunchSpec | None,
+        held: Waiting | None,
     ) -> None:
         self.job = self.declared = job
         self.chosen: Chosen | None = None
@@ -265,18 +267,25 @@ class _Start:
         self.standing = self.standing or check_site(self.job, self.control)
         check_launched_here(self.job, self.control, view)
         left = drivers_left(self.launcher, self.control, view)
-        kept = None if self.held is None else self.held.launch_id
-        held = next((one for one in left.held if one.launch_id == kept), None)
-        doomed = [*left.doomed, *(one for one in left.held if one is not held)]
-        if end_drivers(self.launcher, self.control, doomed):
+        kept = None if self.held is None else self.held.spec.launch_id
+        for one in left.held:
+            if one.launch_id != kept:
+                self.launcher.kill(one)  # without a release it cannot take the lease: it is not waited for
+        if end_drivers(self.launcher, self.control, left.doomed):
             _log.warning("A driver of job %s that should no longer run was ended.", self.job.name)
         if left.coming:
             # A start that was killed left it behind, or its cluster brings it back.
             self.state, self.handle = "already-running", left.coming[0]
             self.launch = read_launch(self.control, self.handle.launch_id)
         else:
-            self._launch(operation, desired.number, why, held)
+            self._launch(operation, desired.number, why, self._waiting())
         return self._wait_for_lease()
+
+    def _waiting(self) -> Waiting | None:
+        """The driver that waits, where it still does."""
+        held = self.held
+        there = held is not None and self.launcher.status(held.handle).state == "running"
+        return held if there and held is not None and is_held(held.spec, self.control) else None
 
     def _go_along(self, view: ClaimView) -> None:
         if view.holder is None or view.state != "live" or view.holder.details.get("purpose") != "run":
@@ -289,9 +298,9 @@ class _Start:
         if self.handle.submission is None or (self.launch is not None and self.launch.supervised):
             self._driver()  # nobody may ever have heard where it is, or it was brought back elsewhere
 
-    def _launch(self, operation: Operation, desired: int, why: str, held: Handle | None) -> None:
+    def _launch(self, operation: Operation, desired: int, why: str, held: Waiting | None) -> None:
         self.job, self.chosen = as_chosen(self.declared, self.control)
-        launch_id = held.launch_id if held is not None else new_launch_id()
+        launch_id = held.spec.launch_id if held is not None else new_launch_id()
         log = self.launcher.log_path(self.control, launch_id)
         launch = prepare_launch(
             self.job,
@@ -308,9 +317,9 @@ class _Start:
         self.launch = replace(launch, spark_version=self.spark_version, code=code.to_dict())
         asked = () if self.standing is None else self.standing.warnings
         self.warnings = (*asked, *_unrepeatable(self.control, self.launch))
-        if held is not None and self.held is not None and not is_same_launch(self.held, self.launch):
+        if held is not None and not is_same_launch(held.spec, self.launch):
             _log.warning("The driver of job %s that waits was launched for something else.", self.job.name)
-            end_drivers(self.launcher, self.control, [held])
+            self.launcher.kill(held.handle)
             return self._launch(operation, desired, why, None)
         if held is None:
             write_launch(self.control, self.launch)
@@ -318,8 +327,8 @@ class _Start:
         if held is None:
             self.handle = self.launcher.submit(self.job, self.control, self.launch)
         else:
-            self.handle = held
-            release_launch(self.control, self.launch)
+            self.handle = held.handle
+            release_launch(self.control, self.launch, held.secret)
         where = self.handle.log or self.handle.submission
         _log.info("The driver of job %s was launched: %s, log %s", self.job.name, launch_id, where)
         self.control.record_event(

@@ -366,6 +366,11 @@ def _state(
     try:
         found = (launcher or launcher_for(job)).find(records)
         check_launched_here(placed(job), records, view)
+        upcoming = [
+            handle
+            for handle in found
+            if handle.launch_id not in been and not is_waiting(records, handle.launch_id)
+        ]
     except (InputError, StorageError, RefusedError) as error:
         state, why, launch_id = _ended(records, view, been, launch_id)
         if records.lease.doubt(view) is not None and (
@@ -374,11 +379,6 @@ def _state(
             # Only the place where it was launched can tell, and that was not asked.
             return "unknown", f"its heartbeat has stopped, and it may still run: {error.message}", launch_id
         return state, f"{why}; it is not known whether a driver is starting: {error.message}", launch_id
-    upcoming = [
-        handle
-        for handle in found
-        if handle.launch_id not in been and not is_waiting(records, handle.launch_id)
-    ]
     if upcoming:
         return "starting", "there is a driver that does not hold the lease yet", upcoming[0].launch_id
     return _ended(records, view, been, launch_id)

@@ -402,7 +402,9 @@ class _Stop:
         assert self.launcher is not None, "who only asks does not end anything"
         check_launched_here(placed(self.job), self.control, view)
         left = drivers_left(self.launcher, self.control, view)
-        end_drivers(self.launcher, self.control, [*left.unheld, *(left.held if self.lasting else [])])
+        for waiting in left.held if self.lasting else ():
+            self.launcher.kill(waiting)
+        end_drivers(self.launcher, self.control, left.unheld)
         return bool(left.unheld)
 
     def _is_still_there(self, view: ClaimView) -> bool:

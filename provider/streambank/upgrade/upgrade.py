@@ -33,13 +33,14 @@ from streambank.core.errors import NotFoundError, RefusedError, StorageError, St
 from streambank.core.units import utc_now
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.location import Waiting, end_drivers
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code, launched_code, plan_upgrade
 from streambank.upgrade.record import State, Upgrade, newest_upgrade, upgrading
 from streambank.upgrade.rehearsal import rehearse, why_unproven
 from streambank.upgrade.undo import OPERATION, go_back, mark_late_drivers, why_undone
-from streambank.upgrade.warm import NotWarmError, Waiting, end_held, launch_held
+from streambank.upgrade.warm import NotWarmError, end_held, launch_held
 from streambank.upgrade.watch import (
     FAILED,
     Ready,
@@ -56,6 +57,10 @@ _OF_ITS_DRIVER = frozenset(
     {FAILED, "driver-died", "driver-refused", "start-timeout", "state-not-loadable", "checkpoint-damaged"}
 )
 """Codes of errors that say something of the new code, by its driver."""
+_OF_ITS_PROCESS = frozenset({"driver-died", "driver-refused", "start-timeout"})
+"""Codes of errors after which a driver that waited is replaced by one that is launched."""
+_RELEASED_S = 60.0
+"""How long a released driver may take for the lease; it needs a second."""
 _CAN_BE_UNDONE: frozenset[State] = frozenset(
     {"swapped", "undoing", "restored", "upgraded", "not-undone", "stopped"}
 )
@@ -261,8 +266,7 @@ class _Upgrading(Work):
                     why=self.upgrade.name,
                 )
             except NotWarmError as error:
-                note = f"the new driver was launched after the stop only: {error}"
-                self.record(notes=(*self.upgrade.notes, note))
+                self.note(f"the new driver was launched after the stop only: {error}")
                 return None
 
     def swap(self, waiting: Waiting | None = None) -> Upgrade:
@@ -294,7 +298,7 @@ class _Upgrading(Work):
                     code="other-code-ran",
                     error="Other code of the job was started meanwhile. Nothing was stopped.",
                 )
-            self.record(state="stopping", broken_before=broken_objectives(self.job), warm=waiting is not None)
+            self.record(state="stopping", broken_before=broken_objectives(self.job))
             mark_late_drivers(self.control, by=by, why=why)
             self.control.record_event("upgrading", upgrade=self.upgrade.name, by=dict(by), why=why)
             try:
@@ -346,17 +350,25 @@ class _Upgrading(Work):
         return self.start_and_watch()
 
     def _start_new(self, held: Operation, waiting: Waiting | None, common: Mapping[str, Any]) -> StartResult:
-        """Release the driver that waits; launch another one where it dies of that."""
+        """Release the driver that waits; launch another one where that does not take the lease."""
         options: dict[str, Any] = {"obey_desired": True, "wait": False, "operation": held, **common}
-        if waiting is not None:
-            try:
-                return start_job(self.job, held=waiting.spec, **options)
-            except StreambankError as error:
-                if error.code != "driver-died":
-                    raise
-                note = f"the driver that waited died, so another one was launched: {error.message}"
-                self.record(notes=(*self.upgrade.notes, note))
-        return start_job(self.job, **options)
+        if waiting is None:
+            return start_job(self.job, **options)
+        patience_s = min(_RELEASED_S, self.job.start.timeout_s)
+        why = "it had ended, or was launched for something else"
+        try:
+            start = start_job(self.job, held=waiting, timeout_s=patience_s, **options)
+        except StreambankError as error:
+            if error.code not in _OF_ITS_PROCESS:
+                raise
+            why = error.message
+            end_drivers(self.launcher, self.control, [waiting.handle])
+            start = start_job(self.job, **options)
+        if start.launch_id == waiting.spec.launch_id:
+            self.record(warm=True)
+        else:
+            self.note(f"the driver that waited was not the one that runs: {why}")
+        return start
 
     def _old_goes_on(self, held: Operation, error: StreambankError, common: dict[str, Any]) -> None:
         """The old code goes on where no savepoint of it could be taken."""

@@ -7,40 +7,29 @@ second writer. It ends by itself when the upgrade ends, or the job is stopped.
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from streambank.code.code import Code
 from streambank.control.control import JobControl
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Handle, Launcher
-from streambank.driver.location import end_drivers, in_cluster, record_location
+from streambank.driver.location import Waiting, is_of
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import (
     NOT_NEEDED,
     WAITING,
-    LaunchSpec,
     is_held,
     new_launch_id,
+    seal_of,
     write_launch,
 )
 
 _LOOK_S = 0.25
 _ENDED = "it ended before its first query; its log says why"
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A driver that waits.
-
-    Attributes:
-        spec: Its launch, held.
-        handle: Where it is.
-    """
-
-    spec: LaunchSpec
-    handle: Handle
 
 
 class NotWarmError(Exception):
@@ -69,9 +58,12 @@ def launch_held(
         why: Why.
 
     Raises:
-        NotWarmError: None waits: it could not be launched, ended, or took longer than a start may take.
+        NotWarmError: None waits: it could not be launched, ended, or took longer than a start may take; or
+            drivers of the job run in a cluster, which may bring back or lose one that waits.
     """
-    launch_id, handle = new_launch_id(), None
+    if runs.launch.in_cluster or runs.launch.is_registered:
+        raise NotWarmError("only a driver on this machine can wait")
+    launch_id, handle, secret = new_launch_id(), None, secrets.token_hex(16)
     deadline = control.clock.monotonic() + runs.start.timeout_s
     try:
         spec = replace(
@@ -81,15 +73,12 @@ def launch_held(
             spark_version=launcher.check(runs),
             code=code.to_dict(),
             held_by=claim,
+            seal=seal_of(secret),
         )
         write_launch(control, spec)
         handle = launcher.submit(runs, control, spec)
-        control.record_event("launched-held", launch_id=launch_id, by=dict(by), why=why, **in_cluster(handle))
-        record_location(control, handle)
-        while control.last_event(WAITING, launch_id=launch_id) is None:
-            gone = control.last_event(NOT_NEEDED, launch_id=launch_id)
-            if gone is not None:
-                raise NotWarmError(str(gone.get("why")))
+        number = control.record_event("launched-held", launch_id=launch_id, by=dict(by), why=why)
+        while not _waits(control, launch_id, number):
             if launcher.status(handle).state == "ended":
                 raise NotWarmError(_ENDED)
             if control.clock.monotonic() > deadline:
@@ -101,24 +90,42 @@ def launch_held(
     except NotWarmError:
         _end(launcher, control, handle)
         raise
-    return Waiting(spec, handle)
+    return Waiting(spec, handle, secret)
+
+
+def _waits(control: JobControl, launch_id: str, after: int) -> bool:
+    """Whether a driver has come to its first query, by the events above a number.
+
+    Raises:
+        NotWarmError: It was not needed any more.
+    """
+    for record in control.event_records.newest_first():
+        if record.number <= after:
+            break
+        if record.data.get("launch_id") == launch_id:
+            if record.data.get("kind") == NOT_NEEDED:
+                raise NotWarmError(str(record.data.get("why")))
+            if record.data.get("kind") == WAITING:
+                return True
+    return False
 
 
 def end_held(launcher: Launcher, control: JobControl, waiting: Waiting) -> None:
-    """End a driver that waits and was not released; one that was is the job's.
+    """End a driver that waits and was not released; one that was is the job's. Raises nothing.
+
+    Where it cannot be ended it ends by itself: the upgrade that holds it is over soon.
 
     Args:
         launcher: Where drivers run.
         control: The job's records.
         waiting: It.
     """
-    if is_held(waiting.spec, control):
-        _end(launcher, control, waiting.handle)
+    with contextlib.suppress(StreambankError):
+        if is_held(waiting.spec, control):
+            _end(launcher, control, waiting.handle)
 
 
 def _end(launcher: Launcher, control: JobControl, handle: Handle | None) -> None:
-    """End a driver. One that cannot be reached ends by itself, since nobody holds it any more."""
-    try:
-        end_drivers(launcher, control, [] if handle is None else [handle])
-    except StreambankError as error:
-        control.record_event("driver-not-ended", launch_id=handle and handle.launch_id, why=error.message)
+    with contextlib.suppress(StreambankError):
+        if handle is not None and not is_of(control.lease.view(), handle.launch_id):
+            launcher.kill(handle)

@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 class Work:
-    """An upgrade that somebody works on, who holds its claim.
+    """An upgrade that is worked on, with its claim in hand.
 
     Args:
         request: What is asked.
@@ -77,6 +77,10 @@ class Work:
             self.control, self.upgrade, steps=dict(self.steps), seconds=seconds, **changes
         )
         return self.upgrade
+
+    def note(self, text: str) -> None:
+        """Record what else a person should know of it."""
+        self.record(notes=(*self.upgrade.notes, text))
 
     def end(self, kind: str, **changes: Any) -> Upgrade:
         """Record the report, and an event that says so."""

@@ -1,8 +1,9 @@
 """A driver that waits at its first query until its launch is released (`LaunchSpec.held_by`).
 
 An upgrade launches it beside the old driver, so that interpreter, JVM, session and application are there when
-that one stops. Until then it has no lease, no query, and nothing of the job's is written. It ends, JVM first,
-when it is not wanted any more: the upgrade has ended, the job was stopped, or somebody has sent TERM.
+that one stops. Until then it has no lease and no query, and writes nothing but an event. It ends, JVM first,
+when it is not needed: the upgrade has ended, the job was stopped, its records cannot be read, or TERM
+came. A released driver that is refused ends at once, whatever its application would make of that.
 """
 
 from __future__ import annotations
@@ -37,12 +38,14 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
 _REMOTE_LOOK_S = 0.5
-_WANTED_S = 2.0
-"""How often it is asked whether anybody still wants this driver."""
+_NEEDED_S = 2.0
+"""How often it is asked whether this driver still is needed."""
+_BLIND_S = 60.0
+"""For how long the records may not be readable."""
 
 
 class NotNeededError(Exception):
-    """Nobody wants the driver that waits; its text says why, as half a sentence."""
+    """The driver that waits is not needed; its text says why, as half a sentence."""
 
 
 def until_released(
@@ -59,24 +62,28 @@ def until_released(
         The launch, as it was released.
 
     Raises:
-        NotNeededError: The upgrade has ended, or the job was stopped; or `why_not` said something.
+        NotNeededError: The upgrade has ended, the job was stopped, or its records cannot be read; or
+            `why_not` said something.
         StreambankError: The release is damaged, or says something else of what runs.
     """
     look_s = _LOOK_S if local_path(control.store.uri) is not None else _REMOTE_LOOK_S
     holder = Claims(control.store, HOLDER)
     control.record_event(WAITING, launch_id=spec.launch_id, pid=os.getpid())
     _log.info("Waiting at the first query until the launch is released.")
-    asked = float("-inf")
+    asked, seen = float("-inf"), time.monotonic()
     while True:
         why = None
         try:
-            if time.monotonic() - asked > _WANTED_S:
-                why, asked = _why_not_needed(spec, control, holder), time.monotonic()
+            if time.monotonic() - asked > _NEEDED_S:
+                asked = time.monotonic()
+                why = _why_not_needed(spec, control, holder)
             # Asked last: an upgrade may have released it, and ended, since.
             if (released := released_launch(control, spec)) is not None:
                 return released
+            seen = time.monotonic()
         except StorageError as error:
-            _log.warning("Whether the launch is released is not known: %s", error.message)
+            if time.monotonic() - seen > _BLIND_S:
+                why = f"the job's records cannot be read: {error.message.rstrip('.')}"
         if why := why or why_not():
             raise NotNeededError(why)
         time.sleep(look_s)
@@ -100,6 +107,7 @@ class Held:
         control: The job's records.
         jvm_process: The JVM.
         begin: Takes the lease for a released launch, and returns the driver that holds it.
+        refuse: Ends this process where `begin` was refused.
     """
 
     def __init__(
@@ -108,32 +116,29 @@ class Held:
         control: JobControl,
         jvm_process: ProcessId,
         begin: Callable[[LaunchSpec], Host],
+        refuse: Callable[[StreambankError], NoReturn],
     ) -> None:
         self.spec = spec
         self.control = control
         self.jvm_process = jvm_process
         self.driver: Host | None = None
         self._begin = begin
-        self._refused: StreambankError | None = None
+        self._refuse = refuse
         self._lock = threading.Lock()
+        self.released = False
 
     def before_start(self) -> None:
-        """Wait for the release before the first query starts.
-
-        Raises:
-            StreambankError: The released driver is refused, as one that is launched would be.
-        """
+        """Wait for the release before the first query starts."""
         with self._lock:
-            if self._refused is not None:
-                raise self._refused
             if self.driver is None:
                 try:
-                    self.driver = self._begin(until_released(self.spec, self.control, self._jvm_is_gone))
+                    released = until_released(self.spec, self.control, self._jvm_is_gone)
+                    self.released = True
+                    self.driver = self._begin(released)
                 except NotNeededError as reason:
                     self.end(str(reason))
                 except StreambankError as error:
-                    self._refused = error
-                    raise
+                    self._refuse(error)
         self.driver.before_start()
 
     def end(self, why: str) -> NoReturn:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -37,6 +38,7 @@ from streambank.driver.preflight import check_records, check_start, launched_que
 from streambank.driver.spec import LaunchSpec, QuerySpec, check_generations, released_launch
 from streambank.job.health import AwakeClock
 from streambank.sites.standing import Deposed, check_launched_site
+from streambank_spark.failures import say_error
 from streambank_spark.private import boundary, jvm
 from streambank_spark.runner import application, patch, redirect, refusals, signals
 from streambank_spark.runner.held import Held
@@ -79,17 +81,33 @@ def run(spec: LaunchSpec) -> int:
 def _run_held(spec: LaunchSpec, control: JobControl, program: Path, parent: ProcessId) -> int:
     """Run an application whose first query waits until the launch is released."""
     driver: Driver | None = None
+    early: list[str] = []
 
     def begin(released: LaunchSpec) -> Driver:
         nonlocal driver
         driver = _leased(released, control, parent)
         driver.begin(program)
+        for whom in early:
+            driver.on_term(whom)
         return driver
 
-    def on_term(whom: str) -> None:
-        held.end(f"TERM to {whom}") if driver is None else driver.on_term(whom)
+    def refuse(error: StreambankError) -> NoReturn:
+        code = say_error(error)
+        with contextlib.suppress(StreambankError):
+            code = exit_code(spec, error)
+        sys.stderr.flush()
+        # The application would go on otherwise. The JVM ends as this process does.
+        os._exit(code)
 
-    held = Held(spec, control, parent, begin)
+    def on_term(whom: str) -> None:
+        if driver is not None:
+            driver.on_term(whom)
+        elif held.released:  # it is taking the lease, and gives it back properly
+            early.append(whom)
+        else:
+            held.end(f"TERM to {whom}")
+
+    held = Held(spec, control, parent, begin, refuse)
     signals.watch_python(on_term)
     _wrap(held)
     code = application.run(program, spec.args, lambda error: exit_code(spec, error))

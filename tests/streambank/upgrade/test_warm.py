@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ import pytest
 from streambank.core.errors import IntegrityError
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.location import Waiting
 from streambank.driver.spec import (
     NOT_NEEDED,
     LaunchSpec,
@@ -28,7 +31,7 @@ from streambank.job.status import job_status
 from streambank.upgrade import upgrade as swapping
 from streambank.upgrade.plan import plan_upgrade
 from streambank.upgrade.record import upgrading
-from streambank.upgrade.warm import NotWarmError, Waiting, end_held, launch_held
+from streambank.upgrade.warm import NotWarmError, end_held, launch_held
 from tests.support.jobs.managed_job import BY, Managed
 from tests.support.jobs.upgraded_job import (
     Killed,
@@ -143,10 +146,16 @@ def test_it_runs_what_is_released_and_nothing_else(managed: Managed) -> None:
         assert not any(is_same_launch(held, one) for one in others)
         other = replace(others[0], launch_id="launch-other")
         write_launch(control, replace(held, launch_id="launch-other"))
-        release_launch(control, other)
+        release_launch(control, other, waiting.secret)
         with pytest.raises(IntegrityError, match="something else of what runs") as raised:
             released_launch(control, replace(held, launch_id="launch-other"))
         assert raised.value.code == "changed-launch"
+        # Nor is it released by those who can write among the records, and do not know the secret.
+        forged = replace(held, launch_id="launch-forged")
+        write_launch(control, forged)
+        release_launch(control, replace(later, launch_id="launch-forged"), "guessed")
+        with pytest.raises(IntegrityError):
+            released_launch(control, forged)
         assert read_launch(control, held.launch_id).held_by is not None
 
 
@@ -178,6 +187,31 @@ def test_where_the_driver_that_waited_is_gone_another_one_is_launched(
     monkeypatch.setattr(swapping, "launch_held", lost)
     done = upgraded(managed)
     assert done.state == "upgraded" and done.launch_id not in ended and len(ended) == 1
+    assert not done.warm and "it had ended" in done.notes[0]
+
+
+@pytest.mark.storm
+def test_a_driver_that_is_released_and_does_nothing_is_replaced(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(managed)
+    frozen = []
+
+    def freeze(*given: object, **named: object) -> Waiting:
+        waiting = launch_held(*given, **named)  # type: ignore[arg-type]  # as it was called
+        for one in launcher_of(managed).find(managed.control):
+            if one.launch_id == waiting.spec.launch_id:
+                for process in one.processes:
+                    os.kill(process.pid, signal.SIGSTOP)
+                frozen.append(waiting)
+        return waiting
+
+    monkeypatch.setattr(swapping, "launch_held", freeze)
+    monkeypatch.setattr(swapping, "_RELEASED_S", 2.0)
+    done = upgraded(managed)
+    assert (done.state, done.warm, len(frozen)) == ("upgraded", False, 1)
+    assert "has not taken the lease" in done.notes[0]
+    assert not is_there(managed, frozen[0])
 
 
 @pytest.mark.storm

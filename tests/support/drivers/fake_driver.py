@@ -94,7 +94,7 @@ def main() -> int:
             spec = until_released(spec, spec.control_of_job())
         except NotNeededError as reason:
             spec.control_of_job().record_event(NOT_NEEDED, launch_id=spec.launch_id, why=str(reason))
-            return 0
+            os.kill(os.getpid(), signal.SIGKILL)
     if options.die_before_lease is not None:
         print(*options.last_words.split("|"), sep="\n", flush=True)
         return int(options.die_before_lease)
