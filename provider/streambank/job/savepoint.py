@@ -14,6 +14,7 @@ from typing import Any
 from streambank.code.chosen import code_that_counts
 from streambank.control.control import JobControl
 from streambank.control.marker import renew_marker
+from streambank.control.progress import last_progress
 from streambank.core.choices import CLOSURE_KINDS
 from streambank.core.errors import InputError, NotFoundError, check_choice
 from streambank.core.names import MAIN
@@ -23,6 +24,7 @@ from streambank.driver.preflight import check_records, checkpoint_lost, declared
 from streambank.driver.spec import application_fingerprint, conf_fingerprint
 from streambank.kafka.settings import Brokers
 from streambank.repository.repository import Repository
+from streambank.savepoint.lost_state import Reported
 from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.declared import DeclaredSink, of_query
@@ -163,7 +165,24 @@ def managed_take(
         taken_by={**request.taken_by, "records": records.store.uri},
         lease_epoch=lambda: _epoch(records),
         spark_version=facts.get("spark_version"),
+        reported=reported_state(records, query),
     )
+
+
+def reported_state(records: JobControl, query: str) -> Reported | None:
+    """What the last driver of a query said of its state; None where it said nothing yet.
+
+    Args:
+        records: The job's records.
+        query: The query's name, `main` for the only one.
+    """
+    last = last_progress(records.store, query)
+    if last is None:
+        return None
+    operators, query_id = last.progress.get("stateOperators"), last.progress.get("id")
+    if not isinstance(operators, list) or not isinstance(query_id, str):
+        return None
+    return Reported(query_id, last.batch, len(operators))
 
 
 def open_repository(job: Job, records: JobControl, *, new: bool = False) -> Repository:

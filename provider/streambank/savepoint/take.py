@@ -37,7 +37,7 @@ from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
 from streambank.repository.names import check_savepoint_name
 from streambank.repository.references import check_name_free, name_taken
 from streambank.repository.repository import ObjectWriter, Repository
-from streambank.savepoint.lost_state import check_state_is_there
+from streambank.savepoint.lost_state import Reported, check_state_is_there
 from streambank.savepoint.plan import (
     Arrived,
     Budget,
@@ -95,6 +95,7 @@ class TakeRequest:
             is of the same batch with other state. What that says of sinks, application and the checkpoint
             it was taken from is true of the new one, too.
         taken_at: When the checkpoint was what it is, for a copy; None for now.
+        reported: What the query's driver said of its state, where one did.
         before_commit: Called when all bytes are stored, right before the savepoint counts; raises where it
             must not.
     """
@@ -119,6 +120,7 @@ class TakeRequest:
     conf: Any = None
     derived_from: Manifest | None = None
     taken_at: datetime | None = None
+    reported: Reported | None = None
     before_commit: Callable[[Manifest], None] | None = None
 
 
@@ -196,6 +198,7 @@ class _Take:
         self.lease_epoch = request.lease_epoch
         self.derived_from = request.derived_from
         self.before_commit = request.before_commit
+        self.reported = request.reported
         self.progress = pace.progress
         self.reader = CheckpointReader(self.checkpoint)
         self.started = time.monotonic()
@@ -267,7 +270,7 @@ class _Take:
         captured = capture_files(self.sinks, closure.batch)
         if self.arrived is None:
             self.arrived = from_newest(self.repository, self.job, self.checkpoint.uri, self.sinks)
-        check_state_is_there(closure, self.arrived.before)
+        check_state_is_there(closure, self.arrived.before, self.reported)
         plan = make_plan(self.checkpoint, listing, closure, captured, self.arrived.entries)
         self._copy(plan, writer, self.arrived)
         # Others are asked when the files are ours: however slow they are, that uses up nothing of the budget.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from streambank.control.processes import ProcessId
+from streambank.control.progress import ProgressWriter
 from streambank.core.errors import InputError, NotFoundError, RefusedError, StreambankError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.job.savepoint import savepoint_job, sinks_of
@@ -18,7 +19,7 @@ from streambank.kafka.recording import KafkaSinkCapture
 from streambank.repository.repository import Repository
 from streambank.savepoint.plan import make_plan
 from streambank.sinks.file.capture import FileSinkCapture
-from streambank.storage import open_store
+from streambank.storage import local_path, open_store
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import succeed
@@ -217,3 +218,25 @@ def test_a_kafka_sink_is_one(tmp_path: Path) -> None:
     (sink,) = sinks_of(facts, open_store(str(tmp_path)), FakeBroker().brokers())
     assert isinstance(sink, KafkaSinkCapture)
     assert sink.path == "kafka://kafka:9092/out"
+
+
+@pytest.mark.parametrize(("reported", "of_this_query"), [(1, True), (2, True), (1, False)])
+def test_state_that_is_gone_is_known_from_what_the_driver_said(
+    running: Job, reported: int, of_this_query: bool
+) -> None:
+    control = running.records()
+    checkpoint = local_path(running.checkpoint)
+    assert checkpoint is not None
+    query_id = json.loads((checkpoint / "metadata").read_text())["id"] if of_this_query else "another"
+    writer = ProgressWriter(control.store, None, epoch=1)
+    operators = [{"operatorName": "stateStoreSave"}] * reported
+    writer.add({"runId": "a", "id": query_id, "batchId": 2, "numInputRows": 1, "stateOperators": operators})
+    writer.flush()
+    if reported == 1:
+        shutil.rmtree(checkpoint / "state")
+    if not of_this_query:  # negative control: by its files alone it is a query without state
+        assert savepoint_job(running, by=BY).savepoints["main"].batch == 2
+        return
+    with pytest.raises(NotFoundError, match=f"reported {reported} with batch 2: state was deleted") as lost:
+        savepoint_job(running, by=BY)
+    assert lost.value.code == "missing-state-file"
