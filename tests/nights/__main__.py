@@ -1,4 +1,4 @@
-"""Play some nights, or all: `python -m tests.nights [NAME ...]`."""
+"""Play some nights, or all: `python -m tests.nights [NAME ...]`; `--docs` writes the table of the docs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,22 @@ from pathlib import Path
 from tests.nights.played import NIGHTS, play
 from tests.nights.record import FOLDER, table, write
 from tests.nights.site import open_site
+from tests.nights.ten import PAGE, write_docs
 
 
 def main() -> int:
     """Play them on one Airflow; 1 where one did not end as it must, whose folder then stays."""
     parser = argparse.ArgumentParser(prog="python -m tests.nights", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NIGHTS))
-    names = parser.parse_args().names or list(NIGHTS)
+    parser.add_argument(
+        "--docs", action="store_true", help="write the table of the newest records, play nothing"
+    )
+    options = parser.parse_args()
+    if options.docs:
+        missing = write_docs()
+        print(f"Play these first: {' '.join(missing)}" if missing else f"{PAGE} is written.")
+        return 1 if missing else 0
+    names = options.names or list(NIGHTS)
     if unknown := [name for name in names if name not in NIGHTS]:
         parser.error(f"there is no night {', '.join(unknown)}; there are {', '.join(NIGHTS)}")
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's job in the background ignores the first

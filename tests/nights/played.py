@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from tests.nights import disasters
+from tests.nights.disasters import ASIDE
 from tests.nights.record import Night
 from tests.nights.scene import Scene
 from tests.nights.site import Site, wait
@@ -18,8 +20,6 @@ from tests.nights.site import Site, wait
 SOON = 'sla.alive = {breach = "1m"}'
 """A minute instead of five: how long a job may be down or unwatched."""
 LATE_S = 150
-ASIDE = r".*(aside|roll)"
-"""The answer that takes back what was written after a savepoint."""
 
 
 def play(site: Site, name: str) -> Night:
@@ -470,5 +470,12 @@ NIGHTS: dict[str, tuple[str, Callable[[Scene], None]]] = {
     "l": ("restores that end before their deadline, and one that waits for an answer", late_pages),
     "m": ("stop, run, restore and savepoint at once", four_at_once),
     "n": ("ten recovered crashes in a day", crashes_that_heal),
+    "o": ("checkpoint deleted, newest savepoint damaged, a replica is whole", disasters.repository_damaged),
+    "o2": ("the same without a replica", disasters.repository_damaged_alone),
+    "p": ("storage of the primary killed -9 and its disk deleted", disasters.primary_down),
+    "q": ("wrong code deployed: other keys of the state", disasters.wrong_code),
+    "q2": ("wrong code deployed: fails on new rows", disasters.wrong_code_undone),
+    "r": ("a suspended driver wakes up beside its replacement", disasters.two_drivers),
+    "s": ("records of the job deleted while it runs", disasters.records_lost),
 }
 """By name: what happens, and how it is played; in the order of the table."""

@@ -12,7 +12,18 @@ from typing import Any
 from demo.places import ROOT
 
 FOLDER = ROOT / ".streambank" / "nights"
-COLUMNS = ("night", "what happened", "back after", "acts of a person", "red", "alerts", "rows", "verdict")
+COLUMNS = (
+    "night",
+    "what happened",
+    "RPO",
+    "RTO",
+    "back after",
+    "acts of a person",
+    "red",
+    "alerts",
+    "rows",
+    "verdict",
+)
 
 
 @dataclass(slots=True)
@@ -45,8 +56,13 @@ class Night:
     Attributes:
         name: Its letter, as in the table.
         title: What happened.
+        harmed_at: When the harm was done, in seconds since 1970.
         recovery_s: From the harm until rows that arrived after it were in the output; None where the job was
             not down.
+        rpo_s: How much of what had been processed was processed again, since a savepoint was restored; 0
+            where none was.
+        batches_again: The same in batches.
+        rto_s: From the harm until the first new row was in the output; None where there was none.
         acts: What a person did through REST, in order.
         runs: The job's DAG runs since the harm.
         alerts: What the notifiers of the job were given since the harm.
@@ -59,7 +75,11 @@ class Night:
 
     name: str
     title: str
+    harmed_at: float = 0.0
     recovery_s: float | None = None
+    rpo_s: float = 0.0
+    batches_again: int = 0
+    rto_s: float | None = None
     acts: list[str] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
@@ -82,7 +102,9 @@ def table(nights: Sequence[Night]) -> str:
         cells = (
             night.name,
             night.title,
-            "-" if night.recovery_s is None else f"{night.recovery_s:.0f} s",
+            said_rpo(night),
+            said_s(night.rto_s),
+            said_s(night.recovery_s),
             f"{len(night.acts)}" + (f": {', '.join(night.acts)}" if night.acts else ""),
             "; ".join(red) or "none",
             _alerts(night.alerts) or "none",
@@ -93,17 +115,31 @@ def table(nights: Sequence[Night]) -> str:
     return "\n".join(lines)
 
 
+def said_s(seconds: float | None) -> str:
+    """A time as the tables show it."""
+    return "-" if seconds is None else f"{seconds:.0f} s"
+
+
+def said_rpo(night: Night) -> str:
+    """An RPO as the tables show it."""
+    return f"{said_s(night.rpo_s)}, {night.batches_again} batches" if night.batches_again else "0"
+
+
 def objective_of(alert: dict[str, Any]) -> str:
     """The objective that an alert is about; empty where it is about none."""
     return str(alert.get("verdict", {}).get("objective", ""))
+
+
+def news_of(alert: dict[str, Any]) -> str:
+    """What an alert is about: its kind, or its objective and what became of that."""
+    return f"{objective_of(alert)} {alert['news']['kind']}" if objective_of(alert) else str(alert["kind"])
 
 
 def _alerts(alerts: Sequence[dict[str, Any]]) -> str:
     """To whom what was sent: the kind of each alert, or its objective and what became of that."""
     said: dict[str, Counter[str]] = {}
     for one in alerts:
-        news = f"{objective_of(one)} {one['news']['kind']}" if objective_of(one) else str(one["kind"])
-        said.setdefault(str(one["to"]), Counter())[news] += 1
+        said.setdefault(str(one["to"]), Counter())[news_of(one)] += 1
     return "; ".join(
         f"{to}: " + ", ".join(f"{news} ({count} times)" if count > 1 else news for news, count in got.items())
         for to, got in said.items()

@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,8 @@ from streambank.control.place import SUFFIX
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import local_path, open_store
+from tests.nights.declared import DAG_FILE, declaration
+from tests.nights.measured import Before, before, restores_since, rpo, rto_s
 from tests.nights.record import Night, Run, objective_of
 from tests.nights.site import Site, wait
 from tests.support.airflow_face.live_airflow import ENDED
@@ -38,62 +40,11 @@ READING_S = 2.0
 run that is marked at once has no failed task to clear."""
 NOT_REJECT = r"(?!reject)"
 """Any answer that lets a run go on."""
+RUN_S = 420.0
+"""How long a run may take on a busy machine."""
 CLICKS = 2
 """So often a person clicks again where Airflow answers with an error: its SQLite is locked now and then."""
 CODE = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]")
-DAG_FILE = """\
-# Airflow's safe mode reads only files in which both words occur: airflow, dag.
-from streambank_airflow.dags.jobs import build_dags
-
-globals().update(build_dags({jobs_file!r}))
-"""
-JOBS_FILE = """\
-repository = "repository"
-
-[jobs.{name}]
-description = "Orders, each once."
-application = "{application}"
-args = ["{folder}/in", "{folder}/out"]
-checkpoint = "checkpoints/{name}"
-master = "local[1]"
-env = ["STREAMBANK_DEMO_PROCESS"]
-{more}
-restore.ask = [{approver}]
-notify = [
-  {team},
-  {pager},
-]
-
-[jobs.{name}.spark]
-"spark.driver.bindAddress" = "127.0.0.1"
-"spark.driver.host" = "127.0.0.1"
-"spark.driver.memory" = "512m"
-"spark.sql.shuffle.partitions" = 1
-"spark.ui.enabled" = false
-
-[jobs.{name}.start]
-timeout = "4m"
-
-[jobs.{name}.stop]
-force_after = "30s"
-
-[jobs.{name}.health]
-backoff = "2s"
-max_backoff = "4s"
-
-[jobs.{name}.lease]
-ttl = "10s"
-"""
-PAGES = ("giving-up", "checkpoint-lost", "checkpoint-damaged", "repository-lost", "late-restore", "sla")
-"""What somebody is woken for."""
-
-
-def recording_notifier(file: Path, to: str, more: str = "") -> str:
-    """A notifier as it is declared."""
-    args = f'{{file = "{file}", to = "{to}"}}'
-    return (
-        f'{{class = "tests.support.airflow_face.recording_notifier.RecordingNotifier", args = {args}{more}}}'
-    )
 
 
 @dataclass(slots=True)
@@ -105,15 +56,20 @@ class Scene:
         night: What came of it.
         fed: The rows that have arrived, in order.
         begun: When the harm was done, by the monotonic clock; None before.
+        verbs: Its DAGs that are looked at.
+        at: At which of its two sites the job is; empty for a job that has one.
     """
 
     site: Site
     night: Night
     fed: list[int] = field(default_factory=list)
     begun: float | None = None
+    verbs: tuple[str, ...] = VERBS
+    at: str = ""
     _files: int = 0
-    _before: set[tuple[str, str]] = field(default_factory=set)
+    _ended: set[tuple[str, str]] = field(default_factory=set)
     _alerts_before: int = 0
+    _was: Before | None = None
 
     @property
     def name(self) -> str:
@@ -133,7 +89,8 @@ class Scene:
     @property
     def job(self) -> Job:
         """The declared job."""
-        return load_jobs(self.jobs_file).job(self.name)
+        job = load_jobs(self.jobs_file).job(self.name)
+        return job.at_site(self.at) if self.at else job
 
     @property
     def control(self) -> JobControl:
@@ -156,6 +113,11 @@ class Scene:
         return self.folder / f"repository{SUFFIX}"
 
     @property
+    def application(self) -> Path:
+        """The job's program, of which each night has a copy."""
+        return self.folder / "app" / APPLICATION.name
+
+    @property
     def output(self) -> Path:
         """The file sink."""
         return self.folder / "out"
@@ -173,30 +135,24 @@ class Scene:
 
     # Before the harm
 
-    def declare(self, more: str = "") -> None:
+    def declare(self, more: str = "", *, verbs: Sequence[str] = (), **places: Any) -> None:
         """Declare the job, and wait for its DAGs.
 
         Args:
-            more: A line of the job's own table.
+            more: Lines of the job's own table.
+            verbs: DAGs that this night needs besides the usual ones.
+            places: As `declaration` takes them.
         """
+        self.verbs += tuple(verbs)
         (self.folder / "in").mkdir(parents=True)
-        file = self.folder / "alerts"
-        # A kind that nothing would ever send is refused.
-        pages = [kind for kind in PAGES if kind != "late-restore" or "deadline" in more]
-        text = JOBS_FILE.format(
-            name=self.name,
-            folder=self.folder,
-            application=APPLICATION,
-            more=more,
-            team=recording_notifier(file, "team"),
-            pager=recording_notifier(file, "pager", f', least = "breach", kinds = {json.dumps(pages)}'),
-            approver=recording_notifier(file, "approver"),
-        )
+        self.application.parent.mkdir()
+        shutil.copyfile(APPLICATION, self.application)
+        text = declaration(self.name, self.folder, self.application, more=more, **places)
         self.jobs_file.write_text(text, encoding="utf-8")
         file = self.site.dags / f"{self.name}.py"
         file.write_text(DAG_FILE.format(jobs_file=str(self.jobs_file)), encoding="utf-8")
         airflow = self.site.airflow
-        wanted = {self.dag(verb) for verb in VERBS}
+        wanted = {self.dag(verb) for verb in self.verbs}
         wait(lambda: self._parsed(wanted), f"the DAGs of {self.name} are parsed", 120)
         for dag_id in sorted(wanted):
             airflow.client.unpause(dag_id)
@@ -254,8 +210,10 @@ class Scene:
 
     def harm(self) -> None:
         """From now on the night is recorded."""
-        self._before = {(run.dag_id, run.run_id) for run in self.runs() if run.state in ENDED}
+        self._ended = {(run.dag_id, run.run_id) for run in self.runs() if run.state in ENDED}
         self._alerts_before = len(alerts(self.folder / "alerts"))
+        self._was = before(self.watched.checkpoint(), self.found() or ())
+        self.night.harmed_at = self._was.at
         self.begun = time.monotonic()
 
     # What the person does
@@ -402,13 +360,13 @@ class Scene:
 
     # What there is
 
-    def end_of(self, verb: str, run: str) -> str:
+    def end_of(self, verb: str, run: str, timeout_s: float = RUN_S) -> str:
         """Wait for the end of a run; its state."""
-        return self.site.airflow.wait_for_end(self.dag(verb), run, lambda: None)
+        return self.site.airflow.wait_for_end(self.dag(verb), run, lambda: None, timeout_s)
 
-    def must_end(self, verb: str, run: str, state: str) -> None:
+    def must_end(self, verb: str, run: str, state: str, timeout_s: float = RUN_S) -> None:
         """A run ends in a state."""
-        found = self.end_of(verb, run)
+        found = self.end_of(verb, run, timeout_s)
         assert found == state, f"{verb} is {found}: {self.site.airflow.client.why(self.dag(verb), run)}"
 
     def must_be(self, state: str, run: Run) -> None:
@@ -442,6 +400,16 @@ class Scene:
         """As `kill -9` does."""
         assert self.watched.kill_driver(), "there is no driver"
 
+    def epoch(self) -> int:
+        """The epoch of the newest driver, or restore."""
+        view = self.control.lease.view()
+        return 0 if view is None else view.epoch
+
+    def restored(self) -> dict[str, Any]:
+        """The report of the newest restore since the harm."""
+        assert self._was is not None
+        return restores_since(self.control, self._was.at)[0]
+
     def drivers(self) -> int:
         """How many processes of a driver live."""
         return len(self.watched.driver())
@@ -465,11 +433,24 @@ class Scene:
         assert self.begun is not None
         self.night.recovery_s = time.monotonic() - self.begun
 
+    def never_down(self) -> None:
+        """The job was not down: rows that have arrived since the harm are in the output."""
+        self.wait_for_rows()
+        self.night.rto_s = 0.0
+
     def each_row_once(self) -> None:
         """The output is what a run that is never disturbed gives."""
         self.count_rows()
         assert not self.night.lost, f"{self.night.lost} of {self.night.rows} rows are lost"
         assert not self.night.repeated, f"{self.night.repeated} rows are there twice"
+
+    def measure(self) -> None:
+        """Note what the disaster cost."""
+        if self._was is not None:
+            restores = restores_since(self.control, self._was.at)
+            self.night.rpo_s, self.night.batches_again = rpo(self._was, restores)
+            if self.night.rto_s is None:
+                self.night.rto_s = rto_s(self._was, open_store(self.output))
 
     def count_rows(self) -> None:
         """Note what is lost and repeated."""
@@ -511,13 +492,13 @@ class Scene:
 
     def runs(self, verb: str | None = None) -> list[Run]:
         """The job's DAG runs that had not ended before the harm; without what their tasks say."""
-        wanted = [self.dag(verb)] if verb else [self.dag(one) for one in VERBS]
+        wanted = [self.dag(verb)] if verb else [self.dag(one) for one in self.verbs]
         marks = ", ".join("?" for _ in wanted)
         rows = self.site.airflow.rows(
             f"SELECT dag_id, run_id, state FROM dag_run WHERE dag_id IN ({marks}) ORDER BY id", *wanted
         )
         return [
-            Run(str(dag), str(run), str(state)) for dag, run, state in rows if (dag, run) not in self._before
+            Run(str(dag), str(run), str(state)) for dag, run, state in rows if (dag, run) not in self._ended
         ]
 
     def look_at(self, verb: str, run: str) -> Run:
@@ -545,6 +526,7 @@ class Scene:
         """Note what came of it; then end all that is the night's."""
         with suppress(OSError, StreambankError):
             self.count_rows()
+            self.measure()
         self.night.alerts = self.alerts()
         for run in self.runs():
             verb = run.dag_id.partition(".")[2]
@@ -552,10 +534,10 @@ class Scene:
                 run = self.look_at(verb, run.run_id)
             self.night.runs.append(run)
         client = self.site.airflow.client
-        for verb in VERBS:
+        for verb in self.verbs:
             with suppress(RestError):
                 client.call("PATCH", f"/api/v2/dags/{self.dag(verb)}", {"is_paused": True})
-        self._before = set()
+        self._ended = set()
         for run in self.runs():
             if run.state not in ENDED:
                 with suppress(RestError):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from demo.places import ROOT
 from tests.support.airflow_face.live_airflow import QUICK, LiveAirflow, live_airflow
+from tests.support.storage.s3_network import network
+from tests.support.storage.s3_servers import S3Server, run_seaweedfs
 
 WAIT_S = 300.0
 
@@ -34,10 +38,12 @@ class Site:
     Attributes:
         airflow: It.
         folder: Below it each night has a folder.
+        serve: Starts a separate S3 server for a bucket, which all see from then on until it is killed.
     """
 
     airflow: LiveAirflow
     folder: Path
+    serve: Callable[[str], S3Server]
 
     @property
     def dags(self) -> Path:
@@ -62,5 +68,19 @@ def open_site(folder: Path) -> Iterator[Site]:
         # Where notifiers are found.
         "PYTHONPATH": str(ROOT),
     }
-    with live_airflow(folder / "airflow", settings, jobs=()) as airflow:
-        yield Site(airflow, folder)
+    servers: dict[str, S3Server] = {}
+    with ExitStack() as stack:
+
+        def serve(bucket: str) -> S3Server:
+            place = folder / f"server-{bucket}"
+            place.mkdir()
+            server = stack.enter_context(run_seaweedfs(place))
+            with server.client() as client:
+                client.create_bucket(Bucket=bucket)
+            servers[bucket] = server
+            return server
+
+        seen = stack.enter_context(network(servers)).seen
+        seen.use(stack.enter_context(pytest.MonkeyPatch.context()))
+        settings |= seen.environment
+        yield Site(stack.enter_context(live_airflow(folder / "airflow", settings, jobs=())), folder, serve)

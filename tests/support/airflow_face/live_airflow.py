@@ -134,14 +134,16 @@ class LiveAirflow:
         self._poll(there, f"{dag_id}.{task_id} is not {state}", 180, every_s=0.05)
         return self.states(dag_id, run_id).get(task_id) == state
 
-    def wait_for_end(self, dag_id: str, run_id: str, meanwhile: Callable[[], None]) -> str:
+    def wait_for_end(
+        self, dag_id: str, run_id: str, meanwhile: Callable[[], None], timeout_s: float = 420
+    ) -> str:
         """Wait until a run has ended, and how it did."""
 
         def ended() -> bool:
             meanwhile()
             return self.run_state(dag_id, run_id) in ENDED
 
-        self._poll(ended, f"{dag_id} does not end: {self.states(dag_id, run_id)}", 420)
+        self._poll(ended, f"{dag_id} does not end: {self.states(dag_id, run_id)}", timeout_s)
         return self.run_state(dag_id, run_id)
 
     def clear(self, dag_id: str, run_id: str, *task_ids: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from streambank.storage.store import Store
@@ -51,11 +51,13 @@ class FileSinkWriter:
 
     def read(self) -> list[dict[str, object]]:
         """The rows that a reader of the output sees, by the log."""
-        return [
-            json.loads(line)
-            for entry in self._all_entries(self.latest())
-            for line in self.store.read(self._key(entry)).splitlines()
-        ]
+        return [row for _, rows in self.files() for row in rows]
+
+    def files(self) -> Iterator[tuple[int, list[dict[str, object]]]]:
+        """The data files by the log: when each was written, in ms since 1970, and its rows."""
+        for entry in self._all_entries(self.latest()):
+            lines = self.store.read(self._key(entry)).splitlines()
+            yield int(str(entry["modificationTime"])), [json.loads(line) for line in lines]
 
     def _key(self, entry: Mapping[str, object]) -> str:
         path = str(entry["path"])
