@@ -8,7 +8,6 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 from demo.places import ROOT
@@ -30,9 +29,12 @@ def repository_damaged(scene: Scene) -> None:
     scene.declare(tables=f'[jobs.{scene.name}.replicate]\nto = ["{replica}"]')
     newest = _lose_checkpoint_and_newest_savepoint(scene)
 
-    refused = scene.trigger("restore", {"savepoint": newest, "sink": "rollback"})
+    before, generation = scene.found(), scene.control.generation()
+    refused = scene.trigger("restore", {"savepoint": newest})
+    scene.answer("restore", refused, ASIDE)
     scene.must_end("restore", refused, "failed")
     scene.must_say("restore", refused, "savepoint-damaged", "object-damaged")
+    assert (scene.found(), scene.control.generation()) == (before, generation), "something was touched"
     restore = scene.trigger("restore", {"repository": "nearest"})
     scene.answer("restore", restore, ASIDE)
     scene.must_end("restore", restore, "success")
@@ -283,9 +285,5 @@ control = "s3://site-b/{name}/control"
     scene.at = "standby"
     scene.recovered()
     assert scene.drivers() == 2, "there is not one driver: its Python and its JVM"
-    wait(partial(_ended, scene, run), "the run that watched the primary ends", UPGRADE_S)
+    wait(lambda: scene.end_state("run", run) is not None, "the run that watched the primary ends", UPGRADE_S)
     scene.each_row_once()
-
-
-def _ended(scene: Scene, run: str) -> bool:
-    return scene.site.airflow.run_state(scene.dag("run"), run) in ("success", "failed")

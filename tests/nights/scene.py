@@ -364,6 +364,11 @@ class Scene:
         """Wait for the end of a run; its state."""
         return self.site.airflow.wait_for_end(self.dag(verb), run, lambda: None, timeout_s)
 
+    def end_state(self, verb: str, run: str) -> str | None:
+        """How a run has ended; None while it goes on."""
+        state = self.site.airflow.run_state(self.dag(verb), run)
+        return state if state in ENDED else None
+
     def must_end(self, verb: str, run: str, state: str, timeout_s: float = RUN_S) -> None:
         """A run ends in a state."""
         found = self.end_of(verb, run, timeout_s)

@@ -13,7 +13,13 @@ from tests.nights.played import NIGHTS, play
 from tests.nights.record import Night, table, write
 from tests.nights.site import Site, open_site
 
-pytestmark = [pytest.mark.spark, pytest.mark.airflow, pytest.mark.storm, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.airflow,
+    pytest.mark.server,
+    pytest.mark.storm,
+    pytest.mark.timeout(1800),
+]
 
 
 @pytest.fixture(scope="module")

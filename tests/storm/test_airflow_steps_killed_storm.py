@@ -1,0 +1,187 @@
+"""Airflow's processes killed in each step of a drill, an upgrade and a fail-over: a retry ends well.
+
+These are one task each, whose steps are seen in its log. At the end of each cell the DAG's run has succeeded,
+by a retry or once it was cleared, one driver runs, and the output has each row once. Steps of a restore are
+tasks, and in `test_airflow_killed_storm.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import StreambankError
+from streambank.sites.records import Sites
+from streambank.upgrade.record import newest_upgrade
+from tests.nights.record import Night
+from tests.nights.scene import RUN_S, Scene
+from tests.nights.site import Site, open_site, wait
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.airflow,
+    pytest.mark.server,
+    pytest.mark.storm,
+    pytest.mark.timeout(3600),
+]
+
+STEPS = {
+    "drill": (
+        "choosing and verifying",
+        "restoring into scratch",
+        "opening the state",
+        "starting the application on the copy",
+        "comparing with the live query",
+        "removing the copy",
+    ),
+    "upgrade": (
+        "rehearsing the new code",
+        "stopping the old code",
+        "starting the new code",
+        "waiting for the first batch",
+        "watching the new code",
+    ),
+    "failover": (
+        "stopping job",
+        "taking a last savepoint",
+        "recording that job",
+        "restoring at",
+        "recording that the",
+        "starting job",
+    ),
+}
+"""What the log of each verb's task says when a step begins."""
+FORMS = {"drill": {"batches": 1}, "upgrade": {"watch": "15s"}, "failover": {}}
+VICTIMS = ("worker", "scheduler and workers", "triggerer")
+STEP_S = 600.0
+TRIES = 3
+"""How often a run is begun again whose task had ended before its worker could be killed."""
+STANDBY = """
+[jobs.{name}.replicate]
+to = ["b/savepoints"]
+
+[jobs.{name}.standby]
+checkpoint = "b/checkpoint"
+repository = "b/savepoints"
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with open_site(Path(tmp_path_factory.mktemp("steps")) / "site") as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def scenes(site: Site) -> Iterator[Callable[[str], Scene]]:
+    """A running job for each verb, which all cells of the verb share."""
+    found: dict[str, Scene] = {}
+
+    def scene_of(verb: str) -> Scene:
+        if verb not in found:
+            found[verb] = scene = Scene(site, Night(verb, "killed"))
+            if verb == "failover":
+                scene.at = "primary"
+                tables = STANDBY.format(name=scene.name)
+                scene.declare(
+                    verbs=[verb], repository="a/savepoints", checkpoint="a/checkpoint", tables=tables
+                )
+            else:
+                scene.declare(verbs=[verb])
+            scene.run()
+            scene.savepoint()
+            scene.feed(3)
+            scene.wait_for_rows()
+        return found[verb]
+
+    yield scene_of
+    for scene in found.values():
+        scene.close()
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize(("verb", "step"), [(verb, step) for verb, steps in STEPS.items() for step in steps])
+def test_a_retry_ends_well(
+    scenes: Callable[[str], Scene], site: Site, verb: str, step: str, victim: str
+) -> None:
+    site.airflow.wait_until_healthy()
+    scene = scenes(verb)
+    driver = scene.watched.driver()
+    for _ in range(TRIES):
+        if verb == "upgrade":
+            _deploy(scene)
+        run = scene.trigger(verb, FORMS[verb])
+        wait(lambda run=run: _has_begun(scene, verb, run, step), f"{verb} begins {step!r}", STEP_S, 0.05)  # type: ignore[misc]
+        if victim == "triggerer" or site.airflow.states(scene.dag(verb), run)[verb] == "running":
+            break
+        _ends_well(scene, verb, run)
+    else:
+        raise AssertionError(f"{verb} was never seen in {step!r}")
+    _kill(site, victim, verb)
+
+    _ends_well(scene, verb, run)
+
+    if verb == "drill":
+        assert [*scene.watched.driver()] == [*driver], "the job was disturbed"
+        left = [*scene.folder.glob("**/drill-*")]
+        assert not left, left
+    elif verb == "upgrade":
+        newest = newest_upgrade(scene.control)
+        assert newest is not None and newest.state == "upgraded", newest
+    else:
+        other = "standby" if scene.at == "primary" else "primary"
+        decided = Sites(scene.control).newest()
+        assert decided is not None and (decided.state, decided.site) == ("active", other)
+        scene.at = other
+        wait(lambda: _is_watched(scene), f"a run watches the {other}", RUN_S)
+    assert scene.drivers() == 2, "there is not one driver: its Python and its JVM"
+    scene.feed()
+    scene.wait_for_rows()
+    scene.each_row_once()
+
+
+def _deploy(scene: Scene) -> None:
+    """A version that does the same: another program all the same."""
+    with scene.application.open("a", encoding="utf-8") as file:
+        file.write(f"# {time.time_ns()}\n")
+
+
+def _has_begun(scene: Scene, verb: str, run: str, step: str) -> bool:
+    """Whether a step has begun, or the run is over."""
+    airflow = scene.site.airflow
+    folder = airflow.places.airflow / "logs" / f"dag_id={scene.dag(verb)}" / f"run_id={run}"
+    said = [path.read_text(encoding="utf-8") for path in (folder / f"task_id={verb}").glob("*.log")]
+    return any(f": {step}" in text for text in said) or scene.end_state(verb, run) is not None
+
+
+def _kill(site: Site, victim: str, verb: str) -> None:
+    """Kill a part of Airflow, and start it again a moment later."""
+    if victim == "worker":
+        assert site.airflow.kill_worker(verb), "no worker was there"
+        return
+    name, _, more = victim.partition(" and ")
+    killed = site.airflow.kill(name, with_children=bool(more))
+    assert len(killed) > 1 or not more, "no worker was there"
+    time.sleep(2)  # it is gone for a while
+    site.airflow.start(name)
+    site.airflow.wait_until_healthy()
+
+
+def _ends_well(scene: Scene, verb: str, run: str) -> None:
+    if scene.end_of(verb, run, 2 * RUN_S) == "failed":
+        why = scene.why(verb, run)
+        print(f"{verb} failed:\n{why}")
+        assert len(why.splitlines()) > 1, "it failed without a word"
+        scene.clear(verb, run)
+        scene.must_end(verb, run, "success", 2 * RUN_S)
+
+
+def _is_watched(scene: Scene) -> bool:
+    try:
+        newest = scene.control.watches.view()
+    except StreambankError:
+        return False
+    return newest is not None and not newest.end
