@@ -31,9 +31,9 @@ def repository_damaged(scene: Scene) -> None:
 
     before, generation = scene.found(), scene.control.generation()
     refused = scene.trigger("restore", {"savepoint": newest})
-    scene.answer("restore", refused, ASIDE)
     scene.must_end("restore", refused, "failed")
-    scene.must_say("restore", refused, "savepoint-damaged", "object-damaged")
+    scene.must_say("restore", refused, "savepoint-damaged")
+    assert [*scene.look_at("restore", refused).failed] == ["plan"], "it was asked for approval"
     assert (scene.found(), scene.control.generation()) == (before, generation), "something was touched"
     restore = scene.trigger("restore", {"repository": "nearest"})
     scene.answer("restore", restore, ASIDE)

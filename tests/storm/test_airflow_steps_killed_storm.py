@@ -8,8 +8,9 @@ tasks, and in `test_airflow_killed_storm.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,11 @@ STEPS = {
     ),
 }
 """What the log of each verb's task says when a step begins."""
-FORMS = {"drill": {"batches": 1}, "upgrade": {"watch": "15s"}, "failover": {}}
+FORMS: Mapping[str, Mapping[str, Any]] = {
+    "drill": {"batches": 1},
+    "upgrade": {"watch": "15s"},
+    "failover": {},
+}
 VICTIMS = ("worker", "scheduler and workers", "triggerer")
 STEP_S = 600.0
 TRIES = 3

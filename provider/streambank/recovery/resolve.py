@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from streambank.core.errors import IntegrityError, NotFoundError
 from streambank.core.units import say_duration, to_json_time, utc_now
@@ -125,6 +125,7 @@ def choose(
     by: Mapping[str, Any] | None = None,
     pace: Pace = DEFAULT_PACE,
     left: Mapping[str, int] | None = None,
+    level: Literal["quick", "full"] = "quick",
 ) -> Chosen:
     """Find the savepoint and make sure that it is whole.
 
@@ -137,6 +138,7 @@ def choose(
         pace: Who does the work, how fast, and who is told.
         left: Checkpoints that the query has left, each with the last batch that counts
             (`sites.forks.left_after`): `latest-good` skips what was saved there later.
+        level: How a savepoint that is named is verified; `latest-good` always reads every byte.
 
     Raises:
         InputError: `ambiguous`, or `which-job`: there are several jobs; or it is no reference.
@@ -151,7 +153,7 @@ def choose(
     place, savepoint = found.job, found.savepoint
     require_key(repository, place, savepoint)
     manifest = repository.load(place, savepoint)
-    require_whole(verify(repository, place, savepoint, "quick", record=False))
+    require_whole(verify(repository, place, savepoint, level, pace=pace, record=False))
     return Chosen(manifest, as_of=found.as_of)
 
 

@@ -82,7 +82,9 @@ class Held:
         self.lease.check()
 
 
-def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: bool = False) -> RestorePlan:
+def plan_restore(
+    request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: bool = False, whole: bool = False
+) -> RestorePlan:
     """What `restore` would do with the same request. Writes nothing.
 
     What speaks against it is in `refusals` of the plan, for a person to decide; a savepoint that does not
@@ -92,13 +94,22 @@ def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: bo
         request: What is asked.
         pace: Who does the work, how fast, and who is told.
         held: The caller holds the job.
+        whole: Read every byte of a savepoint that is named, too: for a person who decides by the plan
+            whether a job is stopped. `restore` reads them all before it touches anything, but the job stands
+            by then.
 
     Raises:
         InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `restore`.
     """
     check_request(request)
     chosen = request.chosen or choose(
-        request.repository, request.reference, request.job, record=False, pace=pace, left=left_by(request)
+        request.repository,
+        request.reference,
+        request.job,
+        record=False,
+        pace=pace,
+        left=left_by(request),
+        level="full" if whole else "quick",
     )
     against: list[StreambankError] = []
     try:

@@ -53,6 +53,7 @@ class RecoveryVerbs:
         executor: Executor | None = None,
         repository: str | None = None,
         offer: bool = False,
+        whole: bool = True,
     ) -> RestorePlan:
         """What a restore would do; changes nothing.
 
@@ -67,9 +68,10 @@ class RecoveryVerbs:
             sink_of: `refuse`, `rollback` or `accept` for single sinks, by their paths.
             source: `refuse` or `accept`, where Kafka has not all of the input any more.
             kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
-            executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
+            executor: Who hashes every byte of the savepoint; threads of this process where nobody is named.
             repository: Where it comes from: a replica, or `nearest`; None for the job's repository.
             offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
+            whole: Read every byte of the savepoint, which a person who decides by the plan counts on.
 
         Raises:
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
@@ -95,7 +97,7 @@ class RecoveryVerbs:
             by={},
             record=False,
         )
-        plan = plan_restore(request, pace=pace)
+        plan = plan_restore(request, pace=pace, whole=whole)
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD or offer:
                 raise refusal

@@ -225,13 +225,14 @@ class RestoreSavepointOperator(SparkWork):
             "new_sinks": new_sink_choices(self.new_sinks),
         }
 
-    def _plan(self, *, offer: bool) -> RestorePlan:
+    def _plan(self, *, offer: bool, whole: bool = True) -> RestorePlan:
         return self.hook.recovery.plan(
             self.job,
             str(self.savepoint),
             may_stop=offer or self._may_stop(),
             executor=self.machines,
             offer=offer,
+            whole=whole,
             **self._choices(),
         )
 
@@ -247,7 +248,7 @@ class RestoreSavepointOperator(SparkWork):
         shown = None if approved.stop else approved.newest
         if not approved.resolves and shown is None:
             return
-        plan = self._plan(offer=True)
+        plan = self._plan(offer=True, whole=False)  # the job stands, and the restore reads it all
         newest = newest_of(plan)
         if shown is not None and newest > shown:
             raise _outdated(

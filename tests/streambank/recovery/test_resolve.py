@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streambank.core.errors import InputError, NotFoundError
+from streambank.core.errors import InputError, IntegrityError, NotFoundError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import plan_restore
@@ -63,6 +63,29 @@ class TestLatestGood:
         summaries = {one.savepoint: one for one in shop.repository.manifests(JOB)}
         assert summaries[damaged.savepoint].verified_ok is False
         assert summaries[good.savepoint].verified_ok is True
+
+    def test_a_plan_for_a_person_reads_every_byte_of_a_savepoint_that_is_named(
+        self, shop: SimulatedJob
+    ) -> None:
+        """Before a job is stopped for a restore that can only fail."""
+        shop.run(3)
+        damaged = shop.take().savepoint
+        state = max(info.path for info in shop.checkpoint.list("state") if info.path.endswith(".delta"))
+        saved = shop.checkpoint.read(state)
+        (pack,) = (
+            info.path
+            for info in list(shop.repository_store.list("packs"))
+            if saved in shop.repository_store.read(info.path)
+        )
+        data = shop.repository_store.read(pack)
+        shop.repository_store.write(pack, data.replace(saved, saved[:-1] + bytes([saved[-1] ^ 1])))
+        request = RestoreRequest(
+            shop.repository, damaged, into=shop.open("restored"), sink="rollback", opener=quick_store
+        )
+        assert plan_restore(request).savepoint == damaged, "sizes alone do not tell"
+        with pytest.raises(IntegrityError) as caught:
+            plan_restore(request, whole=True)
+        assert caught.value.code == "savepoint-damaged"
 
     @pytest.mark.parametrize("reads", [[1], [2], range(1, 20)])
     def test_walks_past_what_the_disk_does_not_give_if_it_still_does_not_when_asked_again(

@@ -109,6 +109,20 @@ def restore(managed: Managed, **how: Any) -> Any:
     return run_dag(dag, **{"mark_success_pattern": f"stop|{AFTERWARDS}", **how})
 
 
+def test_a_flipped_byte_of_a_named_savepoint_is_found_before_a_person_is_asked(
+    managed: Managed, out: Path
+) -> None:
+    saved = savepoint_job(managed.job, by=BY).savepoints["main"].savepoint
+    state = max((managed.checkpoint / "state" / "0").glob("*/[0-9]*.delta")).read_bytes()
+    packs = [one for one in (managed.folder / "repository" / "packs").rglob("*") if one.is_file()]
+    (pack,) = (one for one in packs if state in one.read_bytes())
+    pack.write_bytes(pack.read_bytes().replace(state, state[:-1] + bytes([state[-1] ^ 1])))
+
+    states = task_states(restore(managed, run_conf={"savepoint": saved}))
+
+    assert (states["plan"], states["approve"]) == ("failed", "upstream_failed")
+
+
 @pytest.mark.parametrize(
     ("option", "stays"), [(ROLLBACK, False), pytest.param(ACCEPT, True, marks=pytest.mark.storm)]
 )

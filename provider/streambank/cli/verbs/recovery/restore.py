@@ -207,7 +207,7 @@ def restore(
     with console.progress() as progress:
         if dry_run:
             pace = Pace(executor=machines, progress=progress)
-            planned = plan_restore(asked(pace, record=False), pace=pace)
+            planned = plan_restore(asked(pace, record=False), pace=pace, whole=True)
             plan = planned.to_dict()
         else:
             pace = Pace(max_bytes_per_s=rate, executor=machines, progress=progress)
