@@ -199,8 +199,9 @@ HINTS = {
         "begin from nothing, give the job a new name, a new checkpoint and a new output."
     ),
     "repository-lost": (
-        "Mount it or bring it back, or copy a replica there. If it is lost for good, trigger <job>.run "
-        "with *Accept lost records*."
+        "Mount it or bring it back, or copy a replica there. If it is lost for good, trigger <job>.restore: "
+        "it begins new records, from the savepoints in the repository or in a replica. Only if there is no "
+        "savepoint either, trigger <job>.run with *Accept lost records*."
     ),
     "savepoint-damaged": "Take the next batch meanwhile, and verify this savepoint.",
     "signs-of-life": (

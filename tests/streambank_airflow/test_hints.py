@@ -226,3 +226,8 @@ def test_every_field_that_a_hint_names_is_in_a_form_under_that_title() -> None:
     named = {title for hint in HINTS.values() for title in re.findall(r"\*([^*]+)\*", hint)}
     assert len(named) > 5
     assert named <= titles
+
+
+def test_lost_records_are_restored_before_they_are_given_up() -> None:
+    hint = HINTS["repository-lost"]
+    assert hint.index("<job>.restore") < hint.index("*Accept lost records*")

@@ -206,7 +206,8 @@ def _way_out(query: DeclaredQuery, marker: Marker | None) -> str:
     return (
         f"Mount the repository{f' {where}' if where else ''} or bring it back. If it is lost for good, "
         f"restore from a replica: `streambank restore latest-good -r REPLICA --job {query.called} "
-        "--generation --jobs FILE`; or declare another checkpoint and another output; or accept that its "
+        "--generation --jobs FILE`, without `-r` if the repository still has savepoints, and only the "
+        "records are lost; or declare another checkpoint and another output; or accept that its "
         f"records are lost: `streambank job start {query.job} --fresh-start` (it goes on in the checkpoint "
         "that was current, if that still exists)."
     )

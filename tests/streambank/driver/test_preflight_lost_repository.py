@@ -47,7 +47,7 @@ def test_a_job_whose_repository_is_gone_is_not_started_from_nothing(folder: Path
 
     assert f"there are none at file://{folder}/repository/jobs/flights" in error.message
     assert second in error.message
-    for way in ("Mount the repository", "-r REPLICA", "another output", "--fresh-start"):
+    for way in ("Mount the repository", "-r REPLICA", "without `-r`", "another output", "--fresh-start"):
         assert way in error.hint
     assert list((folder / "repository").iterdir()) == [], "nothing was created in its place"
     assert not (folder / "checkpoints/flights").exists()
