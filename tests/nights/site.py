@@ -67,6 +67,8 @@ def open_site(folder: Path) -> Iterator[Site]:
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
         # Where notifiers are found.
         "PYTHONPATH": str(ROOT),
+        # Logs of drivers whose records are on S3.
+        "XDG_STATE_HOME": str(folder / "state"),
     }
     servers: dict[str, S3Server] = {}
     with ExitStack() as stack:

@@ -144,7 +144,7 @@ def _first(night: Night) -> str:
         if run.state == "failed":
             codes = ", ".join(f"`{code}`" for code in sorted(run.codes))
             return f"a run of `{run.dag_id.partition('.')[2]}` that fails: {codes}"
-    return "nothing has to"
+    return "no alert: nothing has to be done"
 
 
 def _act(act: str) -> str:
