@@ -277,6 +277,7 @@ control = "s3://site-b/{name}/control"
 
     sla = scene.scheduled("sla")
     scene.must_be("failed", sla)
+    scene.must_be_alerted("history", "team", "pager")
     refused = scene.trigger("failover", {"sink": "rollback"})
     scene.must_end("failover", refused, "failed", UPGRADE_S)
     scene.must_say("failover", refused, "site-not-fenced")

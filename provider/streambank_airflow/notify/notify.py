@@ -6,6 +6,7 @@ made to tell twice.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
+from streambank.core.errors import StorageError
 from streambank.core.names import MAIN
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
@@ -31,6 +33,8 @@ from streambank_airflow.notify.alerts import code_of
 from streambank_airflow.notify.notifiers import load_notifier
 from streambank_airflow.notify.send import NotifierError, at_once, redacted, send_once
 from streambank_airflow.watch.sla import SlaSubject
+
+log = logging.getLogger(__name__)
 
 PATIENCE_S = 60.0
 """How long notifiers may take, all together: one may have several things to tell."""
@@ -138,10 +142,21 @@ class _Letter:
         self._others: Mapping[Key, Open] = {}
 
     def write(self) -> None:
-        """See what is news."""
+        """See what is news: everything, where the storage with what was told before does not answer.
+
+        Then it is told again by each run that finds it, until the storage is back: a job whose storage is
+        down must not be the one that nobody hears of.
+        """
         try:
             with using_s3(self.subject.access):
-                self._before = alerts.read(self.subject.records(), self.teller.name)
+                try:
+                    self._before = alerts.read(self.subject.records(), self.teller.name)
+                except StorageError as error:
+                    log.warning(
+                        "The earlier alerts to %s could not be read: %s", self.teller.label, said(error)
+                    )
+                    self.items, _ = news(self.found.verdicts, Told(), least=self.teller.least)
+                    return
             own = {key: one for key, one in self._before.open.items() if self.subject.concerns(*key[:2])}
             self._others = {key: one for key, one in self._before.open.items() if key not in own}
             self.items, self._after = news(self.found.verdicts, Told(own), least=self.teller.least)

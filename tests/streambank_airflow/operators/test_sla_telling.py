@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from streambank.core.errors import StorageError
 from streambank.declaration.declaration import load_jobs
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
+from streambank.sla import alerts
 from streambank.storage import open_store
 from tests.support.airflow_face.notifiers import (
     AsyncNotifier,
@@ -222,6 +224,28 @@ def test_records_of_what_was_told_that_are_damaged_are_said_and_hide_nothing(
     assert done.result["failed_notifiers"] == 2
     assert "flights: state_bytes is broken" in str(done.error)
     assert "cannot be read" in str(done.error)
+
+
+def test_where_the_storage_of_what_was_told_does_not_answer_everything_is_told_again(
+    check: Check, assessor: Assessor, tmp_path: Path, jobs_file: Path
+) -> None:
+    assessor.says(state_bytes="breach")
+    check()
+    records = tmp_path / "repository.control"
+    records.rename(tmp_path / "away")
+    records.symlink_to(records)  # an endless loop of links: nothing there can be read or written
+    with pytest.raises(StorageError):
+        alerts.read(load_jobs(jobs_file).job("flights").records(), "chat")
+
+    done = check()
+
+    assert told(tmp_path / "pager") == ["flights state_bytes broke breach"] * 2
+    assert isinstance(done.error, AirflowFailException), "a retry would tell it once more"
+    assert (done.result["told"], done.result["failed_notifiers"]) == (2, 0)
+    records.unlink()
+    (tmp_path / "away").rename(records)
+    check()
+    assert told(tmp_path / "pager") == ["flights state_bytes broke breach"] * 2, "it is remembered again"
 
 
 def test_an_alert_on_input_that_a_restore_would_miss_says_what_to_do(
