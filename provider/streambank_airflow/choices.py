@@ -18,6 +18,7 @@ from streambank.storage import is_below, is_beside, scheme_of
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
+    from streambank.declaration.places.copies import CopyPolicy
 
 IF_RUNNING = ("refuse", "stop")
 """What can be asked for where a job's driver lives."""
@@ -184,6 +185,34 @@ def check_form_repository(job: Job, repository: str | None) -> None:
         code="place-not-allowed",
         hint=f"Choose one of these, or declare it: `to` in [jobs.{job.name}.replicate].",
     )
+
+
+def refresh_repositories(job: Job, copy: CopyPolicy) -> tuple[str, ...]:
+    """Where a refresh of a copy that a form asks for may take savepoints from: the usual place first.
+
+    Args:
+        job: The job.
+        copy: The copy.
+    """
+    usual = copy.repository or job.repository
+    return tuple(dict.fromkeys((usual, *restore_repositories(job))))
+
+
+def check_form_copy(job: Job, copy: str, repository: str | None) -> None:
+    """Make sure that the form of a refresh names only a repository that the job declares.
+
+    Args:
+        job: The job.
+        copy: The copy.
+        repository: What the form names; None for the usual one.
+
+    Raises:
+        NotFoundError: There is no such copy (code `no-such-copy`).
+        InputError: It names another repository (code `place-not-allowed`).
+    """
+    policy = job.as_copy(copy).copy
+    if policy is not None and repository != policy.repository:
+        check_form_origin(job, repository)
 
 
 def restore_repositories(job: Job) -> tuple[str, ...]:

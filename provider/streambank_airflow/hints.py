@@ -43,6 +43,11 @@ HINTS = {
         "Bring that application back, or change what the job declares, such as an argument: then that counts "
         "at the next start."
     ),
+    "copy-in-use": (
+        "Stop the job on the copy first: StopStreamingJobOperator with `<job>@` and the name of the copy as "
+        "its `job`."
+    ),
+    "copy-not-made": "Trigger `<job>.refresh.` with the name of the copy.",
     "drill-died": "To look at the log of the driver, trigger <job>.drill with *Keep the copy*.",
     "drill-differs": (
         "Look whether the application depends on more than its input, such as a clock, a random number or a "

@@ -89,7 +89,7 @@ BETWEEN = ("checkpoint_duration",)
 """What takes as long as the machine likes: the limit is put between what the two queries take."""
 ELSEWHERE = {
     *("alive", "restart_rate", "source_lag", "hot_key", "recovery_time", "time_to_limit", "drill_age"),
-    *("replayable_for", "replica_age"),
+    *("replayable_for", "replica_age", "copy_age"),
 }
 
 

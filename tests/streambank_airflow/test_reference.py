@@ -94,9 +94,11 @@ def test_each_task_and_form_field_of_the_generated_dags_is_there(tmp_path: Path)
         "[jobs.j.savepoint]\nsweep = true\nblackout = ['22:00-06:00']\n"
         "[jobs.j.replicate]\nto = ['x']\n[jobs.j.retention]\nkeep_last = 1\n"
         "[jobs.j.standby]\ncheckpoint = 'd'\nrepository = 'x'\n"
+        "[jobs.j.copies.staging]\ncheckpoint = 'e'\n"
     )
     (tmp_path / "jobs.toml").write_text(jobs.format("j", later), encoding="utf-8")
-    rows = dict(re.findall(r"^\| `<job>\.(\w+)` \| (.*) \|$", section("Generated DAGs"), re.MULTILINE))
+    table = section("Generated DAGs").replace("<copy>", "staging")
+    rows = dict(re.findall(r"^\| `<job>\.([\w.]+)` \| (.*) \|$", table, re.MULTILINE))
     dags = build_dags(tmp_path / "jobs.toml")
     assert set(dags) == {f"j.{verb}" for verb in rows}
     for name, dag in dags.items():

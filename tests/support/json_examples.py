@@ -25,6 +25,7 @@ MAPS = {
     "metrics",
     "restores",
     "days",
+    "outputs",
 }
 """Objects whose keys are data: names of queries, settings, people, metrics."""
 

@@ -441,7 +441,8 @@ class _Search:
         if isinstance(sink, FileSinkCapture):
             yield sink.path
         for one in self.generations:
-            yield from one.new_sinks
+            if self.job.copy is None:  # the outputs that a copy leaves alone are those of the live job
+                yield from one.new_sinks
             yield from one.new_sinks.values()
         note = RecordStream(self.records.store, f"taken-back/{self.query}").latest()
         if note is not None and isinstance(note.data.get("sinks"), Mapping):

@@ -24,7 +24,7 @@ from streambank.cli.verbs import (
     sla,
     take,
 )
-from streambank.cli.verbs.recovery import drill, failover, restore, upgrade
+from streambank.cli.verbs.recovery import drill, failover, fork, restore, upgrade
 
 EPILOG = """Examples:
 
@@ -70,6 +70,7 @@ for module in (
     restore,
     drill,
     failover,
+    fork,
     upgrade,
     sinks,
     retention,

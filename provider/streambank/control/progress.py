@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from streambank.control.limits import DEFAULT_PROGRESS_BYTES, DEFAULT_PROGRESS_FILES
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.json_text import loads, memory_bytes
+from streambank.core.limits import DEFAULT_PROGRESS_BYTES, DEFAULT_PROGRESS_FILES
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.segments import SegmentWriter, segment_key, segment_numbers

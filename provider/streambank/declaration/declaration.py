@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streambank.control.control import JobControl
 from streambank.control.place import SUFFIX, at_declared
@@ -21,10 +21,10 @@ from streambank.core.zones import UTC_NAME, time_zone
 from streambank.declaration.airflow import AirflowPolicy, read_airflow
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.drill import DrillPolicy, read_drill
-from streambank.declaration.fields import Fields, Source, TomlLines, expand, read_text
+from streambank.declaration.fields import Fields, Source, TomlLines, expand, merge, read_text
 from streambank.declaration.health import HealthPolicy, read_health
 from streambank.declaration.kafka import read_kafka
-from streambank.declaration.launch import LOCAL_MASTER, LaunchPolicy, read_launch_policy
+from streambank.declaration.launch import LOCAL_MASTER, LaunchPolicy, check_cluster_name, read_launch_policy
 from streambank.declaration.maintenance import (
     GenerationsPolicy,
     MaintenancePolicy,
@@ -32,6 +32,12 @@ from streambank.declaration.maintenance import (
     read_maintenance,
 )
 from streambank.declaration.notify import Notify, read_notify, refuse_silent
+from streambank.declaration.places.apart import (
+    refuse_records_in_checkpoint,
+    refuse_shared_checkpoints,
+    refuse_shared_names,
+)
+from streambank.declaration.places.copies import CopyPolicy, copy_name, read_copies
 from streambank.declaration.queries import read_queries
 from streambank.declaration.savepoints import (
     Limits,
@@ -65,7 +71,7 @@ from streambank.kafka.settings import KafkaConnection
 from streambank.repository.repository import Repository
 from streambank.retention.policy import Policy
 from streambank.sinks.declared import DeclaredSink, settle_declared_tags
-from streambank.storage.locations import is_inside, open_store
+from streambank.storage.locations import open_store
 
 if TYPE_CHECKING:
     from streambank.checkpoint.replay import Replay
@@ -117,6 +123,9 @@ class Job:
         drill: When and how a restore of it is rehearsed.
         standby: Its other site; None where it has only one.
         primary: The job at its primary, for one that is at its standby (`at_site`). Not declared.
+        copies: Copies of its state, by name.
+        copy: Which of them this is, for the job as it runs on one (`as_copy`). Not declared.
+        original: The job that it is a copy of. Not declared either.
         generations: Which directories are removed that work on it has left; None where that is not declared.
         airflow: What Airflow is told of its DAGs.
         notify: Who is alerted of what.
@@ -162,6 +171,9 @@ class Job:
     drill: DrillPolicy = field(default_factory=DrillPolicy)
     standby: Standby | None = None
     primary: Job | None = None
+    copies: Mapping[str, CopyPolicy] = field(default_factory=dict)
+    copy: CopyPolicy | None = None
+    original: Job | None = None
     generations: GenerationsPolicy | None = None
     airflow: AirflowPolicy = field(default_factory=AirflowPolicy)
     launch: LaunchPolicy = field(default_factory=LaunchPolicy)
@@ -237,9 +249,9 @@ class Job:
         primary = self.primary or self
         if site not in SITES:
             raise InputError(
-                f"{site!r} is not a site of job {self.name}.",
+                f"{site!r} is not a site or a copy of job {self.name}.",
                 code="no-such-site",
-                hint=f"One of: {', '.join(SITES)}.",
+                hint=f"One of: {', '.join((*SITES, *primary.copies))}.",
             )
         standby = primary.standby
         if standby is None:
@@ -272,6 +284,39 @@ class Job:
             replicate=replace(primary.replicate, to=(primary.repository, *others)),
             drill=replace(primary.drill, repository=None, scratch=None),
             state=replace(primary.state, work=None),
+        )
+
+    def as_copy(self, name: str) -> Job:
+        """The job as it runs on a copy of its state: another job, with nothing of this one within its reach.
+
+        Raises:
+            NotFoundError: There is no such copy (code `no-such-copy`).
+        """
+        if name not in self.copies:
+            raise NotFoundError(
+                f"Job {self.name} declares no copy {name!r}.",
+                code="no-such-copy",
+                hint=f"Declared in [jobs.{self.name}.copies]: {', '.join(self.copies) or 'none'}.",
+            )
+        copy = self.copies[name]
+        return replace(
+            self,
+            # A cluster finds drivers by the name of their job, and must not take the live one for this.
+            name=copy_name(self.name, name),
+            checkpoint=copy.checkpoint,
+            queries=copy.queries(self.queries),
+            repository=copy.savepoints,
+            control=copy.records,
+            copies={},
+            copy=copy,
+            original=self,
+            standby=None,
+            primary=None,
+            sinks=(),
+            notify=(),
+            replicate=ReplicatePolicy(),
+            drill=replace(self.drill, repository=None, scratch=None),
+            state=replace(self.state, work=None),
         )
 
     def records(self) -> JobControl:
@@ -359,15 +404,16 @@ class Declarations:
     maintenance: MaintenancePolicy | None = None
 
     def job(self, name: str) -> Job:
-        """A job by name; `NAME@standby` and `NAME@primary` are the job at one of its sites.
+        """A job by name; `NAME@standby` and `NAME@primary`: at one of its sites; `NAME@COPY`: on a copy.
 
         Raises:
             NotFoundError: It is not declared (code `no-such-job`).
-            InputError: It has no such site (`no-standby`, `no-such-site`).
+            InputError: It has no such site (`no-standby`), and no such copy (`no-such-site`).
         """
-        name, at, site = name.partition(SEPARATOR)
+        name, at, which = name.partition(SEPARATOR)
         if at:
-            return self.job(name).at_site(site)
+            job = self.job(name)
+            return job.as_copy(which) if which in job.copies else job.at_site(which)
         if name not in self.jobs:
             raise NotFoundError(
                 f"{self.path} declares no job {name!r}.",
@@ -404,31 +450,19 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     repository = top.required("repository", top.location("repository"))
     control = top.location("control")
     defaults = top.table("defaults")
-    for name in ("application", "checkpoint", "queries", "args", "description", "sinks", "standby"):
+    for name in ("application", "checkpoint", "queries", "args", "description", "sinks", "standby", "copies"):
         if name in defaults.data:
             raise defaults.mistake(name, "it belongs to a job, not to the defaults of all")
     _read_job(Fields(defaults.data, ("defaults",), source), None, repository, control)
     jobs = {}
     for name in top.table("jobs").data:
         own = top.table("jobs").table(name)
-        merged = Fields(_merge(defaults.data, own.data), own.path, source)
+        merged = Fields(merge(defaults.data, own.data), own.path, source)
         jobs[name] = _read_job(merged, name, repository, control)
     maintenance = read_maintenance(top.table("maintenance")) if "maintenance" in data else None
     top.done()
-    _refuse_shared_checkpoints(jobs, source)
-    _refuse_records_in_checkpoints(jobs, source)
+    _refuse_shared(jobs, source)
     return Declarations(str(file), repository, control, jobs, maintenance)
-
-
-def _merge(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The job's own fields over the defaults; tables are merged field by field."""
-    merged = dict(defaults)
-    for name, value in own.items():
-        inherited = merged.get(name)
-        if isinstance(value, dict) and isinstance(inherited, dict):
-            value = _merge(inherited, value)
-        merged[name] = value
-    return merged
 
 
 def _read_job(fields: Fields, name: str | None, repository: str, control: str | None) -> Job:
@@ -509,7 +543,13 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
     standby = fields.table("standby")
     env = _environment(standby) if "env" in standby.data else None
     places = PrimaryPlaces(job.checkpoint, queries, repository, job.control, job.replicate.to, spark)
-    job = replace(job, standby=read_standby(standby, places, env=env))
+    job = replace(
+        job,
+        standby=read_standby(standby, places, env=env),
+        copies=read_copies(fields.table("copies"), places),
+    )
+    for copy in job.copies:
+        check_cluster_name(copy_name(job.name, copy), launch, fields.table("copies").table(copy))
     fields.done()
     if name is not None:
         refuse_silent(fields, job.notify, _silent_kinds(job, fields.table("sla")))
@@ -540,34 +580,19 @@ def _environment(fields: Fields) -> tuple[str, ...]:
     return names
 
 
-def _refuse_shared_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
-    """Two queries in one directory destroy each other's state, nested directories included."""
-    owners: dict[str, str] = {}
-    for job in _at_all_sites(jobs):
-        for query, location in job.queries.items():
-            owner = job.savepoint_name(query)
-            for other, taken_by in owners.items():
-                if other == location or other.startswith(f"{location}/") or location.startswith(f"{other}/"):
-                    raise source.mistake(
-                        ("jobs", job.name, "checkpoint"),
-                        f"{location} is, contains or is inside the checkpoint {other} of {taken_by}",
-                        "Give each job a checkpoint of its own.",
-                    )
-            owners[location] = owner
-
-
-def _at_all_sites(jobs: Mapping[str, Job]) -> list[Job]:
-    return [*jobs.values(), *(job.at_site(STANDBY) for job in jobs.values() if job.standby is not None)]
-
-
-def _refuse_records_in_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
-    """Savepoints and records in a checkpoint would be written into a live one, and be lost with it."""
+def _refuse_shared(jobs: Mapping[str, Job], source: Source) -> None:
+    """See places/apart.py."""
+    standbys = (job.at_site(STANDBY) for job in jobs.values() if job.standby is not None)
+    copies = [job.as_copy(name) for job in jobs.values() for name in job.copies]
+    names = ((one.original.name, one.copy.name, one.name) for one in copies if one.original and one.copy)
+    refuse_shared_names(names, jobs, source)
+    everywhere = [*jobs.values(), *standbys, *copies]
+    checkpoints = (
+        ((job.original or job).name, job.savepoint_name(query), location)
+        for job in everywhere
+        for query, location in job.queries.items()
+    )
+    refuse_shared_checkpoints(checkpoints, source)
     for job in jobs.values():
-        control = job.control or f"{job.repository}{SUFFIX}"
-        for what, place in (("repository", job.repository), ("control", control)):
-            if is_inside(place, job.checkpoint):
-                raise source.mistake(
-                    ("jobs", job.name, "checkpoint"),
-                    f"the {what} {place} is inside this checkpoint",
-                    "Name a directory elsewhere, best on another disk.",
-                )
+        places = {"repository": job.repository, "control": job.control or f"{job.repository}{SUFFIX}"}
+        refuse_records_in_checkpoint(job.name, job.checkpoint, places, source)

@@ -297,6 +297,17 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), "a value of another kind")
 
 
+def merge(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A job's own fields over the defaults; tables are merged field by field."""
+    merged = dict(defaults)
+    for name, value in own.items():
+        inherited = merged.get(name)
+        if isinstance(value, dict) and isinstance(inherited, dict):
+            value = merge(inherited, value)
+        merged[name] = value
+    return merged
+
+
 def read_text(path: Path) -> str:
     """The text of a declaration file.
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from streambank.core.errors import InputError
+from streambank.core.names import check_job_name
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields
 
@@ -306,3 +307,25 @@ def _address(name: str, text: str, wrong: Wrong) -> str:
             )
         found.append(one.strip().rstrip("/"))
     return ",".join(found)
+
+
+def check_cluster_name(job: str, policy: LaunchPolicy, fields: Fields) -> None:
+    """Whether the declared cluster takes the name of a job that is derived, such as that of a copy.
+
+    Args:
+        job: The name.
+        policy: Where its driver runs.
+        fields: The table that makes the name.
+
+    Raises:
+        InputError: It does not (code `bad-declaration`).
+    """
+
+    def wrong(name: str, what: str, hint: str) -> InputError:
+        return fields.source.mistake(fields.path, what, hint)
+
+    try:
+        check_job_name(job)
+    except InputError as error:
+        raise wrong("name", error.message.rstrip("."), error.hint) from error
+    _check_name(job, policy.on, policy.deploy_mode, wrong)

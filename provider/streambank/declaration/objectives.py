@@ -325,6 +325,15 @@ PROMISES: Mapping[str, Promise] = {
         ),
         "s",
     ),
+    "copy_age": Promise(
+        Measure(
+            "reported",
+            "how old the savepoint is that a copy of the job's state holds",
+            "Trigger `<job>.refresh.<copy>`, and see why the last refresh did not: the job may be running on "
+            "the copy.",
+        ),
+        "s",
+    ),
     "progress_age": Promise(
         Measure(
             "reported",

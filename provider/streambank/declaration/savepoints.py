@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import time
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
-from streambank.control.limits import (
+from streambank.core.choices import CLOSURE_KINDS, LOCK_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
+from streambank.core.errors import InputError
+from streambank.core.limits import (
     DATED_PROGRESS_FILES,
     DEFAULT_DRAIN_TIMEOUT_S,
     DEFAULT_FORCE_AFTER_S,
@@ -16,8 +18,6 @@ from streambank.control.limits import (
     DEFAULT_PROGRESS_BYTES,
     DEFAULT_PROGRESS_FILES,
 )
-from streambank.core.choices import CLOSURE_KINDS, LOCK_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
-from streambank.core.errors import InputError
 from streambank.core.zones import UTC_NAME
 from streambank.declaration.fields import Fields
 from streambank.declaration.notify import Notify, read_notify

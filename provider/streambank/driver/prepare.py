@@ -8,7 +8,7 @@ from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation, check_together
 from streambank.control.marker import Marker, identity_of, records_root, write_marker
-from streambank.core.errors import ConflictError
+from streambank.core.errors import ConflictError, RefusedError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.outputs import check_arguments
@@ -22,6 +22,7 @@ from streambank.driver.preflight import (
     records_lost,
 )
 from streambank.driver.spec import LaunchSpec, QuerySpec, new_launch_id
+from streambank.sinks.redirect import Redirect
 from streambank.sites.standing import SiteStanding, check_site
 from streambank.storage import open_store
 
@@ -74,6 +75,8 @@ def prepare_launch(
     standing = standing or check_site(job, control)
     check_declared(job, control, fresh_start=fresh_start)
     check_together(control, job.queries)
+    if job.copy is not None:
+        check_copy(job, control)
     for name, checkpoint in job.queries.items():
         query = declared_query(job, name, control)
         lost = records_lost(query) if fresh_start else None
@@ -81,7 +84,8 @@ def prepare_launch(
             _accept(query, by=by, why=why, refused=lost.message)
         generation = control.generations(query.name).ensure_first(checkpoint, by=by)
         check_start(query, generation)
-        check_arguments(query, generation, launched, job.working_dir)
+        if job.copy is None:  # on a copy, an output that the arguments name gives way to that of the copy
+            check_arguments(query, generation, launched, job.working_dir)
         refuse_damaged(job, name, generation.location)
         queries[name] = QuerySpec(
             generation.location,
@@ -90,7 +94,7 @@ def prepare_launch(
             dict(generation.new_sinks),
             checkpoint,
             job.spark_names.get(name),
-            job.redirects.get(name),
+            job.redirects.get(name) if job.copy is None else _redirect(job, generation),
             job.replays.get(name),
         )
     return LaunchSpec(
@@ -122,6 +126,41 @@ def prepare_launch(
         site=standing.site,
         other_control=standing.other_control,
     )
+
+
+def check_copy(job: Job, control: JobControl) -> None:
+    """Make sure that a copy of a job may be run on, and that there is one.
+
+    Args:
+        job: The job on the copy.
+        control: Its records.
+
+    Raises:
+        RefusedError: It is of the state alone (code `copy-of-state`), or was never made
+            (`copy-not-made`).
+    """
+    assert job.copy is not None and job.original is not None
+    called = f"{job.original.name}@{job.copy.name}"
+    if job.copy.state_only:
+        raise RefusedError(
+            f"The copy {called} is of the state alone: no output is declared for it, so the application "
+            "would write to those of the live job.",
+            code="copy-of-state",
+            hint=f"Declare its outputs in [jobs.{job.original.name}.copies.{job.copy.name}.outputs], and "
+            "make the copy again.",
+        )
+    for name in job.queries:
+        generation = control.generation(name)
+        if generation is None or generation.from_savepoint is None:
+            raise RefusedError(
+                f"The copy {called} was never made: it holds no savepoint of query {name}.",
+                code="copy-not-made",
+                hint=f"Make it: `streambank fork {job.original.name} {job.copy.name}`.",
+            )
+
+
+def _redirect(job: Job, generation: Generation) -> Redirect:
+    return Redirect(outputs=generation.new_sinks, sources=job.drill.sources)
 
 
 def check_declared(job: Job, control: JobControl, *, fresh_start: bool = False) -> None:

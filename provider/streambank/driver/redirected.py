@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from streambank.control.marker import service_name
 from streambank.core.errors import RefusedError
 from streambank.driver.outputs import FILES, TABLE, UNREAD, Output
 from streambank.sinks.redirect import Redirect
@@ -12,6 +15,36 @@ _BY_DIRECTORY = frozenset({FILES, "delta"})
 """Kinds whose directory is all that names them."""
 _UNKNOWN = frozenset({"foreach", "foreachBatch"})
 """Kinds whose places only the application's own function knows."""
+
+
+def place_for(outputs: Mapping[str, str], output: Output) -> str | None:
+    """The directory that stands for an output; None where none does.
+
+    Args:
+        outputs: As those of a `Redirect`.
+        output: Where an application would write.
+    """
+    for old, new in outputs.items():
+        if "/" not in old:
+            if output.name == old:
+                return new
+        elif output.path is not None and service_name(output.path) == service_name(old):
+            return new
+    return None
+
+
+def check_redirected(outputs: Mapping[str, str], output: Output, called: str) -> None:
+    """Make sure that a copy would write elsewhere, before there is one.
+
+    Args:
+        outputs: As those of a `Redirect`.
+        output: Where the application of the live query writes.
+        called: The query, for the message.
+
+    Raises:
+        RefusedError: It would not (code `sink-not-redirected`).
+    """
+    redirected(Redirect(outputs=outputs), output, called)
 
 
 def redirected(redirect: Redirect, output: Output, called: str) -> Output:
@@ -33,6 +66,9 @@ def redirected(redirect: Redirect, output: Output, called: str) -> Output:
         return output
     if output.kind in _UNKNOWN:
         raise _refusal(called, output, f"only the function of {output.kind} knows where it writes")
+    named = place_for(redirect.outputs, output)
+    if named is not None:
+        return Output(output.kind if output.kind in _BY_DIRECTORY else SCRATCH, named)
     if output.kind in _BY_DIRECTORY and redirect.directory is not None:
         return Output(output.kind, redirect.directory)
     if output.kind == TABLE and redirect.table is not None:

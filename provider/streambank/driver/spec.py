@@ -25,7 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.control.control import JobControl
-from streambank.control.limits import (
+from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
+from streambank.control.rollbacks import check_not_rolled_back
+from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
+from streambank.core.limits import (
     DEFAULT_DRAIN_TIMEOUT_S,
     DEFAULT_FORCE_AFTER_S,
     DEFAULT_LOG_BYTES,
@@ -33,9 +36,6 @@ from streambank.control.limits import (
     DEFAULT_PROGRESS_BYTES,
     DEFAULT_PROGRESS_FILES,
 )
-from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
-from streambank.control.rollbacks import check_not_rolled_back
-from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
 from streambank.core.units import to_json_time, utc_now
 from streambank.sinks.redirect import Redirect
 from streambank.storage.local.modes import close_directory

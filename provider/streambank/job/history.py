@@ -17,6 +17,7 @@ from streambank.control.control import JobControl
 from streambank.control.processes import person
 from streambank.control.progress import SegmentHead, last_of_segment, progress_keys, segment_head
 from streambank.control.records import JsonDict, Record, RecordStream
+from streambank.core.errors import StreambankError
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time
 from streambank.declaration.declaration import Job
@@ -26,11 +27,13 @@ _FACTS = (
     "epoch", "batch", "savepoint", "generation", "again", "exit_code", "failure", "error", "cause", "code",
     "site", "was", "fence", "passed", "step", "repository", "source", "from", "to", "location", "left",
     "what", "how", "mode", "sink", "files", "bytes", "quarantine", "seconds", "rto_s", "rpo_s", "paused_s",
-    "batches_back", "batches_lost", "rows_lost", "lost",
+    "batches_back", "batches_lost", "rows_lost", "lost", "copy",
 )  # fmt: skip
 """Fields of an event that are shown where they are a text or a number, as docs/formats/job.md calls them."""
 _OF_DRIVERS = ("driver-started", "restarted")
 """Kinds of events with the epoch of a driver that came after another one."""
+_OF_COPIES = ("refreshed", "refresh-failed")
+"""Kinds of events of a copy that the history of its job shows, too."""
 _MOST_FILES = 1000
 """So many files of a query's progress are looked at."""
 
@@ -80,6 +83,7 @@ def job_history(job: Job, newest: int = 50) -> list[Happening]:
     """
     records = job.records()
     streams = [_events(records, newest), _desired(records, newest), *_generations(job, records)]
+    streams += [_refreshes(job, name, newest) for name in job.copies]
     merged = heapq.merge(*(sorted(stream, key=_when) for stream in streams), key=_when)
     found = list(merged)[-newest:]
     since = next((one.at for one in found if one.at is not None), None)
@@ -149,6 +153,15 @@ def _events(records: JobControl, newest: int) -> Iterator[Happening]:
             person(data["by"]) if isinstance(data.get("by"), Mapping) else None,
             shown(str(data.get("why") or data.get("message") or "")),
         )
+
+
+def _refreshes(job: Job, copy: str, newest: int) -> Iterator[Happening]:
+    """What was made of a copy, by its own records; why they cannot be read, where they cannot be."""
+    try:
+        found = [one for one in _events(job.as_copy(copy).records(), newest) if one.kind in _OF_COPIES]
+    except StreambankError as error:
+        found = [Happening(None, error.code or "unknown", facts={"copy": copy}, why=error.message)]
+    yield from found
 
 
 def _desired(records: JobControl, newest: int) -> Iterator[Happening]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streambank.code.chosen import chosen_records, upgrade_records
+from streambank.control.copies import refreshed_records
 from streambank.core.signing import require_keys
 from streambank.declaration.declaration import Job
 from streambank.driver.spec import launched_records
@@ -62,6 +63,7 @@ def sign_records(job: Job, *, by: Mapping[str, str], unsigned: bool = False) -> 
             launched_records(records),
             *(records.generations(one).records for one in job.queries),
             Sites(records).records,
+            refreshed_records(records),
         ]
         signed = sum(stream.sign(unsigned=unsigned) for stream in streams)
     current = {query: records.generation(query) for query in job.queries}

@@ -23,6 +23,7 @@ from streambank.code.kept import drop_old, keep
 from streambank.code.program import read_program
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
+from streambank.control.copies import settle_refresh
 from streambank.control.operation import Operation, Waits
 from streambank.control.pruning import prune_and_tell
 from streambank.control.records import JsonDict
@@ -300,6 +301,8 @@ class _Start:
 
     def _launch(self, operation: Operation, desired: int, why: str, held: Waiting | None) -> None:
         self.job, self.chosen = as_chosen(self.declared, self.control)
+        if self.job.copy is not None:
+            settle_refresh(self.control, operation=operation)
         launch_id = held.spec.launch_id if held is not None else new_launch_id()
         log = self.launcher.log_path(self.control, launch_id)
         launch = prepare_launch(

@@ -43,6 +43,8 @@ from streambank.driver.location import (
 from streambank.driver.spec import spec_of
 from streambank.job.savepoint import savepoint_job
 from streambank.job.stop_request import ASKER, StopAsked, asked_before
+from streambank.repository.names import check_savepoint_name
+from streambank.repository.references import check_name_free
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
 
@@ -150,6 +152,7 @@ def stop_job(
     force_after_s: float | None = None,
     drain_timeout_s: float | None = None,
     note: str = "",
+    name: str = "",
     pin: bool = False,
     launcher: Launcher | None = None,
     control: JobControl | None = None,
@@ -171,6 +174,7 @@ def stop_job(
         force_after_s: When a stop that reaches no batch boundary is forced; the declared time when left out.
         drain_timeout_s: How long to wait for the drain; the declared time when left out.
         note: Of the savepoint.
+        name: Of the savepoint, unique within the job; empty for none. It is checked before anything stops.
         pin: Pin the savepoint.
         launcher: Where drivers run; what the job declares when left out.
         control: The job's records; opened from the declaration when left out.
@@ -182,8 +186,9 @@ def stop_job(
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
-        InputError: The job's launcher is not installed, or cannot be used (`no-such-launcher`,
-            `ambiguous-launcher`, `bad-launcher`); nothing has been recorded.
+        InputError: The savepoint cannot have that name (`bad-savepoint-name`), or another one of the running
+            job has it (`name-taken`); or the job's launcher is not installed, or cannot be used
+            (`no-such-launcher`, `ambiguous-launcher`, `bad-launcher`); nothing has been recorded.
         RefusedError: The lease is held by an operation, or cannot be judged (`lease-held`); or somebody has
             started the job since it was `asked` to stop (`started-since`); or a driver may still run in
             another place than the declared one (`launched-elsewhere`).
@@ -192,13 +197,29 @@ def stop_job(
     """
     records = control or job.records()
     place = launcher or launcher_for(job)
+    if savepoint and name:
+        _check_name(job, records, name)
     if asked is None and lasting:
         records.set_desired("stopped", by=by, why=why)
     stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, asked, lasting)
     if operation is not None:
-        return stop.run(savepoint, note, pin, progress)
+        return stop.run(savepoint, note, pin, progress, name)
     with records.operation("stop", by=by, wait_s=stop.patience_s()):
-        return stop.run(savepoint, note, pin, progress)
+        return stop.run(savepoint, note, pin, progress, name)
+
+
+def _check_name(job: Job, records: JobControl, name: str) -> None:
+    """Refuse a name that the savepoint cannot get, while the job still runs."""
+    check_savepoint_name(name)
+    view = records.lease.view()
+    if view is None or view.free:
+        return  # it may be the name of the savepoint that an earlier stop has taken
+    try:
+        repository = job.open_repository()
+    except NotFoundError:
+        return
+    for query in job.queries:
+        check_name_free(repository.store, job.savepoint_name(query), name, "")
 
 
 class _Stop:
@@ -248,7 +269,9 @@ class _Stop:
                 return request.number
         return self.control.requests.post(STOP, epoch=epoch, by=self.by, why=self.why, **options).number
 
-    def run(self, savepoint: bool, note: str, pin: bool, progress: Progress | None) -> StopResult:
+    def run(
+        self, savepoint: bool, note: str, pin: bool, progress: Progress | None, name: str = ""
+    ) -> StopResult:
         self.check_not_started_since()
         view = self.control.lease.settle()
         asked = self.asked.epoch if self.asked is not None else None
@@ -285,6 +308,7 @@ class _Stop:
                 by=self.by,
                 why=self.why,
                 note=note,
+                name=name,
                 pin=pin,
                 control=self.control,
                 pace=Pace(progress=progress),

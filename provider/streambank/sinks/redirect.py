@@ -7,7 +7,7 @@ puts the places of a `Redirect` where the application names its own (streambank_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -23,6 +23,9 @@ class Redirect:
         scratch: Whether an output without a place of its own kind here is written below `directory` as
             Parquet, a folder for each batch (`batch_folder`).
         sources: Kinds of sources that it may read besides those that are known to leave the live query alone.
+        outputs: Single outputs, each with the directory that stands for it: the URI of a directory, or the
+            name of a table or a topic. A directory of files or of a Delta table stays one; the rows of any
+            other output are kept as Parquet, as with `scratch`.
     """
 
     directory: str | None = None
@@ -30,6 +33,7 @@ class Redirect:
     topic: str | None = None
     scratch: bool = False
     sources: tuple[str, ...] = ()
+    outputs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None) -> Redirect | None:
@@ -42,7 +46,8 @@ class Redirect:
             return None
         known = {one.name for one in fields(cls)}
         values = {name: value for name, value in data.items() if name in known}
-        return cls(**{**values, "sources": tuple(data.get("sources", ()))})
+        lists = {"sources": tuple(data.get("sources", ())), "outputs": dict(data.get("outputs", {}))}
+        return cls(**{**values, **lists})
 
 
 def batch_folder(directory: str, batch: int) -> str:

@@ -240,6 +240,7 @@ def job_material(
         brokers=brokers or Brokers(job.kafka),
         application=job.application,
         replicas=(job.standby.repository,) if job.standby and not job.primary else job.replicate.to,
+        copies={name: job.as_copy(name) for name in job.copies},
     )
     return Material(found, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
 

@@ -208,6 +208,14 @@ _ALL = (
         NOTHING,
     ),
     Metric(
+        "copy_age_s",
+        "s",
+        "how old the batch of the savepoint is that a copy of the job's state holds",
+        "the records of the copy",
+        "one per query: the oldest of all copies",
+        NOTHING,
+    ),
+    Metric(
         "recovery_s",
         "s",
         "time from the launch of a driver, the request to restart it, or the start of a restore, to the next "

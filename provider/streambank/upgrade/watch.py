@@ -24,7 +24,9 @@ from streambank.storage import open_store
 from streambank.upgrade.plan import launched_code
 
 _LOOK_S = 1.0
-NOT_ITS_FAULT = frozenset({"savepoint_age", "drill_age", "replica_age", "restart_rate", "recovery"})
+NOT_ITS_FAULT = frozenset(
+    {"savepoint_age", "drill_age", "replica_age", "copy_age", "restart_rate", "recovery"}
+)
 """Objectives that an upgrade itself touches, or that say nothing of the code."""
 FAILED = "new-code-failed"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from streambank_airflow.dags.drill import drill_dag
 from streambank_airflow.dags.exchange import compact_dag, rescale_dag
 from streambank_airflow.dags.failover import failover_dag
+from streambank_airflow.dags.refresh import refresh_dag
 from streambank_airflow.dags.restore import restore_dag
 from streambank_airflow.dags.run import run_dag
 from streambank_airflow.dags.savepoint import savepoint_dag
@@ -16,6 +17,7 @@ __all__ = [
     "compact_dag",
     "drill_dag",
     "failover_dag",
+    "refresh_dag",
     "rescale_dag",
     "restore_dag",
     "run_dag",

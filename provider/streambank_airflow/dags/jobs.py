@@ -1,7 +1,7 @@
 """From `streaming_jobs.toml` to DAGs, for each job.
 
 `<job>.run`, `.stop`, `.savepoint`, `.restore`, `.drill`, `.upgrade`, `.sla`, `.compact` and `.rescale`; and
-`.failover` for a job with a standby.
+`.failover` for a job with a standby, and `<job>.refresh.<copy>` for each copy that a job declares.
 
 A DAG file needs two lines:
 
@@ -27,6 +27,7 @@ from streambank_airflow.dags import (
     compact_dag,
     drill_dag,
     failover_dag,
+    refresh_dag,
     rescale_dag,
     restore_dag,
     run_dag,
@@ -37,6 +38,7 @@ from streambank_airflow.dags import (
 )
 from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.maintenance import maintenance_dag
+from streambank_airflow.dags.refresh import VERB as REFRESH
 from streambank_airflow.dags.stagger import unshifted_alone
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 
@@ -58,6 +60,8 @@ BUILDERS: Mapping[str, Callable[[Job, DagFile], DAG]] = {
 """What is built for each job, by verb, in the order in which the lists show it."""
 NEEDS_STANDBY = ("failover",)
 """What is only built for a job with a standby."""
+VERBS = (*BUILDERS, REFRESH)
+"""What `only` may name, besides that of the repository: `refresh` is that of each copy of a job's state."""
 MAINTENANCE = "maintenance"
 """The DAG of the whole repository, where the file declares one."""
 
@@ -95,7 +99,7 @@ def build_dags(
     """
     if isinstance(only, str):
         only = (only,)
-    wanted = [check_choice(verb, "only", (*BUILDERS, MAINTENANCE)) for verb in (only or BUILDERS)]
+    wanted = [check_choice(verb, "only", (*VERBS, MAINTENANCE)) for verb in (only or VERBS)]
     verbs = [verb for verb in wanted if verb != MAINTENANCE]
     path = Path(jobs_file).expanduser().absolute()
     file = DagFile(str(path), conn_id, default_args or {}, dag_args or {})
@@ -115,6 +119,9 @@ def build_dags(
 
 def _dags_of(job: Job, file: DagFile, verbs: Sequence[str]) -> Iterator[DAG]:
     for verb in verbs:
+        if verb == REFRESH:
+            yield from (refresh_dag(job, copy, file) for copy in job.copies.values())
+            continue
         if verb in NEEDS_STANDBY and job.standby is None:
             continue
         yield BUILDERS[verb](job, file)

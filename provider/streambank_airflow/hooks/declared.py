@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 from streambank.core.errors import InputError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Declarations, Job, load_jobs
+from streambank.declaration.standby import SEPARATOR
 from streambank.driver.connections import using_connections
 from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
@@ -99,11 +100,11 @@ class DeclaredJobs:
         A job with a standby is the job at its active site: so the DAGs go on with it after a fail-over.
 
         Args:
-            ref: `job` or `job/query`.
+            ref: `job` or `job/query`; `job@copy` for the job on a copy of its state.
 
         Raises:
             InputError: The name or the jobs file is wrong (code `no-such-query` for an unknown query).
-            NotFoundError: No such job is declared (code `no-such-job`).
+            NotFoundError: No such job is declared (code `no-such-job`), or no such copy (`no-such-copy`).
         """
         job, query = find_declared(self.load(), ref)
         return self._at_active_site(job), query
@@ -132,8 +133,11 @@ class DeclaredJobs:
         """
         if not self._named_file():
             return None
-        job = self.load().jobs.get(QueryRef.parse(ref).job)
-        return None if job is None else self._at_active_site(job)
+        asked, copy = parse_ref(ref)
+        job = self.load().jobs.get(asked.job)
+        if job is None:
+            return None
+        return self._at_active_site(job) if copy is None else job.as_copy(copy)
 
     def open_repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:
         """The repository of a job: as its declaration says, else as the connection says.
@@ -181,10 +185,23 @@ class DeclaredJobs:
 
 def find_declared(declared: Declarations, ref: str) -> tuple[Job, str | None]:
     """See `DeclaredJobs.find`."""
-    asked = QueryRef.parse(ref)
+    asked, copy = parse_ref(ref)
     job = declared.job(asked.job)
+    if copy is not None:
+        job = job.as_copy(copy)
     job.queries_named(asked.query)
     return job, asked.query
+
+
+def parse_ref(ref: str) -> tuple[QueryRef, str | None]:
+    """A job, or a query of it, and the copy of its state that is meant: `job@copy`, `job@copy/query`.
+
+    Raises:
+        InputError: One of the names is not allowed (code `bad-name`).
+    """
+    job, slash, query = ref.partition("/")
+    name, at, copy = job.partition(SEPARATOR)
+    return QueryRef.parse(f"{name}{slash}{query}"), copy if at else None
 
 
 class _Part(Protocol):

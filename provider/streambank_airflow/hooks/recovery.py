@@ -19,6 +19,7 @@ from streambank_airflow.hooks.declared import DeclaredJobs, connected
 from streambank_airflow.hooks.jobs import STOP_RUNNING
 
 if TYPE_CHECKING:
+    from streambank.copies.report import RefreshReport
     from streambank.drills.report import DrillReport
     from streambank.failover.report import FailoverReport
     from streambank.recovery.plan import RestorePlan
@@ -147,6 +148,101 @@ class RecoveryVerbs:
             record=True,
         )
         return restore(replace(request, link=link, unmoved=unmoved), pace=pace).to_dict()
+
+    @connected
+    def restore_together(
+        self,
+        ref: str,
+        savepoint: str,
+        *,
+        plan_only: bool,
+        sink: SinkChoice,
+        sink_of: Mapping[str, SinkChoice],
+        source: SourceChoice,
+        note: str,
+        by: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Restore all queries of a stopped job as one; see `streambank.recovery.together`.
+
+        Args:
+            ref: The job.
+            savepoint: A reference to a savepoint of each query.
+            plan_only: Change nothing, and say what would be done.
+            sink: What to do where going on would lose or repeat rows.
+            sink_of: The same for single sinks.
+            source: What to do where input cannot be read again.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            InputError: A query is named (code `bad-option`).
+            StreambankError: What speaks against it, in a plan too; and whatever a restore raises.
+        """
+        from streambank.job.savepoint import open_repository
+        from streambank.kafka.settings import Brokers
+        from streambank.recovery.together import TogetherRequest, plan_together, restore_together
+
+        job, query = self.declared.find(ref)
+        if query is not None:
+            raise InputError(
+                f"All queries of a job are restored, and {ref} names one.",
+                code="bad-option",
+                hint=f"Name the job alone, {job.name}; RestoreSavepointOperator restores one query.",
+            )
+        records = job.records()
+        request = TogetherRequest(
+            job,
+            open_repository(job, records),
+            savepoint,
+            control=records,
+            sink=sink,
+            sink_of=sink_of,
+            source=source,
+            kafka=Brokers(job.kafka),
+            by={**by, "reason": note} if note else by,
+        )
+        if not plan_only:
+            return restore_together(request).to_dict()
+        plan = plan_together(request)
+        for refusal in plan.refusals:
+            raise refusal
+        return plan.to_dict()
+
+    @connected
+    def refresh(
+        self,
+        ref: str,
+        copy: str,
+        *,
+        savepoint: str,
+        repository: str | None,
+        note: str,
+        by: Mapping[str, str],
+    ) -> RefreshReport:
+        """Make a copy of a job's state, or make it again; see `streambank.copies.refresh.refresh`.
+
+        Args:
+            ref: The job.
+            copy: The copy.
+            savepoint: A reference to a savepoint of each query.
+            repository: The repository or replica that it comes from, or `nearest`; None for what is declared.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            InputError: A query is named (code `bad-option`).
+            StreambankError: Whatever a refresh raises.
+        """
+        from streambank.copies.refresh import RefreshRequest, refresh
+
+        job, query = self.declared.find(ref)
+        if query is not None:
+            raise InputError(
+                f"A copy is of a whole job, and {ref} names a query.",
+                code="bad-option",
+                hint=f"Name the job alone: {job.name}.",
+            )
+        return refresh(RefreshRequest(job, copy, savepoint, repository=repository, by=by, why=note))
 
     @connected
     def drill(

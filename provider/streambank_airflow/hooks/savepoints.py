@@ -118,6 +118,53 @@ class SavepointVerbs:
         return result.to_dict() | ({"mutually_consistent": False} if len(job.queries) > 1 else {})
 
     @connected
+    def import_copy(
+        self,
+        ref: str,
+        copy: str,
+        *,
+        batch: int | None,
+        file_sinks: Sequence[str],
+        without_sinks: bool,
+        pin: bool,
+        new_query: bool,
+        note: str,
+        by: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Make a copy of a checkpoint a savepoint, once it is verified; see `streambank.job.import_copy`.
+
+        Args:
+            ref: `job` or `job/query`.
+            copy: A directory, or its URI.
+            batch: This batch; None for the newest that is whole in the copy.
+            file_sinks: Output directories of file sinks of the query, where they are now.
+            without_sinks: Save nothing of sinks that the job's records name.
+            pin: Keep it until somebody unpins it.
+            new_query: Accept another query under this name.
+            note: What to remember about it.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever an import raises.
+        """
+        from streambank.job.import_copy import ImportRequest, import_of_job
+
+        request = ImportRequest(
+            copy,
+            self.declared.repository_store(ref),
+            ref,
+            job=self.declared.get(ref),
+            batch=batch,
+            file_sinks=file_sinks,
+            without_sinks=without_sinks,
+            note=note,
+            pin=pin,
+            new_query=new_query,
+            by=by,
+        )
+        return import_of_job(request).to_dict()
+
+    @connected
     def verify(
         self,
         ref: str,

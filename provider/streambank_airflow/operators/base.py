@@ -58,7 +58,8 @@ class StreambankOperator(FindsJobs, BaseOperator):
     Where it fails for good, whom the job's `notify` names is alerted (alerts.py).
 
     Args:
-        job: The declared job's name; `job/query` where a query of several is meant.
+        job: The declared job's name; `job/query` where a query of several is meant; `job@copy` for the job on
+            a copy of its state.
         jobs_file: The `streaming_jobs.toml` that declares it; None for the one that the connection names.
         streambank_conn_id: The connection; the default one need not exist where `jobs_file` says everything.
         note: Why; kept with the records of what is done.

@@ -1,8 +1,8 @@
-"""Operators that start a streaming job and stop it; the one that keeps it running is in `keep.py`."""
+"""Operators that start, stop and restore a streaming job; the one that keeps it running is in `keep.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,13 +14,14 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
+from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES
 from streambank.core.errors import InputError, RefusedError, StreambankError, check_choice
 from streambank.core.names import QueryRef
 from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.job.readiness import say_starts
 from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
-from streambank_airflow.choices import IF_RUNNING
+from streambank_airflow.choices import IF_RUNNING, sink_choices
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import (
     StreambankOperator,
@@ -43,7 +44,12 @@ if TYPE_CHECKING:
     from streambank.job.restart import RestartAsked, RestartResult
     from streambank.job.start import StartResult
 
-__all__ = ["KeepStreamingJobRunningOperator", "StartStreamingJobOperator", "StopStreamingJobOperator"]
+__all__ = [
+    "KeepStreamingJobRunningOperator",
+    "RestoreStreamingJobOperator",
+    "StartStreamingJobOperator",
+    "StopStreamingJobOperator",
+]
 
 SAVEPOINTS_KEY = "savepoints"
 """XCom key under which a stop leaves the savepoint of each query."""
@@ -485,3 +491,78 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the new driver works, or is gone; see `StartStreamingJobOperator`."""
         return flat(super().execute_complete(context, event) | event["remember"]["told"])
+
+
+class RestoreStreamingJobOperator(StreambankOperator):
+    """Restores all queries of a stopped job as one, each into its next generation.
+
+    Their savepoints belong together as far as they can: of `latest-good` the newest moment that all queries
+    reach. A restore that ends in between leaves a job that does not start; the same restore again, such as a
+    retry of this task, restores those that are left.
+
+    Args:
+        savepoint: Which savepoint of each query: `latest-good`, `latest`, a name, or a time.
+        sink: What to do where going on would lose or repeat rows: `refuse`, `rollback` or `accept`.
+        sink_of: The same for single sinks, by the paths that a plan shows: a mapping, or a list of
+            `SINK=CHOICE`.
+        source: What to do where input cannot be read again: `refuse` or `accept`.
+        plan_only: Change nothing, and return what would be done; fail for what speaks against it.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
+
+    Returns:
+        `job`, `skew_s` (seconds between the oldest and the newest savepoint), `queries` (of each `savepoint`,
+        `batch`, `taken_at`, `generation`, `location`), `already_restored`.
+    """
+
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        "savepoint",
+        "sink",
+        "sink_of",
+        "source",
+        "plan_only",
+    )
+
+    def __init__(
+        self,
+        *,
+        savepoint: str = "latest-good",
+        sink: str = "refuse",
+        sink_of: Mapping[str, str] | Sequence[str] | str | None = None,
+        source: str = "refuse",
+        plan_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.savepoint = savepoint
+        self.sink = known_or_template(sink, "sink", SINK_CHOICES)
+        self.sink_of = sink_of
+        self.source = known_or_template(source, "source", SOURCE_CHOICES)
+        self.plan_only = plan_only
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Restore them; see the class.
+
+        Raises:
+            AirflowFailException: It is refused: a person has to decide, or the job has to be stopped first.
+            AirflowException: The environment failed, and a retry may finish it.
+        """
+        with airflow_failures():
+            done = self.hook.recovery.restore_together(
+                self.job,
+                str(self.savepoint),
+                plan_only=as_bool(self.plan_only, "plan_only"),
+                sink=check_choice(self.sink, "sink", SINK_CHOICES),
+                sink_of=sink_choices(self.sink_of),
+                source=check_choice(self.source, "source", SOURCE_CHOICES),
+                note=self.why,
+                by=asked_by(context),
+            )
+        names = ("savepoint", "batch", "taken_at", "generation", "location")
+        queries = {}
+        for query, one in done["queries"].items():
+            queries[query] = {name: one[name] for name in names}
+            self.log.info("Query %s: savepoint %s of batch %d.", query, one["savepoint"], one["batch"])
+            for warning in one["warnings"]:
+                self.log.warning("%s", warning)
+        return {**{name: done[name] for name in ("job", "skew_s", "already_restored")}, "queries": queries}

@@ -1,4 +1,4 @@
-"""Operators that restore a savepoint, show what that would do, and go back to an earlier generation."""
+"""Operators that restore a savepoint, into a job or a copy of it, and go back to an earlier generation."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from streambank.recovery.approval import (
 )
 from streambank_airflow.choices import (
     IF_RUNNING,
+    check_form_copy,
     check_form_origin,
     check_form_places,
     new_sink_choices,
@@ -47,6 +48,7 @@ from streambank_airflow.operators.base import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from streambank.copies.report import RefreshReport
     from streambank.job.stop import StopResult
     from streambank.recovery.plan import RestorePlan
 
@@ -437,3 +439,94 @@ class ReinstateGenerationOperator(StreambankOperator):
             "code": refusal.code,
             "why": refusal.message,
         }
+
+
+REPORT_KEY = "report_markdown"
+"""XCom key under which the report of a refresh is left for people."""
+
+
+class RefreshCopyOperator(StreambankOperator):
+    """Makes a copy of a job's state, or makes it again, while the job runs on; see docs/howto/copies.md.
+
+    Nothing of the live job is touched. The copy in use stays until the new one is whole, so a task that is
+    killed leaves it; the next one begins again. While a job runs on the copy, the refresh is refused.
+
+    Args:
+        copy: The copy that the job declares, such as `staging`.
+        savepoint: Which savepoint of each query: `latest-good`, or what names one of each, such as a time.
+        repository: The repository or replica that it comes from, or `nearest`; None for what is declared.
+        from_form: `repository` comes from a form: only what the job declares is taken.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
+
+    Returns:
+        What `streambank fork --json` gives, without `by`, `why`, `dry_run` and `refusals`.
+    """
+
+    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "copy", "savepoint", "repository")
+
+    def __init__(
+        self,
+        *,
+        copy: str,
+        savepoint: str = "latest-good",
+        repository: str | None = None,
+        from_form: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.copy = copy
+        self.savepoint = savepoint
+        self.repository = repository
+        self.from_form = from_form
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Make it; see the class.
+
+        Raises:
+            AirflowFailException: It is refused: a person has to decide.
+            AirflowException: The environment failed, and a retry may help.
+        """
+        with airflow_failures():
+            repository = as_text(self.repository)
+            if self.from_form:
+                check_form_copy(self.hook.declared.job(self.job), self.copy, repository)
+            report = self.hook.recovery.refresh(
+                self.job,
+                self.copy,
+                savepoint=as_text(self.savepoint) or "latest-good",
+                repository=repository,
+                note=self.why,
+                by=asked_by(context),
+            )
+        shown = refresh_markdown(report)
+        self.log.info("The report:\n%s", shown)
+        for warning in report.warnings:
+            self.log.warning("%s", warning)
+        task_instance: Any = context["ti"]
+        task_instance.xcom_push(key=REPORT_KEY, value=shown)
+        left_out = ("by", "why", "dry_run", "refusals")
+        return {name: value for name, value in report.to_dict().items() if name not in left_out}
+
+
+def refresh_markdown(report: RefreshReport) -> str:
+    """The report of a refresh as a person reads it.
+
+    Args:
+        report: The report.
+    """
+    rows: list[tuple[str, str]] = [("Copy", code(report.runs_as))]
+    for one in report.queries:
+        age = say_duration(round(one.age_s))
+        rows.append(
+            (
+                f"Query {one.query}",
+                filled("{} of batch {}, {} old", code(one.savepoint), f"{one.batch:,}", age),
+            )
+        )
+        rows += [("Repository", code(one.repository)), ("Checkpoint", code(one.location))]
+        rows += [("Output", code(new)) for new in one.outputs.values()]
+    if report.state_only:
+        rows.append(("Application", "none runs on it: the copy is of the state alone"))
+    rows += [("Removed", code(location)) for location in report.removed]
+    rows += [("Warning", filled("{}", warning)) for warning in report.warnings]
+    return table(rows)

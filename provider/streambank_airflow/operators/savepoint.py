@@ -18,6 +18,7 @@ from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
     as_integer,
+    as_texts,
     asked_by,
     is_template,
     known_or_template,
@@ -142,6 +143,85 @@ class CreateSavepointOperator(SparkWork):
                 say_bytes(result["new_bytes"]),
                 say_duration(result["seconds"]),
             )
+        return result
+
+
+class ImportSavepointOperator(StreambankOperator):
+    """Makes a copy of a checkpoint a savepoint, once it is verified: one by `cp -r`, rsync or a backup.
+
+    A copy of a query that ran is seldom whole at its newest batch: the newest whole one is taken, and the
+    result says why newer ones were not. Only reads the copy. Its success is an event of the job's savepoint
+    asset.
+
+    Args:
+        copy: The copy: a directory, or its URI.
+        batch: This batch; None for the newest that is whole.
+        file_sinks: The output directories of file sinks of the query, where they are now. The records of a
+            job that runs under Streambank name them.
+        without_sinks: Save nothing of sinks that the job's records name, such as one that no longer tells
+            what it had at the batch. A restore then needs a choice for them.
+        pin: Keep the savepoint until somebody unpins it.
+        new_query: Accept that another query than before is imported under this job's name.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        What CreateSavepointOperator returns, and `source`, `batch_at` (when the batch was planned),
+            `passed_over` (newer batches that are not whole: `batch`, `code`, `why`).
+    """
+
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        "copy",
+        "batch",
+        "file_sinks",
+        "without_sinks",
+        "pin",
+        "new_query",
+    )
+
+    def __init__(
+        self,
+        *,
+        copy: str,
+        batch: int | str | None = None,
+        file_sinks: Sequence[str] = (),
+        without_sinks: bool | str = False,
+        pin: bool | str = False,
+        new_query: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.copy = copy
+        self.batch = batch
+        self.file_sinks = file_sinks
+        self.without_sinks = without_sinks
+        self.pin = pin
+        self.new_query = new_query
+        if not is_template(self.job):
+            self.outlets = [*self.outlets, savepoint_asset(self.job)]
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Import it; see the class."""
+        with airflow_failures():
+            result = self.hook.savepoints.import_copy(
+                self.job,
+                str(self.copy),
+                batch=as_integer(self.batch, "batch"),
+                file_sinks=as_texts(self.file_sinks),
+                without_sinks=as_bool(self.without_sinks, "without_sinks"),
+                pin=as_bool(self.pin, "pin"),
+                new_query=as_bool(self.new_query, "new_query"),
+                note=self.why,
+                by=asked_by(context),
+            )
+        for outlet in self.outlets:
+            if outlet == savepoint_asset(self.job):
+                context["outlet_events"][outlet].extra = event_extra(result)
+        for warning in result["warnings"]:
+            self.log.warning("%s", warning)
+        for one in result["passed_over"]:
+            self.log.warning("Batch %d of the copy is not whole: %s", one["batch"], one["why"])
+        self.log.info("Savepoint %(savepoint)s holds batch %(batch)d of the copy %(source)s.", result)
         return result
 
 

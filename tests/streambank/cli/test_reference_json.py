@@ -19,6 +19,7 @@ from tests.support.checkpoint.live_checkpoint import LiveCheckpoint, add_debris
 from tests.support.checkpoint.recorded import unpack
 from tests.support.checkpoint.with_garbage import write_with_garbage
 from tests.support.cli import streambank, succeed
+from tests.support.jobs.copied_job import CopiedJob
 from tests.support.jobs.declared import declare, end_drivers, fake_launcher, write_jobs
 from tests.support.jobs.left_behind import go_on, next_generation, save
 from tests.support.json_examples import examples, mismatches
@@ -38,6 +39,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     live.run(2)
     given["take"] = succeed(*take, "--note", "hello").document
     given["import"] = imported(tmp_path)
+    given["fork"] = forked(tmp_path / "forked")
     given["job clean"] = cleaned(tmp_path / "cleaned")
     live.plan()
     add_debris(live.store, 6)
@@ -196,6 +198,12 @@ def restored_in_two(file: Path) -> Any:
     return succeed("job", "restore", "pair", "--jobs", file, "--sink", "accept", "--json").document
 
 
+def forked(folder: Path) -> Any:
+    """A copy of a job's state."""
+    folder.mkdir()
+    return succeed("fork", "orders", "staging", "--jobs", CopiedJob(folder).jobs, "--json").document
+
+
 ELSEWHERE = ("state ", "rescale", "job compact", "undelete-files", "drill", "upgrade", "failover")
 
 
@@ -252,6 +260,7 @@ def test_every_verb_with_json_has_an_example() -> None:
         "pin",
         "doctor",
         "programs",
+        "fork",
         "skew",
         "sla",
         "compact",

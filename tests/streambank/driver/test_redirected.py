@@ -15,6 +15,15 @@ from streambank.sinks.redirect import Redirect
 DRILL = Redirect("file:///scratch/orders", scratch=True)
 FORK = Redirect("file:///copy/orders", table="orders_copy", topic="orders-copy")
 
+COPY = Redirect(
+    outputs={
+        "s3a://live/out": "file:///copy/out",
+        "file:///lake": "file:///copy/lake",
+        "shop.orders": "file:///copy/orders",
+        "sums": "file:///copy/sums",
+    }
+)
+
 
 @pytest.mark.parametrize(
     ("redirect", "named", "expected"),
@@ -27,6 +36,10 @@ FORK = Redirect("file:///copy/orders", table="orders_copy", topic="orders-copy")
         (FORK, Output(FILES, "file:///live"), Output(FILES, "file:///copy/orders")),
         (FORK, Output(TABLE, name="shop.orders"), Output(TABLE, name="orders_copy")),
         (FORK, Output("kafka", name="orders"), Output("kafka", name="orders-copy")),
+        (COPY, Output(FILES, "s3://live/out"), Output(FILES, "file:///copy/out")),
+        (COPY, Output("delta", "file:///lake"), Output("delta", "file:///copy/lake")),
+        (COPY, Output(TABLE, name="shop.orders"), Output(SCRATCH, "file:///copy/orders")),
+        (COPY, Output("kafka", name="sums"), Output(SCRATCH, "file:///copy/sums")),
         (Redirect(), Output("console"), Output("console")),
         (DRILL, Output("memory"), Output("memory")),
     ],
@@ -45,6 +58,9 @@ def test_each_kind_has_its_place(redirect: Redirect, named: Output, expected: Ou
         (Redirect(table="orders_copy"), Output(FILES, "file:///live")),
         (Redirect("file:///copy"), Output("kafka", name="orders")),
         (Redirect(scratch=True), Output("kafka", name="orders")),
+        (COPY, Output(FILES, "file:///live/other")),
+        (COPY, Output("kafka", name="orders")),
+        (COPY, Output("foreachBatch")),
     ],
     ids=str,
 )
@@ -56,6 +72,7 @@ def test_what_has_no_place_is_refused(redirect: Redirect, named: Output) -> None
 
 
 def test_a_launch_spec_carries_the_places() -> None:
-    spec = QuerySpec("file:///checkpoint", 1, redirect=FORK)
-    assert QuerySpec.from_dict(asdict(spec)) == spec
+    for redirect in (FORK, COPY):
+        spec = QuerySpec("file:///checkpoint", 1, redirect=redirect)
+        assert QuerySpec.from_dict(asdict(spec)) == spec
     assert QuerySpec.from_dict({"checkpoint": "file:///checkpoint", "generation": 1}).redirect is None

@@ -192,6 +192,27 @@ def test_a_stop_with_savepoint_takes_it_after_the_stop(running: Job, folder: Pat
     assert (kept.batch, kept.note) == (2, "upgrade")
 
 
+def test_the_savepoint_of_a_stop_has_a_name_and_one_that_is_taken_is_refused_before(
+    folder: Path, running: Job
+) -> None:
+    launcher = fake_launcher(folder)
+    stopped = stop_job(running, by=BY, savepoint=True, name="before-upgrade", launcher=launcher)
+    repository = running.open_repository()
+    assert repository.find("before-upgrade", "flights")[1] == stopped.savepoints["main"]
+    again = stop_job(running, by=BY, savepoint=True, name="before-upgrade", launcher=launcher)
+    assert again.savepoints == stopped.savepoints, "the same stop once more"
+
+    records = running.records()
+    records.set_desired("running", by=BY)
+    with records.lease.held("run", by=BY):
+        for name, code in (("before-upgrade", "name-taken"), ("03:00", "bad-savepoint-name")):
+            with pytest.raises(InputError) as caught:
+                stop_job(running, by=BY, savepoint=True, name=name, launcher=launcher)
+            assert caught.value.code == code
+    desired = records.desired()
+    assert desired is not None and desired.state == "running", "it was not stopped for nothing"
+
+
 def test_a_stop_whose_savepoint_fails_leaves_the_job_stopped_and_unlocked(folder: Path) -> None:
     job = declare(folder)
     with pytest.raises(StreambankError):

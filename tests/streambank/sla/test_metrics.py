@@ -22,7 +22,7 @@ NAMES = [
     *("batch_s", "wal_s", "state_commit_s", "commit_s", "checkpoint_s", "get_ms", "put_ms"),
     *("snapshot_age_batches", "watermark_lag_s", "source_lag_rows", "gap_s"),
     *("checkpoint_bytes", "checkpoint_files", "oldest_snapshot_age_batches"),
-    *("savepoint_age_s", "replayable_for_s", "replica_age_s", "drill_age_s", "recovery_s"),
+    *("savepoint_age_s", "replayable_for_s", "replica_age_s", "drill_age_s", "copy_age_s", "recovery_s"),
 ]
 
 

@@ -20,6 +20,8 @@ FORMS = {
     "sla": daily.sla_form(),
     "drill": recovery.drill_form((), DrillPolicy(), ("/repository", "s3://replica")),
     "drill of several queries": recovery.drill_form(("hourly", "sessions"), DrillPolicy(), ("/repository",)),
+    "refresh": recovery.refresh_form((), ("/repository", "s3://replica", "nearest")),
+    "refresh of several queries": recovery.refresh_form(("hourly", "sessions"), ("/repository",)),
     "upgrade": recovery.upgrade_form(3),
     "failover": recovery.failover_form("refuse", "refuse"),
     "restore": recovery.restore_form((), RestorePolicy()),

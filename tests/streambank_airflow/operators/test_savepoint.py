@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG, task
 
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
-from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
-from tests.support.airflow_face.metadata_db import run_dag, xcom
+from streambank_airflow.operators.savepoint import (
+    CreateSavepointOperator,
+    ImportSavepointOperator,
+    VerifySavepointOperator,
+)
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.jobs.managed_job import Managed
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -62,3 +67,25 @@ def test_a_take_and_a_verification_say_what_they_came_to(
         rf"Sample of 1 savepoint of job flights, .*: nothing is wrong after {time}; \d+ objects?, {size} ",
     ):
         assert re.search(line, said), line
+
+
+def test_a_copy_of_the_checkpoint_is_imported(managed: Managed) -> None:
+    managed.start()
+    managed.wait_for_batch(3)
+    managed.stop()
+    shutil.copytree(managed.checkpoint, managed.folder / "backup")
+    where: dict[str, Any] = {"job": "flights", "jobs_file": str(managed.jobs_file), "retries": 0}
+    with DAG("import", schedule=None) as dag:
+        good = ImportSavepointOperator(
+            task_id="import", copy=str(managed.folder / "backup"), note="monday", pin=True, **where
+        )
+        live = ImportSavepointOperator(task_id="live", copy=str(managed.checkpoint), **where)
+        good >> live
+    run = run_dag(dag)
+    assert task_states(run) == {"import": "success", "live": "failed"}, "the live checkpoint is no copy"
+    result = xcom(run, "import")
+    assert (result["batch"], result["passed_over"]) == (managed.last_batch(), [])
+    kept = managed.repository.load("flights", result["savepoint"])
+    assert kept.note == "monday" and managed.repository.pinned("flights", result["savepoint"])
+    event = managed.control.last_event("savepoint-imported")
+    assert event is not None and event["savepoint"] == result["savepoint"] and event["by"]["via"] == "airflow"

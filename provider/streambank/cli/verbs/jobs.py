@@ -202,6 +202,14 @@ def stop(
     ] = None,
     why: Why = "",
     note: Annotated[str, typer.Option(metavar="TEXT", help="Note of the savepoint.")] = "",
+    called: Annotated[
+        str,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="Name of the savepoint, unique within the job, such as before-upgrade; implies --savepoint.",
+        ),
+    ] = "",
     pin: Annotated[bool, typer.Option("--pin", help="Pin the savepoint.")] = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -216,10 +224,11 @@ def stop(
             _job(jobs, name),
             by=_by(),
             why=why,
-            savepoint=savepoint,
+            savepoint=savepoint or bool(called),
             drain=drain,
             force_after_s=force_after_s,
             note=note,
+            name=called,
             pin=pin,
             progress=progress,
         )

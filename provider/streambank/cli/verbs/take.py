@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -111,8 +111,10 @@ def take(
     from streambank.cli.options import executor
     from streambank.cli.verbs.savepoints import declared_kafka
     from streambank.control.processes import who
+    from streambank.core.names import QueryRef
     from streambank.declaration.kafka import kafka_sink as capture_of
     from streambank.declaration.kafka import kafka_sources
+    from streambank.job.import_copy import refuse_lost
     from streambank.job.savepoint import managed_take, record_taken
     from streambank.repository.header import check_apart
     from streambank.repository.repository import Repository
@@ -132,7 +134,7 @@ def take(
     CheckpointReader(source).query_id()  # before a repository is made for nothing
     place = open_store(repository)
     check_apart(place, source.uri)
-    _refuse_lost(place, job, jobs, source)
+    refuse_lost(declared(), QueryRef.parse(job), place, source)
     locked = lock_policy(lock, lock_mode)
     target = Repository.open(place, create=True, like=source.uri, lock=locked)
     brokers = brokers_of(kafka, declared_kafka(job, jobs))
@@ -204,55 +206,26 @@ def import_copy(
 
     A copy of a query that ran is seldom whole at its newest batch: the newest whole one is taken.
     """
-    from streambank.cli.verbs.savepoints import declared_kafka
-    from streambank.control.control import JobControl
     from streambank.control.processes import who
-    from streambank.core.names import QueryRef
-    from streambank.job.savepoint import managed_take
-    from streambank.repository.header import check_apart
-    from streambank.repository.repository import Repository
-    from streambank.savepoint.import_copy import check_copy
-    from streambank.savepoint.import_copy import import_copy as import_from
-    from streambank.savepoint.take import TakeRequest
-    from streambank.sinks.file.capture import FileSinkCapture
+    from streambank.job.import_copy import ImportRequest, import_of_job
     from streambank.storage import open_store
     from streambank.work.executor import Pace
 
-    source, place, asked = open_store(copy), open_store(repository), QueryRef.parse(job)
-    declared = declared_job(asked.job, jobs)
-    records = declared.records() if declared is not None else JobControl.of_repository(place, asked.job)
-    facts, current = records.query_facts(asked.query), records.generation(asked.query)
-    known = None if new_query or facts is None else facts.get("query_id")
-    check_copy(source, known, live=None if current is None else current.location)
-    check_apart(place, source.uri)
-    _refuse_lost(place, job, jobs, source)
-    request = TakeRequest(
-        source,
-        Repository.open(place, create=True, like=source.uri),
+    request = ImportRequest(
+        copy,
+        open_store(repository),
         job,
+        job=declared_job(job, jobs),
         batch=batch,
-        sinks=[FileSinkCapture(location) for location in file_sink or []],
+        file_sinks=file_sink or (),
+        without_sinks=without_sinks,
         note=note,
         pin=pin,
-        taken_by={"via": "cli"},
         new_query=new_query,
+        by=who("cli"),
     )
-    if facts is not None:
-        brokers, sinks = brokers_of(None, declared_kafka(job, jobs)), declared.sinks if declared else ()
-        known_sinks = managed_take(request, records, asked.name, brokers, sinks)
-        request = replace(known_sinks, sinks=request.sinks) if without_sinks else known_sinks
     with console.progress() as progress:
-        result = import_from(request, pace=Pace(parallel=parallel, progress=progress))
-    if current is not None:
-        records.record_event(
-            "savepoint-imported",
-            query=asked.name,
-            savepoint=result.taken.savepoint,
-            batch=result.taken.batch,
-            source=result.source,
-            by=who("cli"),
-            why=note,
-        )
+        result = import_of_job(request, pace=Pace(parallel=parallel, progress=progress))
     console.answer(result.to_dict(), lambda: _show_imported(result))
 
 
@@ -271,27 +244,6 @@ class _Managed:
     query: str
     generation: int
     sinks: tuple[DeclaredSink, ...]
-
-
-def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Store) -> None:
-    """Make no repository in the place of a declared job's own, where that or the job's records are lost."""
-    from streambank.core.names import QueryRef
-    from streambank.driver.preflight import check_records, declared_query, savepoints_lost
-    from streambank.storage import open_store
-
-    declared, query = declared_job(name, jobs), QueryRef.parse(name).name
-    if (
-        declared is None
-        or query not in declared.queries
-        or open_store(declared.repository).uri != repository.uri
-    ):
-        return
-    asked = declared_query(declared, query, declared.records())
-    if checkpoint.uri.startswith(asked.checkpoint):
-        check_records(asked)
-        lost = savepoints_lost(asked)
-        if lost is not None:
-            raise lost
 
 
 def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store) -> _Managed | None:

@@ -23,6 +23,7 @@ BESIDE_HISTORY = (
     "replayable_for",
     "replica_age",
     "drill_age",
+    "copy_age",
     "recovery_time",
     "partition_skew",
     "hot_key",
@@ -83,6 +84,7 @@ class Facts:
         drills: Of its whole job.
         replayable: How long the input after its newest savepoint can be read again.
         replicas: Its newest savepoint in each replica, by location; None for a replica that has none.
+        copies: The savepoint that each copy of its state holds, by name; None for one that was never made.
     """
 
     savepoints: Sequence[Fact] | None = None
@@ -99,6 +101,7 @@ class Facts:
     drills: Drills | None = None
     replayable: Replayable | None = None
     replicas: Mapping[str, Fact | None] | None = None
+    copies: Mapping[str, Fact | None] | None = None
 
 
 def reported_verdict(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -225,18 +228,36 @@ def _held_s(one: Replay, now: datetime) -> float:
 
 def _replica_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
     """By the replica that is the furthest behind."""
-    if not facts.replicas:
+    missing = "There is no savepoint of it in {}."
+    return _furthest_behind(case, objective, facts.replicas, newest, missing, "The newest savepoint in {}")
+
+
+def _copy_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    """By the copy that is the furthest behind."""
+    missing = "The copy {} was never made."
+    return _furthest_behind(case, objective, facts.copies, newest, missing, "The savepoint of the copy {}")
+
+
+def _furthest_behind(
+    case: Case,
+    objective: Objective,
+    places: Mapping[str, Fact | None] | None,
+    newest: datetime | None,
+    missing: str,
+    what: str,
+) -> Verdict:
+    if not places:
         return _nobody(case, objective)
-    found = [(one.at, place, one.subject) for place, one in facts.replicas.items() if one is not None]
-    empty = [place for place, one in facts.replicas.items() if one is None]
+    found = [(one.at, place, one.subject) for place, one in places.items() if one is not None]
+    empty = [place for place, one in places.items() if one is None]
     if empty:
         level = objective.severity if objective.breach is not None else "warn"
-        return case.verdict(objective, level, f"There is no savepoint of it in {empty[0]}.")
+        return case.verdict(objective, level, missing.format(empty[0]))
     at, place, savepoint = min(found)
     if newest is not None and at >= newest:
-        why = f"The newest savepoint in {place}, {savepoint}, is not older than the newest batch."
+        why = f"{what.format(place)}, {savepoint}, is not older than the newest batch."
         return case.verdict(objective, "ok", why, value=0.0, as_of=at)
-    return _age(case, objective, at, f"The newest savepoint in {place}, {savepoint},")
+    return _age(case, objective, at, f"{what.format(place)}, {savepoint},")
 
 
 def _drill_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -362,6 +383,7 @@ _JUDGES: Mapping[str, Callable[[Case, Objective, Facts, datetime | None], Verdic
     "replayable_for": _replayable_for,
     "replica_age": _replica_age,
     "drill_age": _drill_age,
+    "copy_age": _copy_age,
     "progress_age": _progress_age,
     "failed_batches": _failed,
     "recovery_time": _recovery,

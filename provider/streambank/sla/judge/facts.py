@@ -19,12 +19,14 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeGuard, TypeVar
 
 from streambank.control.control import JobControl
+from streambank.control.copies import copied
 from streambank.control.drills import drills_of, last_passed
 from streambank.control.progress import SegmentHead, last_progress, progress_keys
 from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import from_json_time
+from streambank.declaration.declaration import Job
 from streambank.declaration.health import HealthPolicy
 from streambank.inputs.replayable import Replayable, look_at_replayable
 from streambank.job.alive import Life
@@ -86,6 +88,7 @@ def facts_of_query(
     brokers: Brokers | None = None,
     application: str = "",
     replicas: Sequence[str] = (),
+    copies: Mapping[str, Job] | None = None,
 ) -> Facts:
     """What is known of a query of a job.
 
@@ -104,10 +107,12 @@ def facts_of_query(
         brokers: Who is asked of the job's Kafka; None for those that its savepoints name.
         application: The path of its PySpark application.
         replicas: Where copies of its savepoints are.
+        copies: The job as it runs on each copy of its state, by name.
     """
     looking = Looking()
     by_name = {one.name: one for one in wanted}
-    copies: dict[str, Fact | None] | None = None
+    held: dict[str, Fact | None] | None = None
+    brought: dict[str, Fact | None] | None = None
     heads = savepoints = replayable = drills = failures = recovered = skews = hot_keys = None
     if not by_name.keys().isdisjoint(("savepoint_age", "replayable_for")):
         heads = looking.at("Its savepoints", lambda: _newest_heads(repository, savepoint_name))
@@ -120,7 +125,9 @@ def facts_of_query(
             lambda: replayable_now(repository, newest, location, brokers or Brokers(), application),
         )
     if "replica_age" in by_name:
-        copies = looking.at("Its replicas", lambda: newest_in_replicas(replicas, savepoint_name))
+        brought = looking.at("Its replicas", lambda: newest_in_replicas(replicas, savepoint_name))
+    if "copy_age" in by_name:
+        held = looking.at("Its copies", lambda: held_by_copies(copies or {}, query))
     if "drill_age" in by_name:
         drills = looking.at("Its drills", lambda: drills_seen(control, queries or (query or MAIN,)))
     if "failed_batches" in by_name:
@@ -149,7 +156,8 @@ def facts_of_query(
         begun=looking.at("Its generations", lambda: begun_at(control, query)),
         drills=drills,
         replayable=replayable,
-        replicas=copies,
+        replicas=brought,
+        copies=held,
     )
 
 
@@ -264,6 +272,23 @@ def newest_in_replicas(replicas: Sequence[str], name: str) -> dict[str, Fact | N
         StreambankError: One cannot be read.
     """
     return {place: next(iter(newest_savepoints(place, name)), None) for place in replicas}
+
+
+def held_by_copies(copies: Mapping[str, Job], query: str | None) -> dict[str, Fact | None]:
+    """The savepoint of a query that each copy holds; None for a copy that was never made.
+
+    Args:
+        copies: The job as it runs on each copy, by name.
+        query: The query's name; None for the only one.
+
+    Raises:
+        StreambankError: The records of one cannot be read.
+    """
+    found: dict[str, Fact | None] = {}
+    for name, copy in copies.items():
+        one = copied(copy.records()).get(query or MAIN)
+        found[name] = None if one is None else Fact(one.taken_at, subject=one.savepoint)
+    return found
 
 
 def skews_of(location: str, objective: Objective, now: datetime, *, begun: bool) -> list[Fact] | None:

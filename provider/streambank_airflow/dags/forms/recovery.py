@@ -1,4 +1,4 @@
-"""The forms of what brings a job back, or rehearses it: restore, drill, failover, upgrade."""
+"""The forms of what brings a job back, copies or rehearses it: restore, refresh, drill, failover, upgrade."""
 
 from __future__ import annotations
 
@@ -52,6 +52,33 @@ DRILLED = {
     "latest-good": "latest-good - the newest that verifies",
     "random": "random - any that is kept",
 }
+
+
+def refresh_form(queries: Sequence[str], repositories: Sequence[str]) -> dict[str, Param]:
+    """The form of `<job>.refresh.<copy>`.
+
+    Args:
+        queries: The job's queries where it has several by name: no id of a savepoint is of all of them.
+        repositories: Where savepoints may come from, the usual place first.
+    """
+    other = "" if queries else "; a batch (`batch:41`); an id, or the beginning of one"
+    return {
+        "savepoint": Param(
+            "latest-good",
+            type="string",
+            minLength=1,
+            title="Savepoint",
+            description_md="Which savepoint of each query becomes the copy. `latest-good` is the newest that "
+            f"verifies. Or a time, for the newest from then or before; a name{other}.",
+        ),
+        "repository": choice(
+            repositories[0],
+            {one: ANY_PLACE if one == NEAREST else one for one in repositories},
+            title="Repository",
+            description_md="Where the savepoint comes from: the job's repository, or a declared replica.",
+        ),
+        "note": note(),
+    }
 
 
 def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequence[str]) -> dict[str, Param]:

@@ -53,6 +53,16 @@ REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
         ),
         Declared(breach=3600.0),
     ),
+    "copy_age": (
+        Facts(copies={"staging": Fact(NOW - 59 * MINUTE, subject="b1")}),
+        Facts(
+            copies={
+                "staging": Fact(NOW - 61 * MINUTE, subject="b1"),
+                "analysis": Fact(NOW - 2 * MINUTE, subject="b2"),
+            }
+        ),
+        Declared(breach=3600.0),
+    ),
     "drill_age": (
         Facts(drills=Drills(NOW - 59 * MINUTE)),
         Facts(drills=Drills(NOW - 61 * MINUTE)),
@@ -256,6 +266,18 @@ def test_a_replica_without_a_savepoint_is_worse_than_an_old_one() -> None:
     assert (empty.level, empty.value) == ("breach", None) and "s3://south" in empty.why
     assert found({"s3://west": Fact(NOW, subject="b9")}).level == "ok", "no batch is newer"
     assert found({}).level == "unknown", "it has no replica"
+
+
+def test_a_copy_that_was_never_made_is_worse_than_an_old_one() -> None:
+    policy = declare(copy_age=Declared(breach=60.0))
+
+    def found(copies: Mapping[str, Fact | None]) -> Verdict:
+        return verdicts(batches([STEADY]), policy, Facts(copies=copies))["copy_age"]
+
+    missing = found({"staging": Fact(NOW), "analysis": None})
+    assert (missing.level, missing.value) == ("breach", None) and "analysis" in missing.why
+    assert found({"staging": Fact(NOW, subject="b9")}).level == "ok", "no batch is newer"
+    assert found({}).level == "unknown", "no copy is declared"
 
 
 def test_no_savepoint_at_all_is_worse_than_an_old_one() -> None:

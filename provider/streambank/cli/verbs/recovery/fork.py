@@ -1,0 +1,108 @@
+"""The verb `fork`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streambank.cli.options import Debug, DryRun, JobsFile, Json, Why
+from streambank.cli.output import console
+
+if TYPE_CHECKING:
+    from streambank.copies.report import RefreshReport
+
+EXAMPLES = """Examples:
+
+  streambank fork orders staging --jobs dags/streaming_jobs.toml --dry-run
+
+  streambank fork orders staging --from nearest
+
+  streambank job start orders@staging
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(fork)
+
+
+def fork(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="A job that the jobs file declares.")],
+    copy: Annotated[
+        str, typer.Argument(metavar="COPY", help="A copy that the job declares, such as staging.")
+    ],
+    jobs: JobsFile,
+    savepoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="[REFERENCE]",
+            help="Which savepoint of each query. latest-good, the default, is the newest moment that "
+            "verified savepoints of all queries reach.",
+        ),
+    ] = "latest-good",
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DIR|nearest",
+            help="Restore from this replica; nearest is the closest of the repository and the job's replicas "
+            "that has the savepoint undamaged. Default: what the copy declares, or the repository.",
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    why: Why = "",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make a copy of a job's state, or make it again, while the job runs on.
+
+    Each query is restored with a new query id into a fresh directory, which then becomes the copy. Nothing
+    of the live job is touched. `streambank job start JOB@COPY` runs the application on it.
+    """
+    from streambank.control.processes import who
+    from streambank.copies.refresh import RefreshRequest, plan_refresh, refresh
+    from streambank.declaration.declaration import load_jobs
+    from streambank.work.executor import Pace
+
+    request = RefreshRequest(
+        load_jobs(jobs).job(job), copy, savepoint, repository=source, by=who("cli"), why=why
+    )
+    with console.progress() as progress:
+        pace = Pace(progress=progress)
+        report = (plan_refresh if dry_run else refresh)(request, pace=pace)
+    console.answer(report.to_dict(), lambda: _show(report))
+    if report.refusals:
+        raise typer.Exit(report.refusals[0].exit_code)
+
+
+def _show(report: RefreshReport) -> None:
+    console.line(f"copy {report.runs_as} {'would be made' if report.dry_run else 'was made'}")
+    for one in report.queries:
+        console.line(
+            f"query {one.query}: savepoint {one.savepoint} of batch {one.batch}, {console.age(one.age_s)} "
+            f"old, from {one.repository}"
+        )
+        rows = [("checkpoint", one.location)]
+        rows += [("instead of", f"{old}: {new}") for old, new in one.outputs.items()]
+        rows.append(("size", f"{console.count(one.files, 'file')}, {console.size(one.bytes)}"))
+        if one.query_id is not None:
+            rows.append(("query id", one.query_id))
+        console.fields(rows)
+    if len(report.queries) > 1:
+        console.line(f"The savepoints were taken within {console.age(report.skew_s)} of each other.")
+    for location in report.removed:
+        console.line(f"removed: {location}")
+    for warning in report.warnings:
+        console.line(f"warning: {warning}")
+    for refusal in report.refusals:
+        console.line(f"against it: {refusal.message}")
+        console.line(f"  {refusal.hint}")
+    if report.dry_run:
+        return
+    if report.state_only:
+        console.line(
+            "The copy is of the state alone. Look at it: streambank state read, with its checkpoint."
+        )
+    else:
+        console.line(f"Run the application on it: streambank job start {report.runs_as}")

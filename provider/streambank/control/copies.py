@@ -1,0 +1,156 @@
+"""What the records of a copy say of its refreshes: `refreshes/` and `refreshed/`.
+
+```
+refreshes/<number>.json   a refresh was begun: the directories that it fills
+refreshed/<number>.json   a refresh was done: the generation of each query that counts from then on
+```
+
+A record in `refreshed/` is the one step by which a copy changes, for all queries at once. The records of the
+generations follow it; where that was cut off, the next start or refresh makes up for it (`settle_refresh`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streambank.control.control import JobControl
+from streambank.control.generations import Generation
+from streambank.control.operation import Operation
+from streambank.control.records import JsonDict, Record, RecordStream
+from streambank.core.errors import FormatError
+from streambank.core.units import from_json_time, to_json_time, utc_now
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedQuery:
+    """What a copy holds of one query.
+
+    Attributes:
+        generation: Where its state is, and where it writes.
+        savepoint: The savepoint.
+        batch: Its batch.
+        taken_at: When that was taken.
+    """
+
+    generation: Generation
+    savepoint: str
+    batch: int
+    taken_at: datetime
+
+    def to_dict(self) -> JsonDict:
+        """As the record carries it."""
+        return {
+            "generation": self.generation.to_dict(),
+            "savepoint": self.savepoint,
+            "batch": self.batch,
+            "taken_at": to_json_time(self.taken_at),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CopiedQuery:
+        """From a record."""
+        return cls(
+            Generation.from_dict(data["generation"]),
+            str(data["savepoint"]),
+            int(data["batch"]),
+            from_json_time(str(data["taken_at"])),
+        )
+
+
+def begin_refresh(control: JobControl, directories: Sequence[str], *, by: Mapping[str, str]) -> int:
+    """Leave behind which directories a refresh is about to fill.
+
+    Args:
+        control: The records of the copy.
+        directories: Their locations.
+        by: Who asks.
+
+    Returns:
+        The number of the record.
+    """
+    data = {"at": to_json_time(utc_now()), "by": dict(by), "directories": list(directories)}
+    return _begun(control).append(data)
+
+
+def begun_refreshes(control: JobControl) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The refreshes whose directories may still be there: the number of each record, and the directories."""
+    for record in _begun(control).all():
+        yield record.number, tuple(map(str, record.data.get("directories") or ()))
+
+
+def forget_refreshes(control: JobControl, numbers: Collection[int]) -> None:
+    """Drop the records of refreshes none of whose directories is there any more."""
+    _begun(control).drop(numbers)
+
+
+def commit_refresh(
+    control: JobControl, queries: Mapping[str, CopiedQuery], details: Mapping[str, Any]
+) -> None:
+    """Let what a refresh has filled be the copy, for all queries at once.
+
+    Args:
+        control: The records of the copy.
+        queries: What it holds of each query from now on.
+        details: What else the record says.
+    """
+    said = {"at": to_json_time(utc_now()), **details}
+    refreshed_records(control).append(
+        {**said, "queries": {name: one.to_dict() for name, one in queries.items()}}
+    )
+
+
+def settle_refresh(control: JobControl, *, operation: Operation) -> None:
+    """Bring the generations of a copy to what its newest refresh has committed.
+
+    Args:
+        control: The records of the copy.
+        operation: The operation lock, held.
+
+    Raises:
+        ConflictError: The lock was lost (code `claim-lost`).
+        FormatError: A record is damaged.
+    """
+    for name, one in copied(control).items():
+        generations = control.generations(name)
+        numbers = generations.records.numbers()
+        if not numbers or numbers[-1] < one.generation.number:
+            generations.switch(one.generation, operation=operation)
+
+
+def copied(control: JobControl) -> dict[str, CopiedQuery]:
+    """What a copy holds, by query; empty where it was never made.
+
+    Raises:
+        FormatError: The newest record is damaged (code `damaged-record`).
+    """
+    record = refreshed_records(control).latest()
+    return {} if record is None else _queries(control, record)
+
+
+def committed_refreshes(control: JobControl) -> Iterator[dict[str, CopiedQuery]]:
+    """What each refresh made of a copy, newest first."""
+    for record in refreshed_records(control).newest_first():
+        yield _queries(control, record)
+
+
+def _queries(control: JobControl, record: Record) -> dict[str, CopiedQuery]:
+    try:
+        return {str(name): CopiedQuery.from_dict(one) for name, one in record.data["queries"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(
+            f"The record {refreshed_records(control).describe(record.number)} is incomplete: {error!r}.",
+            code="damaged-record",
+            hint="It says which directories are the copy. Move the record away, and make the copy again.",
+        ) from error
+
+
+def _begun(control: JobControl) -> RecordStream:
+    return RecordStream(control.store, "refreshes")
+
+
+def refreshed_records(control: JobControl) -> RecordStream:
+    """The records by which a copy changes; they are signed where there are keys."""
+    return RecordStream(control.store, "refreshed", signer=control.signer)

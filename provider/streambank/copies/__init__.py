@@ -1,0 +1,6 @@
+"""Copies of a job's production state: a second query beside the first, made again on a schedule.
+
+* `refresh`: restores a savepoint of each query into a fresh directory, and switches the copy to it
+* `preconditions`: what speaks against that: places that are not apart, outputs without another place
+* `remove`: the directories of earlier refreshes that the policy no longer keeps
+"""

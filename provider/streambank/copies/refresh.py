@@ -1,0 +1,407 @@
+"""A copy of a job's production state is made, or made again, while the job runs on.
+
+1. The copy is held: its own operation lock and lease. A driver that runs on it is not harmed: it refuses the
+   refresh. Nothing of the live job is held.
+2. What killed refreshes have left is removed.
+3. A savepoint of each query is chosen and verified, in the repository or a replica, and held there.
+4. A record names the directories that are filled now (`refreshes/`).
+5. Each savepoint is written into a fresh directory, every byte hashed, with a new query id; and each output
+   of a file sink is begun in a fresh directory, with a log that Spark goes on from.
+6. One record (`refreshed/`) makes all of them the copy: this is the only step that counts.
+7. The generations of the copy follow that record. What starts on the copy makes up for it, if this was cut
+   off.
+8. Directories go that the policy no longer keeps, never those in use.
+
+What is cut off before step 6 leaves the copy as it was; after it, the new one is in use. The live checkpoint,
+outputs, source positions, records and lease are only read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from streambank.control.copies import CopiedQuery, begin_refresh, commit_refresh, settle_refresh
+from streambank.control.generations import Generation
+from streambank.control.marker import renew_marker
+from streambank.copies.preconditions import against, check_apart, outputs_of
+from streambank.copies.remove import remove_old
+from streambank.copies.report import QueryRefresh, RefreshReport
+from streambank.core.errors import IntegrityError, RefusedError, StreambankError
+from streambank.core.units import utc_now
+from streambank.declaration.declaration import Job
+from streambank.declaration.places.copies import NEAREST
+from streambank.declaration.standby import SEPARATOR
+from streambank.driver.outputs import FILES, Output
+from streambank.driver.redirected import place_for
+from streambank.recovery.nearest import choose_nearest
+from streambank.recovery.restore import Held, hold_job, restoring
+from streambank.recovery.sinks import begin_outputs, look_at_sinks
+from streambank.recovery.together import TogetherRequest, choose_together
+from streambank.repository.catalog import LATEST_GOOD
+from streambank.repository.holds import Holds
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.savepoint.materialize import materialize
+from streambank.sinks.file.capture import KIND as FILE
+from streambank.storage import open_store
+from streambank.storage.store import Opener
+from streambank.work.executor import DEFAULT_PACE, Pace
+
+REFRESHED = "refreshed"
+"""The event of a copy that was made, or made again, among its own records."""
+FAILED = "refresh-failed"
+"""The event of a refresh that failed, likewise."""
+_OF_THE_LEASE = ("lease-held", "lease-in-doubt")
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshRequest:
+    """What a refresh of a copy is asked for.
+
+    Attributes:
+        job: The live job.
+        copy: The name of the copy.
+        savepoint: `latest-good`, or whatever names a savepoint of each query, such as a time.
+        repository: The repository or replica that it comes from, or `nearest`; what the copy declares when
+            left out.
+        by: Who asks.
+        why: Why.
+        opener: Opens the copy's checkpoint; tests bring their own.
+    """
+
+    job: Job
+    copy: str
+    savepoint: str = LATEST_GOOD
+    repository: str | None = None
+    by: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+    opener: Opener = open_store
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A savepoint, where it is, and where it goes."""
+
+    repository: Repository
+    manifest: Manifest
+    generation: Generation
+
+    def describe(self, query: str) -> QueryRefresh:
+        manifest = self.manifest
+        return QueryRefresh(
+            query=query,
+            savepoint=manifest.savepoint,
+            batch=manifest.batch,
+            taken_at=manifest.taken_at,
+            age_s=max(0.0, (utc_now() - manifest.taken_at).total_seconds()),
+            repository=self.repository.store.uri,
+            generation=self.generation.number,
+            location=self.generation.location,
+            outputs=self.generation.new_sinks,
+            files=len(manifest.files),
+            bytes=sum(entry.size_bytes for entry in manifest.files),
+        )
+
+
+def plan_refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> RefreshReport:
+    """What `refresh` would do with the same request. Writes nothing.
+
+    What speaks against it is in `refusals`, for a person to decide; a savepoint that does not exist or is
+    damaged, and a call that is wrong in itself, are raised.
+
+    Args:
+        request: What is asked.
+        pace: Who does the work, and how fast.
+
+    Raises:
+        InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `refresh`.
+    """
+    began, work = time.monotonic(), _Refresh(request, pace)
+    chosen = work.choose(record=False)
+    refusals: list[StreambankError] = list(work.refusals(chosen))
+    view = work.records.lease.view()
+    doubt = work.records.lease.doubt(view)
+    if view is not None and not view.free:
+        refusals.insert(0, work.in_use(work.records.lease.refusal(view)))
+    elif doubt is not None:
+        refusals.insert(0, work.in_use(doubt))
+    described = tuple(one.describe(name) for name, one in chosen.items())
+    return work.report(described, began, dry_run=True, refusals=tuple(refusals))
+
+
+def refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> RefreshReport:
+    """Make a copy of a job's state, or make it again from a newer savepoint.
+
+    Args:
+        request: What is asked.
+        pace: Who does the work, how fast, and who hears of it.
+
+    Raises:
+        InputError: The copy would not lie apart from the live job (code `copy-not-apart`), or the reference
+            is of one query (`names-one-query`).
+        NotFoundError: There is no such copy (`no-such-copy`), or no such savepoint, or none that verifies.
+        IntegrityError: The savepoint is damaged.
+        RefusedError: A driver runs on the copy, or may (`copy-in-use`); or an output of the job has
+            no other place on it (`sink-not-redirected`).
+        ConflictError: Another refresh of the copy is under way (`operation-in-progress`).
+        StorageError: The environment failed. The copy is as it was, or as the report would say.
+    """
+    began, work = time.monotonic(), _Refresh(request, pace)
+    try:
+        return work.run(began)
+    except StreambankError as error:
+        with contextlib.suppress(StreambankError):
+            work.records.record_event(
+                FAILED,
+                copy=request.copy,
+                code=error.code,
+                error=error.message,
+                by=dict(request.by),
+                why=request.why,
+            )
+        raise
+
+
+class _Refresh:
+    def __init__(self, request: RefreshRequest, pace: Pace) -> None:
+        self.request = request
+        self.pace = pace
+        self.job = request.job
+        self.copy = request.job.as_copy(request.copy)
+        assert self.copy.copy is not None
+        self.policy = self.copy.copy
+        self.live = self.job.records()
+        self.records = self.copy.records()
+        self.warnings: list[str] = []
+        source = request.repository or self.policy.repository or self.job.repository
+        self.source = source
+
+    @property
+    def called(self) -> str:
+        """The job on the copy, as commands name it."""
+        return f"{self.job.name}{SEPARATOR}{self.policy.name}"
+
+    def run(self, began: float) -> RefreshReport:
+        with self._holding() as held, ExitStack() as stack:
+            settle_refresh(self.records, operation=held.operation)
+            removed = self._remove(held)
+            chosen = self.choose(record=True)
+            for refusal in self.refusals(chosen):
+                raise refusal
+            for one in chosen.values():
+                holds = Holds(one.repository, "fork", self.request.by)
+                stack.enter_context(holds.held(one.manifest.job, one.manifest.savepoint))
+                self.warnings += holds.warnings
+            begin_refresh(self.records, list(_directories(chosen)), by=self.request.by)
+            described = []
+            for name, one in chosen.items():
+                held.check()
+                described.append(one.describe(name).made(self._fill(one)))
+            self._commit(chosen, held)
+            removed += self._remove(held)
+            seconds = time.monotonic() - began
+            self.records.record_event(
+                REFRESHED,
+                copy=self.policy.name,
+                savepoint=", ".join(one.savepoint for one in described),
+                seconds=round(seconds, 1),
+                by=dict(self.request.by),
+                why=self.request.why,
+            )
+        return self.report(tuple(described), began, removed=tuple(removed))
+
+    def report(
+        self,
+        queries: tuple[QueryRefresh, ...],
+        began: float,
+        *,
+        dry_run: bool = False,
+        refusals: tuple[StreambankError, ...] = (),
+        removed: tuple[str, ...] = (),
+    ) -> RefreshReport:
+        return RefreshReport(
+            job=self.job.name,
+            copy=self.policy.name,
+            runs_as=self.called,
+            state_only=self.policy.state_only,
+            queries=queries,
+            dry_run=dry_run,
+            refusals=refusals,
+            removed=removed,
+            warnings=tuple(dict.fromkeys(self.warnings)),
+            seconds=time.monotonic() - began,
+            by=self.request.by,
+            why=self.request.why,
+        )
+
+    # What is asked before anything is written.
+
+    def choose(self, *, record: bool) -> dict[str, _Chosen]:
+        """A savepoint of each query, and the generation of the copy that it becomes."""
+        if self.source != NEAREST:
+            check_apart(self.job, self.live, self.copy, self.source)
+            repository = self.job.open_place(self.source)
+            together = TogetherRequest(
+                self.job, repository, self.request.savepoint, control=self.live, by=self.request.by
+            )
+            manifests = choose_together(together, pace=self.pace, record=record)
+            found = {name: (repository, manifest) for name, manifest in manifests.items()}
+        else:
+            check_apart(self.job, self.live, self.copy, self.job.repository)
+            found = {name: self._nearest(name, record) for name in self.job.queries}
+        return self._placed(found)
+
+    def _nearest(self, query: str, record: bool) -> tuple[Repository, Manifest]:
+        repository, chosen = choose_nearest(
+            (self.job.repository, *self.job.replicate.to),
+            self.request.savepoint,
+            self.job.savepoint_name(query),
+            target=self.copy.queries[query],
+            record=record,
+            open_place=self.job.open_place,
+            by=self.request.by,
+            pace=self.pace,
+        )
+        self.warnings += [f"{one.location} was passed over: {one.why}" for one in chosen.passed_over]
+        return repository, chosen.manifest
+
+    def _placed(self, found: Mapping[str, tuple[Repository, Manifest]]) -> dict[str, _Chosen]:
+        """All queries get the same number, so that the directories of one refresh are seen to be of one."""
+        outputs = {name: self._outputs(name, manifest) for name, (_, manifest) in found.items()}
+
+        def proposed(name: str, above: int) -> Generation:
+            base = self.copy.queries[name]
+
+            def taken(location: str) -> bool:
+                suffix = location.removeprefix(base)
+                places = (location, *(f"{new}{suffix}" for new in outputs[name].values()))
+                return any(any(open_store(place).list()) for place in places)
+
+            return self.records.generations(name).propose(taken=taken, base=base, above=above)
+
+        above = 0
+        while True:
+            generations = {name: proposed(name, above) for name in found}
+            highest = max(one.number for one in generations.values())
+            if all(one.number == highest for one in generations.values()):
+                break
+            above = highest - 1
+        chosen = {}
+        for name, (repository, manifest) in found.items():
+            one = generations[name]
+            suffix = one.location.removeprefix(self.copy.queries[name])
+            filled = Generation(
+                one.number,
+                one.location,
+                manifest.savepoint,
+                one.made_at,
+                dict(self.request.by),
+                {old: f"{new}{suffix}" for old, new in outputs[name].items()},
+            )
+            chosen[name] = _Chosen(repository, manifest, filled)
+        return chosen
+
+    def _outputs(self, query: str, manifest: Manifest) -> dict[str, str]:
+        """Which of the declared outputs are those of a query; all where nothing says where it writes."""
+        written = list(outputs_of(manifest, self.live.query_facts(query) or {}))
+        if not written and not self.policy.state_only:
+            self.warnings.append(
+                f"Neither the savepoint nor the job's records say where query {query} writes. If it is not "
+                "to one of the declared outputs, it is not started on the copy."
+            )
+            return dict(self.policy.outputs)
+        return {
+            old: new
+            for old, new in self.policy.outputs.items()
+            if any(place_for({old: new}, output) is not None for output in written)
+        }
+
+    def refusals(self, chosen: Mapping[str, _Chosen]) -> Iterator[StreambankError]:
+        """What speaks against it."""
+        for name, one in chosen.items():
+            facts = self.live.query_facts(name) or {}
+            yield from against(self.copy, name, outputs_of(one.manifest, facts))
+
+    # What is written.
+
+    @contextmanager
+    def _holding(self) -> Iterator[Held]:
+        with ExitStack() as stack:
+            try:
+                held = stack.enter_context(hold_job(self.records, by=self.request.by))
+            except RefusedError as error:
+                raise self.in_use(error) from None
+            yield held
+
+    def in_use(self, error: RefusedError) -> RefusedError:
+        """The refusal of a lease that is held, with what to do about a copy."""
+        if error.code not in _OF_THE_LEASE:
+            return error
+        return RefusedError(
+            f"The copy {self.policy.name} of job {self.job.name} is in use. {error.message}",
+            code="copy-in-use",
+            hint=f"Stop the job on the copy first: `streambank job stop {self.called}`.",
+        )
+
+    def _fill(self, one: _Chosen) -> str:
+        repository, manifest, generation = one.repository, one.manifest, one.generation
+        target = self.request.opener(generation.location)
+        try:
+            with restoring(exclusive=True) as owner:
+                layout = materialize(repository, manifest, target, owner=owner, fork=True, pace=self.pace)
+        except IntegrityError:
+            with contextlib.suppress(StreambankError):  # a replica that can only be read
+                repository.record_verification(
+                    manifest.job, manifest.savepoint, level="full", ok=False, findings=1, by=self.request.by
+                )
+            raise
+        files = [one for one in manifest.sinks if one.get("kind") == FILE and one.get("guarded") is True]
+        new = {}
+        for sink in files:
+            place = place_for(generation.new_sinks, Output(FILES, str(sink["path"])))
+            if place is not None:
+                new[str(sink["path"])] = place
+        if new:
+            begin_outputs(look_at_sinks(repository, manifest, {}, new, mode="fork"))
+        return layout.query_id
+
+    def _commit(self, chosen: Mapping[str, _Chosen], held: Held) -> None:
+        for name in chosen:
+            self.records.generations(name).ensure_first(self.copy.queries[name], by=self.request.by)
+        held.check()
+        queries = {
+            name: CopiedQuery(
+                one.generation, one.manifest.savepoint, one.manifest.batch, one.manifest.taken_at
+            )
+            for name, one in chosen.items()
+        }
+        commit_refresh(self.records, queries, {"by": dict(self.request.by), "why": self.request.why})
+        settle_refresh(self.records, operation=held.operation)
+        for name, one in chosen.items():
+            why = renew_marker(
+                self.copy.queries[name],
+                job=self.copy.name,
+                query=name,
+                generation=one.generation,
+                control=self.records,
+                by=self.request.by,
+            )
+            if why is not None:
+                self.warnings.append(
+                    f"The marker beside {self.copy.queries[name]} could not be written: {why}"
+                )
+
+    def _remove(self, held: Held) -> list[str]:
+        removed, failed = remove_old(self.copy, self.records, held.check, by=self.request.by)
+        self.warnings += failed
+        return removed
+
+
+def _directories(chosen: Mapping[str, _Chosen]) -> Iterator[str]:
+    for one in chosen.values():
+        yield one.generation.location
+        yield from one.generation.new_sinks.values()

@@ -1,0 +1,122 @@
+"""What a refresh of a copy would do, and what it has done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from streambank.core.errors import StreambankError
+from streambank.core.units import to_json_time
+from streambank.recovery.together import skew_s
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRefresh:
+    """A query of a copy.
+
+    Attributes:
+        query: Its name; `main` for the only one.
+        savepoint: The savepoint that it is restored from.
+        batch: Its batch.
+        taken_at: When it was taken.
+        age_s: How old it was, in seconds.
+        repository: The repository or replica that it comes from.
+        generation: The number of the copy's generation.
+        location: The directory of its checkpoint.
+        outputs: Where the application writes: outputs of the live job, each with the directory on the copy.
+        files: How many files.
+        bytes: Their size.
+        query_id: The id of the new query; None in a plan.
+    """
+
+    query: str
+    savepoint: str
+    batch: int
+    taken_at: datetime
+    age_s: float
+    repository: str
+    generation: int
+    location: str
+    outputs: Mapping[str, str]
+    files: int
+    bytes: int
+    query_id: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "query": self.query,
+            "savepoint": self.savepoint,
+            "batch": self.batch,
+            "taken_at": to_json_time(self.taken_at),
+            "age_s": round(self.age_s, 1),
+            "repository": self.repository,
+            "generation": self.generation,
+            "location": self.location,
+            "outputs": dict(self.outputs),
+            "files": self.files,
+            "bytes": self.bytes,
+            "query_id": self.query_id,
+        }
+
+    def made(self, query_id: str) -> QueryRefresh:
+        """The same, with the id of the new query."""
+        return replace(self, query_id=query_id)
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshReport:
+    """A refresh of a copy, planned or done.
+
+    Attributes:
+        job: The live job.
+        copy: The copy.
+        runs_as: The job as commands name it that runs on the copy.
+        state_only: Whether no application may run on it.
+        queries: Each query.
+        dry_run: Whether this is a plan, and nothing was written.
+        refusals: What speaks against it, in a plan.
+        removed: Directories of earlier copies that were removed.
+        warnings: What a person should know.
+        seconds: How long it took.
+        by: Who asked.
+        why: Why.
+    """
+
+    job: str
+    copy: str
+    runs_as: str
+    state_only: bool
+    queries: tuple[QueryRefresh, ...]
+    dry_run: bool = False
+    refusals: tuple[StreambankError, ...] = ()
+    removed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+    by: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+    @property
+    def skew_s(self) -> float:
+        """Seconds between the oldest and the newest savepoint."""
+        return skew_s([one.taken_at for one in self.queries])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "job": self.job,
+            "copy": self.copy,
+            "runs_as": self.runs_as,
+            "state_only": self.state_only,
+            "dry_run": self.dry_run,
+            "queries": [one.to_dict() for one in self.queries],
+            "skew_s": round(self.skew_s, 1),
+            "refusals": [one.to_dict() for one in self.refusals],
+            "removed": list(self.removed),
+            "warnings": list(self.warnings),
+            "by": dict(self.by),
+            "why": self.why,
+            "seconds": round(self.seconds, 3),
+        }

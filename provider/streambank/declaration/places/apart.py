@@ -1,0 +1,77 @@
+"""That no two jobs of a file, sites and copies included, share a checkpoint or a name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from streambank.declaration.fields import Source
+from streambank.storage import is_inside
+
+
+def refuse_shared_checkpoints(checkpoints: Iterable[tuple[str, str, str]], source: Source) -> None:
+    """Two queries in one directory destroy each other's state, nested directories included.
+
+    Args:
+        checkpoints: Of each query its job, what messages call it, and its checkpoint.
+        source: The file.
+
+    Raises:
+        InputError: Two share one (code `bad-declaration`).
+    """
+    owners: dict[str, str] = {}
+    for job, owner, location in checkpoints:
+        for other, taken_by in owners.items():
+            if is_inside(location, other) or is_inside(other, location):
+                raise source.mistake(
+                    ("jobs", job, "checkpoint"),
+                    f"{location} is, contains or is inside the checkpoint {other} of {taken_by}",
+                    "Give each job a checkpoint of its own.",
+                )
+        owners[location] = owner
+
+
+def refuse_records_in_checkpoint(
+    job: str, checkpoint: str, places: Mapping[str, str], source: Source
+) -> None:
+    """Savepoints and records in a checkpoint would be written into a live one, and be lost with it.
+
+    Args:
+        job: The job.
+        checkpoint: Its checkpoint.
+        places: Where its savepoints and records are, by what they are.
+        source: The file.
+
+    Raises:
+        InputError: One is in the checkpoint (code `bad-declaration`).
+    """
+    for what, place in places.items():
+        if is_inside(place, checkpoint):
+            raise source.mistake(
+                ("jobs", job, "checkpoint"),
+                f"the {what} {place} is inside this checkpoint",
+                "Name a directory elsewhere, best on another disk.",
+            )
+
+
+def refuse_shared_names(
+    copies: Iterable[tuple[str, str, str]], jobs: Collection[str], source: Source
+) -> None:
+    """A cluster finds drivers by the name of their job: a copy must not have that of another job.
+
+    Args:
+        copies: Of each copy its job, its name, and what its drivers are called.
+        jobs: The names of all jobs.
+        source: The file.
+
+    Raises:
+        InputError: Two have one name (code `bad-declaration`).
+    """
+    taken = dict.fromkeys(jobs, "a job")
+    for job, copy, name in copies:
+        if name in taken:
+            raise source.mistake(
+                ("jobs", job, "copies", copy),
+                f"its drivers would be called {name}, and so are those of {taken[name]}",
+                "Give the copy another name.",
+            )
+        taken[name] = f"the copy {copy} of job {job}"

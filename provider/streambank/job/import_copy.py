@@ -1,0 +1,124 @@
+"""A copy of a checkpoint as a savepoint of a job, with the sinks that its records name, and an event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+
+from streambank.control.control import JobControl
+from streambank.core.names import QueryRef
+from streambank.declaration.declaration import Job
+from streambank.driver.preflight import check_records, declared_query, savepoints_lost
+from streambank.job.savepoint import managed_take
+from streambank.kafka.settings import Brokers
+from streambank.repository.header import check_apart
+from streambank.repository.repository import Repository
+from streambank.savepoint.import_copy import Imported, check_copy, import_copy
+from streambank.savepoint.take import TakeRequest
+from streambank.sinks.file.capture import FileSinkCapture
+from streambank.storage import open_store
+from streambank.storage.store import Store
+from streambank.work.executor import DEFAULT_PACE, Pace
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """What an import is asked for.
+
+    Attributes:
+        copy: The copy of the checkpoint, a directory or its URI.
+        repository: Where savepoints are.
+        ref: `job`, or `job/query`.
+        job: What is declared of the job; None where nothing is.
+        batch: This batch; the newest that is whole in the copy when left out.
+        file_sinks: Output directories of file sinks of the query, where they are now.
+        without_sinks: Save nothing of sinks that the job's records name.
+        note: What to remember about it.
+        pin: Keep it until it is unpinned.
+        new_query: Accept another query than before under this job's name.
+        by: Who asks.
+    """
+
+    copy: str
+    repository: Store
+    ref: str
+    _: KW_ONLY
+    job: Job | None = None
+    batch: int | None = None
+    file_sinks: Sequence[str] = ()
+    without_sinks: bool = False
+    note: str = ""
+    pin: bool = False
+    new_query: bool = False
+    by: Mapping[str, str] = field(default_factory=dict)
+
+
+def import_of_job(request: ImportRequest, *, pace: Pace = DEFAULT_PACE) -> Imported:
+    """Make a copy of a checkpoint a savepoint, once it is verified. Only reads the copy.
+
+    Args:
+        request: What is asked.
+        pace: Who copies, and how fast.
+
+    Raises:
+        InputError: The copy is the checkpoint in which the query works (code `not-a-copy`).
+        RefusedError: The repository or the records of the job are lost (`repository-lost`).
+        StreambankError: Whatever `savepoint.import_copy.import_copy` raises.
+    """
+    job, asked, place = request.job, QueryRef.parse(request.ref), request.repository
+    source = open_store(request.copy)
+    records = job.records() if job is not None else JobControl.of_repository(place, asked.job)
+    facts, current = records.query_facts(asked.query), records.generation(asked.query)
+    known = None if request.new_query or facts is None else facts.get("query_id")
+    check_copy(source, known, live=None if current is None else current.location)
+    check_apart(place, source.uri)
+    refuse_lost(job, asked, place, source)
+    take = TakeRequest(
+        source,
+        Repository.open(place, create=True, like=source.uri),
+        request.ref,
+        batch=request.batch,
+        sinks=[FileSinkCapture(location) for location in request.file_sinks],
+        note=request.note,
+        pin=request.pin,
+        taken_by=request.by,
+        new_query=request.new_query,
+    )
+    if facts is not None:
+        brokers = Brokers(None if job is None else job.kafka)
+        managed = managed_take(take, records, asked.name, brokers, job.sinks if job is not None else ())
+        take = replace(managed, sinks=take.sinks) if request.without_sinks else managed
+    result = import_copy(take, pace=pace)
+    if current is not None:
+        records.record_event(
+            "savepoint-imported",
+            query=asked.name,
+            savepoint=result.taken.savepoint,
+            batch=result.taken.batch,
+            source=result.source,
+            by=dict(request.by),
+            why=request.note,
+        )
+    return result
+
+
+def refuse_lost(job: Job | None, asked: QueryRef, repository: Store, checkpoint: Store) -> None:
+    """Make no repository in the place of a declared job's own, where that or the job's records are lost.
+
+    Args:
+        job: What is declared of the job; None where nothing is.
+        asked: The query.
+        repository: Where the savepoint is to be.
+        checkpoint: What it is taken of.
+
+    Raises:
+        RefusedError: They are (code `repository-lost`).
+    """
+    if job is None or asked.name not in job.queries or open_store(job.repository).uri != repository.uri:
+        return
+    query = declared_query(job, asked.name, job.records())
+    if checkpoint.uri.startswith(query.checkpoint):
+        check_records(query)
+        lost = savepoints_lost(query)
+        if lost is not None:
+            raise lost

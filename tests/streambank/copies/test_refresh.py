@@ -1,0 +1,277 @@
+"""A copy of a job's state, made beside the job: what is chosen, what is written, what is refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from streambank.checkpoint.position import batches_of
+from streambank.control.copies import copied, settle_refresh
+from streambank.control.records import RecordStream
+from streambank.copies.refresh import RefreshRequest, plan_refresh
+from streambank.core.errors import (
+    ConflictError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+    StreambankError,
+)
+from streambank.core.signing import VARIABLE, new_key
+from streambank.driver.prepare import prepare_launch
+from streambank.job.history import job_history
+from streambank.job.sign_records import sign_records
+from streambank.repository.repository import Repository
+from streambank.sla.assess import assess_job
+from streambank.storage import open_store
+from streambank.storage.locations import local_path
+from tests.support.cli import streambank
+from tests.support.jobs.copied_job import STAGING, CopiedJob
+from tests.support.jobs.simulated_job import BY
+from tests.support.repository.damaged_job import flip, keys
+
+
+def copied_job(folder: Path, more: str = STAGING) -> CopiedJob:
+    return CopiedJob(folder, more)
+
+
+def refused(copied_job: CopiedJob, code: str, kind: type[StreambankError] = RefusedError) -> StreambankError:
+    """What a refresh says, and what its plan says, which leaves nothing behind."""
+    with pytest.raises(kind) as caught:
+        copied_job.refresh()
+    assert caught.value.code == code
+    assert not copied(copied_job.on().records())
+    return caught.value
+
+
+def test_a_copy_has_a_new_id_its_own_output_and_the_state_of_the_savepoint(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    before = made.live_files()
+    plan = plan_refresh(RefreshRequest(made.job, "staging", by=BY))
+    assert not plan.refusals and not (tmp_path / "staging").exists(), "a plan writes nothing"
+    report = made.refresh(why="nightly")
+    assert made.live_files() == before
+    (query,) = report.queries
+    assert (query.savepoint, query.batch, query.generation) == (made.saved, 2, 2)
+    assert query.location == (tmp_path / "staging/ck.g0002").as_uri()
+    assert query.outputs == {(tmp_path / "out").as_uri(): (tmp_path / "staging/out.g0002").as_uri()}
+    assert batches_of(query.location).committed == 2
+    known = json.loads((tmp_path / "staging/ck.g0002/metadata").read_text())
+    assert known["id"] == query.query_id != made.live.query_id
+    log = sorted(path.name for path in (tmp_path / "staging/out.g0002/_spark_metadata").iterdir())
+    assert log[-1] == "2", "Spark goes on from a log that reaches the savepoint's batch"
+    generation = made.on().records().generation()
+    assert generation is not None and generation.location == query.location
+
+
+def test_the_launch_writes_where_the_copy_does_and_takes_the_lease_of_the_copy(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    made.refresh()
+    copy = made.on()
+    launch = prepare_launch(copy, copy.records(), by=BY, args=(str(tmp_path / "out"),))
+    query = launch.queries["main"]
+    assert launch.job == "orders-staging" and query.checkpoint.endswith("staging/ck.g0002")
+    assert query.redirect is not None
+    assert query.redirect.outputs == {(tmp_path / "out").as_uri(): (tmp_path / "staging/out.g0002").as_uri()}
+    with copy.records().lease.held("run", by=BY):
+        error = None
+        try:
+            made.refresh()
+        except RefusedError as caught:
+            error = caught
+        assert error is not None and error.code == "copy-in-use"
+        assert "`streambank job stop orders@staging`" in error.hint
+        plan = plan_refresh(RefreshRequest(made.job, "staging", by=BY))
+        assert [one.code for one in plan.refusals] == ["copy-in-use"]
+    made.refresh()
+
+
+def test_a_copy_that_was_never_made_is_not_started(tmp_path: Path) -> None:
+    """It would begin from nothing, and look like a copy."""
+    copy = copied_job(tmp_path).on()
+    with pytest.raises(RefusedError) as caught:
+        prepare_launch(copy, copy.records(), by=BY)
+    assert caught.value.code == "copy-not-made" and "streambank fork orders staging" in caught.value.hint
+
+
+def test_old_copies_go_and_never_the_one_in_use(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    made.refresh()
+    made.run(1).take()
+    assert made.refresh().removed == (), "two copies stay where nothing is declared"
+    made.run(1)
+    third = made.refresh()
+    assert {Path(one).name for one in third.removed} == {"ck.g0002", "out.g0002"}
+    names = {path.name for path in (tmp_path / "staging").iterdir()}
+    assert {name for name in names if ".g" in name} == {"ck.g0003", "ck.g0004", "out.g0003", "out.g0004"}
+    made.declare(f"{STAGING}keep = 1\n")
+    made.refresh()
+    names = {path.name for path in (tmp_path / "staging").iterdir()}
+    assert {name for name in names if ".g" in name} == {"ck.g0005", "out.g0005"}
+
+
+def test_what_lies_beside_a_copy_and_no_refresh_has_made_stays(tmp_path: Path) -> None:
+    made = copied_job(tmp_path, f"{STAGING}keep = 1\n")
+    other = tmp_path / "staging/ck.g0002"
+    other.mkdir(parents=True)
+    (other / "notes").write_text("mine")
+    assert made.refresh().queries[0].generation == 3, "a number that is taken is left out"
+    made.refresh()
+    assert (other / "notes").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("checkpoint = ", "# "), ('"staging/ck"', '"ck/copy"'), ('"staging/ck"', '"ck.g0002"')],
+)
+def test_a_copy_within_the_live_checkpoint_is_not_declared(tmp_path: Path, old: str, new: str) -> None:
+    made = copied_job(tmp_path)
+    made.declare(STAGING.replace(old, new))
+    with pytest.raises(InputError, match="checkpoint") as caught:
+        made.on()
+    assert caught.value.code == "bad-declaration"
+
+
+def test_a_copy_within_what_the_records_call_live_is_refused(tmp_path: Path) -> None:
+    """The job was restored elsewhere: the declaration alone does not say where it lives now."""
+    made = copied_job(tmp_path)
+    generations = made.control().generations()
+    generations.ensure_first((tmp_path / "ck").as_uri(), by=BY)
+    made.control().record_query(None, {"sink_path": (tmp_path / "staging").as_uri()})
+    refused(made, "copy-not-apart", InputError)
+
+
+def test_an_output_without_another_place_is_refused(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    made.declare(STAGING.replace('"./out" =', '"./elsewhere" ='))
+    error = refused(made, "sink-not-redirected")
+    assert "[jobs.orders.copies.staging.outputs]" in error.hint and (tmp_path / "out").as_uri() in error.hint
+
+
+@pytest.mark.parametrize(
+    ("output", "outputs", "code"),
+    [
+        ({"kind": "foreachBatch"}, '"./out" = "staging/out"', "sink-not-redirected"),
+        ({"kind": "kafka", "name": "sums"}, '"./out" = "staging/out"', "sink-not-redirected"),
+        ({"kind": "delta", "path": "file:///lake"}, '"./out" = "staging/out"', "sink-not-redirected"),
+        ({"kind": "kafka", "name": "sums"}, '"./out" = "staging/out", sums = "staging/sums"', None),
+        (
+            {"kind": "delta", "path": "file:///lake"},
+            '"./out" = "staging/out", "/lake" = "staging/lake"',
+            None,
+        ),
+        ({"kind": "console"}, '"./out" = "staging/out"', None),
+    ],
+)
+def test_each_kind_of_output_has_another_place_or_is_refused(
+    tmp_path: Path, output: dict[str, str], outputs: str, code: str | None
+) -> None:
+    made = copied_job(tmp_path)
+    made.declare(STAGING.replace('"./out" = "staging/out"', outputs))
+    made.control().record_query(None, {"output": output, "query_id": made.live.query_id})
+    plan = plan_refresh(RefreshRequest(made.job, "staging", by=BY))
+    assert [one.code for one in plan.refusals] == ([] if code is None else [code])
+
+
+def test_a_copy_of_the_state_alone_needs_no_outputs_and_runs_nothing(tmp_path: Path) -> None:
+    made = copied_job(tmp_path, STAGING.replace('outputs = { "./out" = "staging/out" }', ""))
+    made.control().record_query(None, {"output": {"kind": "foreachBatch"}})
+    report = made.refresh()
+    assert report.state_only and report.queries[0].outputs == {}
+    copy = made.on()
+    with pytest.raises(RefusedError) as caught:
+        prepare_launch(copy, copy.records(), by=BY)
+    assert caught.value.code == "copy-of-state"
+
+
+def test_damage_leaves_the_copy_as_it_was(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    first = made.refresh().queries[0]
+    newer = made.run(1).take().savepoint
+    for key in keys(made, "packs"):
+        flip(made, key)
+    with pytest.raises(IntegrityError):
+        made.refresh(savepoint=newer)
+    generation = made.on().records().generation()
+    assert generation is not None and generation.location == first.location
+    assert batches_of(first.location).committed == 2
+    kinds = [one.kind for one in job_history(made.job)]
+    assert kinds[-2:] == ["refreshed", "refresh-failed"]
+
+
+def test_it_comes_from_a_replica_where_the_repository_is_gone(tmp_path: Path) -> None:
+    made = copied_job(
+        tmp_path, f'{STAGING}repository = "nearest"\n[jobs.orders.replicate]\nto = ["replica"]\n'
+    )
+    answer = streambank("replicate", "-r", tmp_path / "repository", "--to", tmp_path / "replica")
+    assert answer.code == 0, answer
+    (tmp_path / "repository").rename(tmp_path / "gone")
+    report = made.refresh()
+    assert report.queries[0].repository == open_store(tmp_path / "replica").uri
+    assert any("passed over" in one for one in report.warnings)
+    Repository.open(open_store(tmp_path / "replica"))
+
+
+def test_two_refreshes_at_once_do_not_meet(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    with made.on().records().operation("restore", by=BY), pytest.raises(ConflictError) as caught:
+        made.refresh()
+    assert caught.value.code == "operation-in-progress"
+
+
+def test_the_age_of_a_copy_is_an_objective(tmp_path: Path) -> None:
+    made = copied_job(tmp_path, f'{STAGING}[jobs.orders.sla]\ncopy_age = {{breach = "1h"}}\n')
+
+    def verdict(now: datetime | None = None) -> tuple[str, str]:
+        found = assess_job(made.job, now=now) if now else assess_job(made.job)
+        (one,) = [one for one in found.verdicts if one.objective == "copy_age"]
+        return one.level, one.why
+
+    assert verdict()[0] == "breach" and "never made" in verdict()[1]
+    made.refresh()
+    assert verdict()[0] == "ok"
+    later = datetime.now(UTC).replace(year=datetime.now(UTC).year + 1)
+    level, why = verdict(later)
+    assert level == "breach" and "The savepoint of the copy staging" in why
+
+
+def test_where_records_are_signed_no_forged_one_makes_another_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = copied_job(tmp_path)
+    made.refresh()
+    new_key(tmp_path / "keys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    sign_records(made.on(), by=BY)
+    records = made.on().records()
+
+    def settled() -> None:
+        with records.operation("start", by=BY) as operation:
+            settle_refresh(records, operation=operation)
+
+    settled()
+    true = RecordStream(records.store, "refreshed").latest()
+    assert true is not None
+    query = true.data["queries"]["main"]
+    forged = {**query, "generation": {**query["generation"], "generation": 9, "location": "file:///other"}}
+    RecordStream(records.store, "refreshed").append({**true.data, "queries": {"main": forged}})
+    with pytest.raises(IntegrityError) as caught:
+        settled()
+    assert caught.value.code == "not-signed"
+
+
+def test_the_command_line_plans_and_makes_a_copy(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    given = ("fork", "orders", "staging", "--jobs", made.jobs)
+    plan = streambank(*given, "--dry-run")
+    assert plan.code == 0 and "would be made" in plan.out
+    done = streambank(*given, "--why", "a look")
+    assert done.code == 0 and "streambank job start orders@staging" in done.out, done
+    history = streambank("job", "history", "orders", "--jobs", made.jobs)
+    assert "refreshed" in history.out and "copy staging" in history.out and "a look" in history.out
+    unknown = streambank("fork", "orders", "other", "--jobs", made.jobs)
+    assert unknown.code == NotFoundError.exit_code and "staging" in unknown.err
+    assert local_path(made.on().checkpoint) == tmp_path / "staging/ck"

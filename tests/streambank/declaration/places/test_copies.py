@@ -1,0 +1,142 @@
+"""Copies of a job's state, as they are declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import InputError, NotFoundError
+from streambank.declaration.declaration import Declarations, load_jobs
+from streambank.declaration.places.copies import CopyPolicy, are_apart
+
+JOB = 'repository = "file:///s"\n[jobs.orders]\napplication = "a.py"\ncheckpoint = "file:///ck/orders"\n'
+COPY = """
+[jobs.orders.copies.staging]
+checkpoint = "file:///staging/orders"
+[jobs.orders.copies.staging.outputs]
+"file:///out" = "file:///staging/out"
+orders_out = "file:///staging/topic"
+"./rel" = "file:///staging/rel"
+"""
+
+
+def declared(folder: Path, text: str, job: str = JOB) -> Declarations:
+    (folder / "jobs.toml").write_text(job + text, encoding="utf-8")
+    return load_jobs(folder / "jobs.toml")
+
+
+def test_the_job_on_a_copy_has_nothing_of_the_live_one(tmp_path: Path) -> None:
+    live = 'standby = { checkpoint = "file:///there/ck", repository = "file:///there/s" }\n'
+    replicate = '[jobs.orders.replicate]\nto = ["file:///there/s"]\n'
+    found = declared(tmp_path, COPY + replicate, f"{JOB}{live}")
+    copy = found.job("orders@staging")
+    assert (copy.name, copy.checkpoint) == ("orders-staging", "file:///staging/orders")
+    assert copy.queries == {"main": "file:///staging/orders"}
+    assert copy.repository == "file:///staging/orders.savepoints"
+    assert copy.control == "file:///staging/orders.savepoints.control"
+    assert copy.standby is None and copy.replicate.to == () and copy.copies == {} and copy.notify == ()
+    assert copy.original == found.job("orders") and copy.application == found.job("orders").application
+    assert found.job("orders").copies["staging"] == CopyPolicy(
+        "staging",
+        "file:///staging/orders",
+        {
+            "file:///out": "file:///staging/out",
+            "orders_out": "file:///staging/topic",
+            (tmp_path / "rel").as_uri(): "file:///staging/rel",
+        },
+    )
+    assert found.job("orders@standby").site == "standby", "sites are still named so"
+
+
+def test_each_query_has_its_own_checkpoint(tmp_path: Path) -> None:
+    copy = declared(tmp_path, COPY, f'{JOB}queries = ["hours", "days"]\n').job("orders@staging")
+    assert copy.queries == {"hours": "file:///staging/orders/hours", "days": "file:///staging/orders/days"}
+
+
+def test_a_copy_that_is_not_declared(tmp_path: Path) -> None:
+    found = declared(tmp_path, COPY)
+    with pytest.raises(InputError) as caught:
+        found.job("orders@production")
+    assert caught.value.code == "no-such-site" and "staging" in caught.value.hint
+    with pytest.raises(NotFoundError) as missing:
+        found.job("orders").as_copy("production")
+    assert missing.value.code == "no-such-copy"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("staging/orders", "ck/orders", "not apart from the checkpoint"),
+        ("staging/orders", "ck/orders/copy", "not apart from the checkpoint"),
+        ("staging/orders", "ck/orders.g0007", "not apart from the checkpoint"),
+        ("staging/orders", "s/copy", "not apart from the repository"),
+        ("staging/orders", "s.control", "not apart from the control location"),
+        ("staging/orders", "out/copy", "not apart from an output"),
+        ("file:///staging/out", "file:///out/copy", "not apart from an output"),
+        ("file:///staging/out", "file:///ck", "not apart from the checkpoint"),
+        ("file:///staging/out", "file:///staging/orders/out", "of the same copy"),
+        ("file:///staging/out", "file:///staging/topic", "of the same copy"),
+        ("copies.staging", "copies.primary", "the name of a site"),
+        ("copies.staging", 'copies."a/b"', "cannot be the name of a copy"),
+        ("checkpoint", "place", "checkpoint: it is missing"),
+    ],
+)
+def test_what_would_touch_the_live_job_is_a_mistake(tmp_path: Path, old: str, new: str, what: str) -> None:
+    assert old in COPY
+    with pytest.raises(InputError, match=what) as caught:
+        declared(tmp_path, COPY.replace(old, new, 1))
+    assert caught.value.code == "bad-declaration"
+
+
+def test_two_copies_share_nothing(tmp_path: Path) -> None:
+    other = '[jobs.orders.copies.analysis]\ncheckpoint = "file:///{}"\n'
+    assert set(declared(tmp_path, COPY + other.format("analysis")).job("orders").copies) == {
+        "staging",
+        "analysis",
+    }
+    with pytest.raises(InputError, match="not apart from the copy staging"):
+        declared(tmp_path, COPY + other.format("staging/orders/x"))
+
+
+def test_no_other_job_has_the_name_or_the_checkpoint_of_a_copy(tmp_path: Path) -> None:
+    """A cluster finds drivers by the name of their job."""
+    other = '[jobs.{}]\napplication = "a.py"\ncheckpoint = "file:///{}"\n'
+    declared(tmp_path, COPY + other.format("trains", "ck/trains"))
+    with pytest.raises(InputError, match="orders-staging"):
+        declared(tmp_path, COPY + other.format("orders-staging", "ck/trains"))
+    with pytest.raises(InputError, match="inside the checkpoint"):
+        declared(tmp_path, COPY + other.format("trains", "staging/orders/x"))
+
+
+def test_a_cluster_must_take_its_name(tmp_path: Path) -> None:
+    name = "o" * 45
+    job = JOB.replace("jobs.orders", f"jobs.{name}") + (
+        'master = "k8s://h"\n'
+        'launch = { on = "kubernetes", deploy_mode = "cluster", image = "i", entry = "e" }\n'
+    )
+    copy = COPY.replace("jobs.orders", f"jobs.{name}")
+    declared(tmp_path, "", job)
+    with pytest.raises(InputError, match="Kubernetes"):
+        declared(tmp_path, copy, job)
+
+
+def test_defaults_declare_no_copies(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="belongs to a job"):
+        declared(tmp_path, COPY.replace("jobs.orders.copies", "defaults.copies"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ("file:///a", "file:///ab", True),
+        ("file:///a", "file:///a.golden", True),
+        ("file:///a", "file:///a.g0002", False),
+        ("file:///a.g0002/x", "file:///a", False),
+        ("file:///a.g0002.work", "file:///a", False),
+        ("file:///a", "file:///a/b", False),
+        ("s3://b/a", "s3://b/a", False),
+    ],
+)
+def test_generations_belong_to_their_directory(one: str, other: str, apart: bool) -> None:
+    assert are_apart(one, other) is apart

@@ -1,0 +1,125 @@
+"""`<job>.refresh.<copy>`: on its schedule, by its form, and the operators on a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import ParamValidationError
+from airflow.sdk import DAG, Param
+
+from streambank.control.copies import copied
+from streambank.job.history import job_history
+from streambank.job.savepoint import savepoint_job
+from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
+from streambank_airflow.operators.restore import RefreshCopyOperator
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.jobs.declared import end_drivers
+from tests.support.jobs.managed_job import BY, Managed
+
+JOB = 'repository = "r"\n[jobs.flights]\napplication = "a.py"\ncheckpoint = "c"\n'
+COPIES = """
+[jobs.flights.replicate]
+to = ["s3://far/x"]
+[jobs.flights.copies.staging]
+checkpoint = "staging/ck"
+outputs = { "./out" = "staging/out" }
+schedule = "@daily"
+[jobs.flights.copies.analysis]
+checkpoint = "analysis/ck"
+repository = "nearest"
+"""
+
+
+def declared(folder: Path, text: str) -> dict[str, DAG]:
+    (folder / "jobs.toml").write_text(JOB + text, encoding="utf-8")
+    return build_dags(folder / "jobs.toml")
+
+
+def test_there_is_one_for_each_copy_and_none_without(tmp_path: Path) -> None:
+    assert not [name for name in declared(tmp_path, "") if "refresh" in name]
+    dags = declared(tmp_path, COPIES)
+    assert [name for name in dags if "refresh" in name] == [
+        "flights.refresh.staging",
+        "flights.refresh.analysis",
+    ]
+    daily, by_hand = dags["flights.refresh.staging"], dags["flights.refresh.analysis"]
+    assert str(daily.schedule) == "@daily" and not by_hand.timetable.can_be_scheduled
+    assert daily.max_active_runs == 1 and not daily.catchup
+    assert list(build_dags(tmp_path / "jobs.toml", only=["refresh"])) == [daily.dag_id, by_hand.dag_id]
+
+
+def test_the_form_takes_no_place_but_what_is_declared(tmp_path: Path) -> None:
+    dags = declared(tmp_path, COPIES)
+    params = dags["flights.refresh.staging"].params
+    assert set(params) == {"savepoint", "repository", "note"}
+    usual = (tmp_path / "r").as_uri()
+    assert params.get_param("repository").schema["enum"] == [usual, "s3://far/x", "nearest"]
+    assert dags["flights.refresh.analysis"].params["repository"] == "nearest", "the usual place comes first"
+    with pytest.raises(ParamValidationError):
+        Param("file:///tmp/another", **params.get_param("repository").schema).resolve()
+
+
+@pytest.fixture
+def saved(managed: Managed) -> Iterator[Managed]:
+    """A running job with a savepoint, which declares a copy of its state."""
+    managed.declare(
+        '\n[jobs.flights.copies.staging]\ncheckpoint = "staging/ck"\noutputs = { "./out" = "staging/out" }\n'
+    )
+    managed.start()
+    managed.wait_for_batch(3)
+    savepoint_job(managed.job, by=BY)
+    yield managed
+    end_drivers(managed.job.as_copy("staging").records())
+
+
+def test_it_makes_the_copy_while_the_job_runs(airflow_database: None, saved: Managed) -> None:
+    run = run_dag(build_dags(saved.jobs_file)["flights.refresh.staging"], run_conf={"note": "nightly"})
+    assert task_states(run) == {"refresh": "success"}
+    result = xcom(run, "refresh")
+    assert result["copy"] == "staging" and result["runs_as"] == "flights@staging"
+    (query,) = result["queries"]
+    held = copied(saved.job.as_copy("staging").records())["main"]
+    assert (held.savepoint, held.generation.location) == (query["savepoint"], query["location"])
+    (event,) = [one for one in job_history(saved.job) if one.kind == "refreshed"]
+    assert event.why == "nightly" and event.facts is not None and event.facts["copy"] == "staging"
+    assert saved.control.lease.view().state == "live"  # type: ignore[union-attr]  # the job runs
+
+
+def test_a_form_names_no_other_repository_by_the_task_either(airflow_database: None, saved: Managed) -> None:
+    with DAG("by_a_form", schedule=None) as dag:
+        RefreshCopyOperator(
+            task_id="refresh",
+            copy="staging",
+            job="flights",
+            jobs_file=str(saved.jobs_file),
+            repository=str(saved.folder / "other"),
+            from_form=True,
+            retries=0,
+        )
+    assert task_states(run_dag(dag)) == {"refresh": "failed"}
+    assert not copied(saved.job.as_copy("staging").records())
+
+
+@pytest.mark.storm
+def test_the_operators_of_jobs_work_on_a_copy(airflow_database: None, saved: Managed) -> None:
+    """Stop, refresh and start: the copy is replaced; and while a job runs on it, it is not."""
+    args: dict[str, Any] = {"jobs_file": str(saved.jobs_file), "retries": 0}
+    with DAG("staging", schedule=None) as dag:
+        stop = StopStreamingJobOperator(task_id="stop", job="flights@staging", deferrable=False, **args)
+        make = RefreshCopyOperator(task_id="refresh", job="flights", copy="staging", **args)
+        start = StartStreamingJobOperator(task_id="start", job="flights@staging", **args)
+        stop >> make >> start
+    states = {"stop": "success", "refresh": "success", "start": "success"}
+    assert task_states(run_dag(dag)) == states
+    copy = saved.job.as_copy("staging").records()
+    view = copy.lease.view()
+    assert view is not None and view.state == "live"
+    refused = build_dags(saved.jobs_file)["flights.refresh.staging"]
+    assert task_states(run_dag(refused)) == {"refresh": "failed"}
+    assert copy.lease.view().epoch == view.epoch  # type: ignore[union-attr]  # it is not harmed
+    assert task_states(run_dag(dag)) == states, "the same run again"
+    assert len([one for one in job_history(saved.job) if one.kind == "refreshed"]) == 2

@@ -1,0 +1,67 @@
+"""A simulated job that declares copies of its state."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from streambank.copies.refresh import RefreshRequest, refresh
+from streambank.copies.report import RefreshReport
+from streambank.declaration.declaration import Job, load_jobs
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob
+
+STAGING = """
+[jobs.orders.copies.staging]
+checkpoint = "staging/ck"
+outputs = { "./out" = "staging/out" }
+"""
+
+
+class CopiedJob(SimulatedJob):
+    """A query with a file sink, a savepoint of batch 2 and two batches after it, and what it declares.
+
+    Args:
+        base: A directory.
+        more: Lines of the declaration.
+    """
+
+    def __init__(self, base: Path, more: str = STAGING) -> None:
+        super().__init__(base)
+        self.folder = base
+        (base / "app.py").write_text("", encoding="utf-8")
+        self.jobs = base / "streaming_jobs.toml"
+        self.declare(more)
+        self.run(3)
+        self.saved = self.take().savepoint
+        self.run(2)
+
+    def declare(self, more: str) -> None:
+        """Declare the job with these lines."""
+        self.jobs.write_text(
+            f'repository = "repository"\n[jobs.{JOB}]\napplication = "app.py"\ncheckpoint = "ck"\n{more}',
+            encoding="utf-8",
+        )
+
+    @property
+    def job(self) -> Job:
+        """As it is declared."""
+        return load_jobs(self.jobs).job(JOB)
+
+    def on(self, copy: str = "staging") -> Job:
+        """The job as it runs on a copy."""
+        return load_jobs(self.jobs).job(f"{JOB}@{copy}")
+
+    def refresh(self, copy: str = "staging", **more: Any) -> RefreshReport:
+        """Make the copy."""
+        return refresh(RefreshRequest(self.job, copy, by=BY, **more))
+
+    def live_files(self) -> dict[str, str]:
+        """Every file of the live job but those of its repository, by what is in it."""
+        folders = ("ck", "out", f"repository.control/{JOB}")
+        return {
+            str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+            for folder in folders
+            for path in sorted((self.folder / folder).rglob("*"))
+            if path.is_file()
+        }
