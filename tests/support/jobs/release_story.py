@@ -162,4 +162,4 @@ class ReleaseStory:
 
     def until_written(self) -> None:
         """Wait until all that has arrived is in the output."""
-        poll(lambda: self.rows().keys() >= self.expected().keys(), timeout_s=120)
+        poll(lambda: self.rows().keys() >= self.expected().keys(), timeout_s=300)
