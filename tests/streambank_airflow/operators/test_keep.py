@@ -138,7 +138,7 @@ def test_nothing_is_given_up_for_what_is_no_longer_so(
 
     monkeypatch.setattr(HealthVerbs, "is_still_unhealthy", look_late)
     managed.hangs.write_text("0")
-    with meanwhile(managed, lambda: poll(lambda: answers, timeout_s=60), lambda: managed.stop("enough")):
+    with meanwhile(managed, lambda: poll(lambda: answers, timeout_s=180), lambda: managed.stop("enough")):
         run = run_dag(dag_of(managed))
 
     assert answers == [False]
