@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streambank.control.control import JobControl
-from streambank.control.place import SUFFIX, at_declared
+from streambank.control.place import at_declared
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.core.names import MAIN, QueryRef, check_job_name
 from streambank.core.python310 import parse_toml
@@ -32,12 +32,8 @@ from streambank.declaration.maintenance import (
     read_maintenance,
 )
 from streambank.declaration.notify import Notify, read_notify, refuse_silent
-from streambank.declaration.places.apart import (
-    refuse_records_in_checkpoint,
-    refuse_shared_checkpoints,
-    refuse_shared_names,
-)
 from streambank.declaration.places.copies import CopyPolicy, copy_name, read_copies
+from streambank.declaration.places.shared import refuse_shared
 from streambank.declaration.queries import read_queries
 from streambank.declaration.savepoints import (
     Limits,
@@ -461,7 +457,7 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
         jobs[name] = _read_job(merged, name, repository, control)
     maintenance = read_maintenance(top.table("maintenance")) if "maintenance" in data else None
     top.done()
-    _refuse_shared(jobs, source)
+    refuse_shared(jobs, source)
     return Declarations(str(file), repository, control, jobs, maintenance)
 
 
@@ -578,21 +574,3 @@ def _environment(fields: Fields) -> tuple[str, ...]:
         if name.upper().lstrip("_").startswith("AIRFLOW"):
             raise fields.mistake("env", f"{name} is Airflow's own and never passes to a driver")
     return names
-
-
-def _refuse_shared(jobs: Mapping[str, Job], source: Source) -> None:
-    """See places/apart.py."""
-    standbys = (job.at_site(STANDBY) for job in jobs.values() if job.standby is not None)
-    copies = [job.as_copy(name) for job in jobs.values() for name in job.copies]
-    names = ((one.original.name, one.copy.name, one.name) for one in copies if one.original and one.copy)
-    refuse_shared_names(names, jobs, source)
-    everywhere = [*jobs.values(), *standbys, *copies]
-    checkpoints = (
-        ((job.original or job).name, job.savepoint_name(query), location)
-        for job in everywhere
-        for query, location in job.queries.items()
-    )
-    refuse_shared_checkpoints(checkpoints, source)
-    for job in jobs.values():
-        places = {"repository": job.repository, "control": job.control or f"{job.repository}{SUFFIX}"}
-        refuse_records_in_checkpoint(job.name, job.checkpoint, places, source)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from streambank.storage.locations import (
     is_below,
     is_beside,
+    followed,
     is_inside,
     local_path,
     normalize_location,
@@ -28,6 +29,7 @@ __all__ = [
     "Store",
     "is_below",
     "is_beside",
+    "followed",
     "is_inside",
     "local_path",
     "normalize_location",

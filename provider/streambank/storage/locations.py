@@ -116,7 +116,7 @@ def local_path(location: str | os.PathLike[str]) -> Path | None:
 
 def is_inside(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
     """Whether a location is another one or lies below it; on this machine symbolic links are followed."""
-    place, root = (_followed(each) for each in (location, other))
+    place, root = (followed(each) for each in (location, other))
     return place == root or place.startswith(root.rstrip("/") + "/")
 
 
@@ -126,7 +126,7 @@ def same_place(location: str | os.PathLike[str], other: str | os.PathLike[str]) 
     What is no location is only itself.
     """
     try:
-        return _followed(location) == _followed(other)
+        return followed(location) == followed(other)
     except InputError:
         return location == other
 
@@ -139,8 +139,8 @@ def is_below(location: str | os.PathLike[str], other: str | os.PathLike[str]) ->
 def is_beside(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
     """Whether two locations have the same parent; neither bucket nor server has one. Links are followed."""
     parent = _parent(normalize_location(other))
-    place = _followed(location)
-    return parent is not None and _parent(place) == _followed(parent) and place != _followed(other)
+    place = followed(location)
+    return parent is not None and _parent(place) == followed(parent) and place != followed(other)
 
 
 def _parent(uri: str) -> str | None:
@@ -150,7 +150,8 @@ def _parent(uri: str) -> str | None:
     return "file:///" if above == "file://" else above
 
 
-def _followed(location: str | os.PathLike[str]) -> str:
+def followed(location: str | os.PathLike[str]) -> str:
+    """A location as a canonical URI: on this machine without symbolic links, of S3 always as `s3`."""
     path = local_path(location)
     if path is not None:
         return "file://" + os.path.realpath(path)

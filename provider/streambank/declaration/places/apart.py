@@ -25,7 +25,7 @@ def refuse_shared_checkpoints(checkpoints: Iterable[tuple[str, str, str]], sourc
                 raise source.mistake(
                     ("jobs", job, "checkpoint"),
                     f"{location} is, contains or is inside the checkpoint {other} of {taken_by}",
-                    "Give each job a checkpoint of its own.",
+                    "Name another directory.",
                 )
         owners[location] = owner
 

@@ -24,6 +24,7 @@ KEEP = 2
 SAVEPOINTS = ".savepoints"
 """Savepoints of a copy with its checkpoint in `x` are in `x.savepoints`, and its records beside them."""
 _GENERATION = re.compile(r"\.g[0-9]{4,}(?:[./].*)?")
+_NUMBER = re.compile(r"\.g[0-9]{4,}(?:\..*)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +128,13 @@ def _read_copy(name: str, fields: Fields) -> CopyPolicy:
 def _outputs(fields: Fields) -> dict[str, str]:
     """A key with a slash or a scheme is a location; any other is the name of a table or a topic."""
     table = fields.table("outputs")
-    return {
-        table.as_location(old, old) if "/" in old else old: table.required(old, table.location(old))
-        for old in table.data
-    }
+    found: dict[str, str] = {}
+    for old in table.data:
+        key = table.as_location(old, old) if "/" in old else old
+        if key in found:
+            raise table.mistake(old, f"{key} is named twice", "Name each output once.")
+        found[key] = table.required(old, table.location(old))
+    return found
 
 
 def _check_apart(fields: Fields, copy: CopyPolicy, live: PrimaryPlaces, others: Sequence[CopyPolicy]) -> None:
@@ -174,3 +178,8 @@ def are_apart(one: str, other: str) -> bool:
         or _GENERATION.fullmatch(one.removeprefix(other))
         or _GENERATION.fullmatch(other.removeprefix(one))
     )
+
+
+def without_generation(name: str) -> str:
+    """The name of the directory that a generation is beside: `orders` for `orders.g0002`."""
+    return _NUMBER.sub("", name) or name

@@ -140,3 +140,72 @@ def test_defaults_declare_no_copies(tmp_path: Path) -> None:
 )
 def test_generations_belong_to_their_directory(one: str, other: str, apart: bool) -> None:
     assert are_apart(one, other) is apart
+
+
+TWO = """
+[jobs.trains]
+application = "a.py"
+checkpoint = "file:///ck/trains"
+standby = { checkpoint = "file:///there/ck", repository = "file:///there/s", outputs = { "/t" = "/there/t" } }
+[jobs.trains.replicate]
+to = ["file:///there/s"]
+[jobs.trains.copies.staging]
+checkpoint = "file:///staging/trains"
+repository = "file:///elsewhere/s"
+control = "file:///records"
+outputs = { "file:///trains" = "file:///staging/out2" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("/staging/out2", "/staging/out", "the output file:///staging/out of the copy staging of job trains"),
+        (
+            "/staging/out2",
+            "/staging/out.g0007/x",
+            "file:///staging/out.g0007/x of the copy staging of job trains",
+        ),
+        ("/staging/out2", "/ck/orders/x", "the checkpoint file:///ck/orders of job orders"),
+        ("/staging/out2", "/ck/orders.g0002", "the checkpoint file:///ck/orders of job orders"),
+        ("/staging/out2", "/ck", "the checkpoint file:///ck/"),
+        ("/staging/out2", "/out", "the output file:///out of job orders"),
+        (
+            "/staging/out2",
+            "/staging/orders.savepoints/x",
+            "file:///staging/orders.savepoints/x of the copy staging",
+        ),
+        ("/staging/out2", "/there/ck/x", "the checkpoint file:///there/ck of the standby of job trains"),
+        ("/staging/out2", "/there/t", "the output file:///there/t of the standby of job trains"),
+        ("/staging/out2", "/there/s.control", "the control location .* of the standby of job trains"),
+        ("/staging/out2", "/elsewhere/s", "the repository file:///elsewhere/s of job trains"),
+        ("file:///records", "file:///out", "the output file:///out of job orders"),
+    ],
+)
+def test_a_copy_is_apart_from_other_jobs_sites_and_copies(
+    tmp_path: Path, old: str, new: str, what: str
+) -> None:
+    assert old in TWO
+    declared(tmp_path, COPY + TWO)
+    with pytest.raises(InputError, match=f"is not apart from .*{what}") as caught:
+        declared(tmp_path, COPY + TWO.replace(old, new, 1))
+    assert caught.value.code == "bad-declaration" and "jobs." in caught.value.message
+
+
+def test_two_copies_share_a_control_location_and_links_are_followed(tmp_path: Path) -> None:
+    control = COPY.replace(
+        "[jobs.orders.copies.staging.outputs]", 'control = "file:///records"\n[{}.outputs]'
+    )
+    shared = control.replace("{}", "jobs.orders.copies.staging")
+    declared(tmp_path, shared + TWO)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    linked = COPY.replace("/staging/out", f"{tmp_path}/real")
+    with pytest.raises(InputError, match="is not apart from the output"):
+        declared(tmp_path, linked + TWO.replace("/staging/out2", f"{tmp_path}/link/x"))
+
+
+def test_an_output_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is named twice") as caught:
+        declared(tmp_path, COPY + '"/out/" = "file:///staging/again"\n')
+    assert caught.value.code == "bad-declaration"

@@ -1,0 +1,127 @@
+"""That jobs, their sites and their copies share no places in which one would destroy the other's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streambank.control.place import SUFFIX
+from streambank.declaration.fields import Source
+from streambank.declaration.places.apart import (
+    refuse_records_in_checkpoint,
+    refuse_shared_checkpoints,
+    refuse_shared_names,
+)
+from streambank.declaration.places.copies import NEAREST, are_apart, without_generation
+from streambank.declaration.standby import STANDBY
+from streambank.storage import followed
+
+if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A location that a job, a site or a copy uses, and what messages call both."""
+
+    owner: str
+    what: str
+    location: str
+
+
+def refuse_shared(jobs: Mapping[str, Job], source: Source) -> None:
+    """Hold all jobs of a file against each other.
+
+    Args:
+        jobs: The jobs by name.
+        source: The file.
+
+    Raises:
+        InputError: Two share what they must not (code `bad-declaration`).
+    """
+    standbys = [job.at_site(STANDBY) for job in jobs.values() if job.standby is not None]
+    copies = [job.as_copy(name) for job in jobs.values() for name in job.copies]
+    names = ((one.original.name, one.copy.name, one.name) for one in copies if one.original and one.copy)
+    refuse_shared_names(names, jobs, source)
+    checkpoints = (
+        ((job.original or job).name, job.savepoint_name(query), location)
+        for job in (*jobs.values(), *standbys, *copies)
+        for query, location in job.queries.items()
+    )
+    refuse_shared_checkpoints(checkpoints, source)
+    for job in jobs.values():
+        places = {"repository": job.repository, "control": job.control or f"{job.repository}{SUFFIX}"}
+        refuse_records_in_checkpoint(job.name, job.checkpoint, places, source)
+    _refuse_copies_not_apart([*jobs.values(), *standbys], copies, source)
+
+
+def _refuse_copies_not_apart(live: Sequence[Job], copies: Sequence[Job], source: Source) -> None:
+    """Make sure that nothing of a copy is in anything of a job, a site or another copy, or the other way.
+
+    Raises:
+        InputError: Something is (code `bad-declaration`).
+    """
+    places = [place for job in live for place in _of_live(job)] if copies else []
+    written = {job.name: list(_of_copy(job)) for job in copies}
+    at: dict[str, list[_Place]] = defaultdict(list)
+    below: dict[str, list[_Place]] = defaultdict(list)
+    for place in (*places, *(one for own in written.values() for _, one in own)):
+        for level, above in enumerate(_upwards(place.location)):
+            (below if level else at)[above].append(place)
+    for job in copies:
+        assert job.copy is not None and job.original is not None
+        for field, own in written[job.name]:
+            path = list(_upwards(own.location))
+            for other in (*(one for above in path for one in at[above]), *below[path[0]]):
+                if other.owner != own.owner and not are_apart(
+                    followed(own.location), followed(other.location)
+                ):
+                    raise source.mistake(
+                        ("jobs", job.original.name, "copies", job.copy.name, field),
+                        f"{own.location} is not apart from {other.what} {other.location} of {other.owner}",
+                        "Name a directory elsewhere.",
+                    )
+
+
+def _of_live(job: Job) -> Iterator[_Place]:
+    """What a job is declared to use at one of its sites."""
+    owner = f"job {job.name}" if job.primary is None else f"the standby of job {job.name}"
+    for place in job.queries.values():
+        yield _Place(owner, "the checkpoint", place)
+    yield _Place(owner, "the repository", job.repository)
+    control = f"{job.control}/{job.name}" if job.control else f"{job.repository}{SUFFIX}"
+    yield _Place(owner, "the control location", control)
+    for place in job.replicate.to:
+        yield _Place(owner, "the replica", place)
+    if job.primary is not None and job.standby is not None:
+        for place in job.standby.outputs.values():
+            yield _Place(owner, "the output", place)
+        return
+    for copy in job.copies.values():
+        if copy.repository not in (None, NEAREST):
+            yield _Place(owner, "the repository", str(copy.repository))
+    for old in {old for copy in job.copies.values() for old in copy.outputs if "/" in old}:
+        yield _Place(owner, "the output", old)
+
+
+def _of_copy(job: Job) -> Iterator[tuple[str, _Place]]:
+    """What is written for a copy, each with the field of the declaration."""
+    assert job.copy is not None and job.original is not None
+    owner = f"the copy {job.copy.name} of job {job.original.name}"
+    for field, place in job.copy.places():
+        if field == "control":
+            yield field, _Place(owner, "the control location", f"{place}/{job.name}")
+        elif field == "outputs":
+            yield field, _Place(owner, "the output", place)
+        else:
+            yield field, _Place(owner, f"the {'savepoints' if place == job.repository else field}", place)
+
+
+def _upwards(location: str) -> Iterator[str]:
+    """A location without numbers of generations, then each that holds it; links of this machine followed."""
+    scheme, mark, path = followed(location).partition("://")
+    parts = [without_generation(part) for part in path.split("/")]
+    for length in range(len(parts), 0, -1):
+        yield f"{scheme}{mark}{'/'.join(parts[:length])}"
