@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from streambank.checkpoint.reader import CheckpointReader
 from streambank.code.chosen import code_that_counts
 from streambank.control.control import JobControl
 from streambank.control.marker import renew_marker
@@ -88,7 +89,9 @@ def savepoint_job(
         note: What a person wants to remember about it.
         name: A name that is unique within the job, or each query of several; empty for none.
         pin: Exempt it from retention.
-        new_query: The query may be another one than that of the job's savepoints.
+        new_query: The query may be another one than that of the job's savepoints. On a copy it always may:
+            each refresh makes another query under its name, and nothing else does, since a copy that is not
+            there is neither started nor saved.
         pace: Who does the work, how fast, and who is told.
         control: The job's records; opened from the declaration when left out.
         repository: The repository; opened (and created where there is none) from the declaration when left
@@ -121,7 +124,7 @@ def savepoint_job(
             name=name,
             pin=pin,
             taken_by={**by, **({"reason": why} if why else {})},
-            new_query=new_query,
+            new_query=new_query or job.copy is not None,
             application=application_fingerprint(Path(runs.application), runs.args),
             conf=conf_fingerprint(runs.spark),
         )
@@ -154,7 +157,7 @@ def managed_take(
         brokers: How Kafka is reached.
         declared: What the job declares of its sinks.
     """
-    facts = records.query_facts(query) or {}
+    facts = _current_facts(records, query, request.checkpoint)
     named = {sink.path for sink in request.sinks}
     tags = TagScope(request.repository.id, request.job)
     known = sinks_of(facts, request.checkpoint, brokers, of_query(declared, query), tags)
@@ -167,6 +170,18 @@ def managed_take(
         spark_version=facts.get("spark_version"),
         reported=reported_state(records, query),
     )
+
+
+def _current_facts(records: JobControl, query: str, checkpoint: Store) -> Mapping[str, Any]:
+    """What the last driver learnt of a query; nothing where it ran another query, in another generation.
+
+    A refresh or a fork makes another query, whose outputs are not those of the query before it.
+    """
+    facts, generation = records.query_facts(query) or {}, records.generation(query)
+    known, ran_in = facts.get("query_id"), facts.get("generation")
+    if known is None or generation is None or ran_in in (None, generation.number):
+        return facts
+    return facts if CheckpointReader(checkpoint).query_id() == known else {}
 
 
 def reported_state(records: JobControl, query: str) -> Reported | None:

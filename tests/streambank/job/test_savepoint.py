@@ -23,6 +23,7 @@ from streambank.storage import local_path, open_store
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import succeed
+from tests.support.jobs.copied_job import CopiedJob
 from tests.support.jobs.declared import BY, declare, fake_launcher
 from tests.support.kafka.fake_broker import FakeBroker
 
@@ -131,6 +132,29 @@ def test_several_queries_are_several_savepoints_that_say_so(folder: Path) -> Non
     with pytest.raises(InputError) as caught:
         savepoint_job(job, by=BY, query="middle")
     assert caught.value.code == "no-such-query"
+
+
+def test_each_refresh_of_a_copy_can_be_saved_without_what_the_one_before_has_written(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path)
+    ids, sinks = [], []
+    for started in (True, False, True):
+        made.run(1).take()
+        made.refresh()
+        copy = made.on()
+        control, generation = copy.records(), copy.records().generation()
+        assert generation is not None
+        known = json.loads((open_store(generation.location).read("metadata")).decode())["id"]
+        if started:
+            (output,) = generation.new_sinks.values()
+            facts = {"generation": generation.number, "query_id": known, "sink": f"FileSink[{output}]"}
+            control.record_query(None, facts)
+        stopped = stop_job(copy, by=BY, savepoint=True, launcher=fake_launcher(tmp_path))
+        kept = manifest(copy, stopped.savepoints["main"])
+        ids.append(kept.query_id)
+        sinks.append([str(sink["path"]).rpartition("/")[2] for sink in kept.sinks])
+        assert kept.query_id == known and kept.checkpoint == generation.location
+    assert len(set(ids)) == 3
+    assert sinks == [["out.g0002"], [], ["out.g0004"]]
 
 
 def test_a_job_that_never_ran_has_nothing_to_save(folder: Path) -> None:
