@@ -10,7 +10,9 @@ import pytest
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import check_scratch, copy_of, scratch_of
-from tests.support.jobs.declared import declare
+from streambank.driver.prepare import prepare_launch
+from tests.support.jobs.copied_job import CopiedJob
+from tests.support.jobs.declared import BY, declare
 
 NAME = "drill-20261126T210000Z-0a1b2c"
 
@@ -46,6 +48,17 @@ def test_the_copy_has_another_name_and_it_fits_a_label_of_kubernetes(tmp_path: P
     name = copy_of(long, scratch_of(long, NAME), {}).name
     assert name.endswith("a-drill-0a1b2c")
     assert len(f"streambank-{name}") == 63
+
+
+def test_a_drill_of_the_job_on_a_copy_is_launched_as_any_drill_is(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path)
+    made.refresh()
+    drilled = copy_of(made.on(), scratch_of(made.on(), NAME), {})
+    launch = prepare_launch(drilled, drilled.records(), by=BY)
+    query = launch.queries["main"]
+    scratch = tmp_path / "staging/ck.drills/orders-staging" / NAME
+    assert query.checkpoint == (scratch / "checkpoint/main").as_uri()
+    assert query.redirect is not None and query.redirect.scratch and not query.redirect.outputs
 
 
 def test_two_jobs_share_a_scratch_location_and_no_folder(tmp_path: Path) -> None:
