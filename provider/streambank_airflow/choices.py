@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 IF_RUNNING = ("refuse", "stop")
 """What can be asked for where a job's driver lives."""
+DECLARED = "declared"
+"""What a form chooses for what the job declares, at whichever site it is active."""
 NEAREST = "nearest"
 """The repository or replica that is cheapest to read, and has the savepoint (recovery/nearest.py)."""
 ON_BREACH = ("fail", "warn", "report")
@@ -188,14 +190,14 @@ def check_form_repository(job: Job, repository: str | None) -> None:
 
 
 def refresh_repositories(job: Job, copy: CopyPolicy) -> tuple[str, ...]:
-    """Where a refresh of a copy that a form asks for may take savepoints from: the usual place first.
+    """Where a refresh of a copy that a form asks for may take savepoints from, `declared` first.
 
     Args:
         job: The job.
         copy: The copy.
     """
-    usual = copy.repository or job.repository
-    return tuple(dict.fromkeys((usual, *restore_repositories(job))))
+    own = () if copy.repository is None else (copy.repository,)
+    return tuple(dict.fromkeys((DECLARED, *own, *restore_repositories(job))))
 
 
 def check_form_copy(job: Job, copy: str, repository: str | None) -> None:

@@ -51,7 +51,7 @@ from streambank.declaration.savepoints import (
     read_stop,
 )
 from streambank.declaration.sinks import read_sinks
-from streambank.declaration.sla import SlaPolicy, read_sla, with_usual
+from streambank.declaration.sla import SlaPolicy, read_sla, with_usual, without_copies, without_copy_age
 from streambank.declaration.standby import (
     PRIMARY,
     SEPARATOR,
@@ -310,6 +310,7 @@ class Job:
             primary=None,
             sinks=(),
             notify=(),
+            sla=without_copy_age(self.sla),
             replicate=ReplicatePolicy(),
             drill=replace(self.drill, repository=None, scratch=None),
             state=replace(self.state, work=None),
@@ -539,10 +540,12 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
     standby = fields.table("standby")
     env = _environment(standby) if "env" in standby.data else None
     places = PrimaryPlaces(job.checkpoint, queries, repository, job.control, job.replicate.to, spark)
+    copies = read_copies(fields.table("copies"), places)
     job = replace(
         job,
         standby=read_standby(standby, places, env=env),
-        copies=read_copies(fields.table("copies"), places),
+        copies=copies,
+        sla=job.sla if copies or name is None else without_copies(job.sla, fields.table("sla")),
     )
     for copy in job.copies:
         check_cluster_name(copy_name(job.name, copy), launch, fields.table("copies").table(copy))
@@ -559,6 +562,8 @@ def _silent_kinds(job: Job, sla: Fields) -> dict[str, str]:
         silent["late-restore"] = "restore.deadline is not declared"
     if not job.replicate.to:
         silent["replica-failed"] = "the job has no replicas"
+    if not job.copies:
+        silent["refresh-failed"] = "the job declares no copies"
     if sla.data.get("schedule") == "never":
         silent["sla"] = "sla.schedule is never"
     return silent

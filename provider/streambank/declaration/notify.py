@@ -29,6 +29,7 @@ KINDS = (
     "compaction-failed",
     "drill-failed",
     "upgrade-failed",
+    "refresh-failed",
     "sla",
 )
 """What `[[jobs.NAME.notify]]` may be for; docs/howto/sla-notifications.md says when each is sent."""

@@ -36,6 +36,10 @@ DEFAULT_MIN_DELTAS = 10
 MIN_DELTAS = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 
 
+COPY_AGE = "copy_age"
+"""The objective that only a job with copies can keep."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mute:
     """Verdicts are still there, and nobody is told.
@@ -145,6 +149,34 @@ def with_usual(
     if is_whole_number(deltas):
         usual["snapshot_age"] = float(DELTAS_MISSED * max(DEFAULT_MIN_DELTAS, int(deltas)))
     return replace(policy, usual=usual)
+
+
+def without_copies(policy: SlaPolicy, fields: Fields) -> SlaPolicy:
+    """The policy of a job that declares no copies: what the defaults say of the age of copies is not for it.
+
+    Args:
+        policy: What is declared.
+        fields: The table `sla` of the job.
+
+    Raises:
+        InputError: The job itself promises an age of its copies (code `bad-declaration`).
+    """
+    found = policy.objectives.get(COPY_AGE)
+    if found is None or found.off:
+        return policy
+    if fields.source.lines.has((*fields.path, COPY_AGE)):
+        raise fields.mistake(
+            COPY_AGE,
+            "the job declares no copies, so their age would never be known",
+            "Declare a copy, or leave the objective out.",
+        )
+    return without_copy_age(policy)
+
+
+def without_copy_age(policy: SlaPolicy) -> SlaPolicy:
+    """The policy of a job that has no copies."""
+    others = {name: one for name, one in policy.objectives.items() if name != COPY_AGE}
+    return replace(policy, objectives=others)
 
 
 def _declared(table: Fields, name: str, promise: Promise, time_zone: str | None) -> Declared:

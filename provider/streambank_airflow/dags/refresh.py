@@ -6,7 +6,7 @@ from airflow.sdk import DAG
 
 from streambank.declaration.declaration import Job
 from streambank.declaration.places.copies import CopyPolicy
-from streambank_airflow.choices import refresh_repositories
+from streambank_airflow.choices import DECLARED, refresh_repositories
 from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.forms import recovery
 from streambank_airflow.operators.restore import RefreshCopyOperator
@@ -37,7 +37,7 @@ def refresh_dag(job: Job, copy: CopyPolicy, file: DagFile) -> DAG:
             task_id="refresh",
             copy=copy.name,
             savepoint="{{ params.savepoint }}",
-            repository="{{ params.repository }}",
+            repository=f"{{{{ '' if params.repository == '{DECLARED}' else params.repository }}}}",
             from_form=True,
             **file.task_args(job),
         )

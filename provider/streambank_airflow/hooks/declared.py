@@ -97,7 +97,8 @@ class DeclaredJobs:
     def find(self, ref: str) -> tuple[Job, str | None]:
         """A declared job, and which query of it is meant (None for all, or the only one).
 
-        A job with a standby is the job at its active site: so the DAGs go on with it after a fail-over.
+        A job with a standby is the job at its active site: so the DAGs go on with it after a fail-over. Its
+        copies are copies of the job there.
 
         Args:
             ref: `job` or `job/query`; `job@copy` for the job on a copy of its state.
@@ -106,8 +107,7 @@ class DeclaredJobs:
             InputError: The name or the jobs file is wrong (code `no-such-query` for an unknown query).
             NotFoundError: No such job is declared (code `no-such-job`), or no such copy (`no-such-copy`).
         """
-        job, query = find_declared(self.load(), ref)
-        return self._at_active_site(job), query
+        return find_declared(self.load(), ref, self._at_active_site)
 
     def _at_active_site(self, job: Job) -> Job:
         if job.other_site is None:
@@ -137,7 +137,8 @@ class DeclaredJobs:
         job = self.load().jobs.get(asked.job)
         if job is None:
             return None
-        return self._at_active_site(job) if copy is None else job.as_copy(copy)
+        job = self._at_active_site(job)
+        return job if copy is None else job.as_copy(copy)
 
     def open_repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:
         """The repository of a job: as its declaration says, else as the connection says.
@@ -183,10 +184,18 @@ class DeclaredJobs:
         return self._jobs_file or self.settings.jobs_file or installed_jobs_file()
 
 
-def find_declared(declared: Declarations, ref: str) -> tuple[Job, str | None]:
-    """See `DeclaredJobs.find`."""
+def find_declared(
+    declared: Declarations, ref: str, placed: Callable[[Job], Job] = lambda job: job
+) -> tuple[Job, str | None]:
+    """See `DeclaredJobs.find`.
+
+    Args:
+        declared: The jobs file.
+        ref: The job.
+        placed: Brings a job to the site that is meant.
+    """
     asked, copy = parse_ref(ref)
-    job = declared.job(asked.job)
+    job = placed(declared.job(asked.job))
     if copy is not None:
         job = job.as_copy(copy)
     job.queries_named(asked.query)

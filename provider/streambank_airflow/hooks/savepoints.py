@@ -58,7 +58,7 @@ class SavepointVerbs:
             file_sinks: The output directories of a query that is not declared.
             batch: None for the newest committed one.
             closure: `safe` or `minimal`; None for the declared one.
-            pin: Keep it until somebody unpins it.
+            pin: Exempt it from retention.
             new_query: Accept another query under this name.
             note: What to remember about it.
             by: Who asks.
@@ -139,7 +139,7 @@ class SavepointVerbs:
             batch: This batch; None for the newest that is whole in the copy.
             file_sinks: Output directories of file sinks of the query, where they are now.
             without_sinks: Save nothing of sinks that the job's records name.
-            pin: Keep it until somebody unpins it.
+            pin: Exempt it from retention.
             new_query: Accept another query under this name.
             note: What to remember about it.
             by: Who asks.

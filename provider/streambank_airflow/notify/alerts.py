@@ -36,7 +36,7 @@ CODES = {
     "savepoint-damaged": "savepoint-damaged",
 }
 """Codes of errors that are alerts wherever they end a task, and the kind of alert that each is."""
-FOUND_AGAIN = frozenset({*CODES.values(), "replica-failed", "drill-failed"})
+FOUND_AGAIN = frozenset({*CODES.values(), "replica-failed", "drill-failed", "refresh-failed"})
 """Kinds that every scheduled run finds again as long as nobody repairs the cause."""
 QUIET = timedelta(days=1)
 """How long the same incident of such a kind is not sent again."""
@@ -167,7 +167,8 @@ def alert_of_failure(context: Mapping[str, Any]) -> None:
         if more and more not in said:
             said = f"{said} {more}"
         message = f"{task.dag_id}.{task.task_id}: {said}"
-        alert = Alert(kinds, message, subject="" if code in CODES else code, code=code)
+        about = "" if code in CODES else " ".join(filter(None, (code, getattr(task, "alert_subject", ""))))
+        alert = Alert(kinds, message, subject=about, code=code)
         send_alert(task.hook, job, alert, context)
 
 

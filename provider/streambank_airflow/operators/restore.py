@@ -463,6 +463,7 @@ class RefreshCopyOperator(StreambankOperator):
     """
 
     template_fields: Sequence[str] = (*StreambankOperator.template_fields, "copy", "savepoint", "repository")
+    alert_kinds = ("refresh-failed",)
 
     def __init__(
         self,
@@ -478,6 +479,11 @@ class RefreshCopyOperator(StreambankOperator):
         self.savepoint = savepoint
         self.repository = repository
         self.from_form = from_form
+
+    @property
+    def alert_subject(self) -> str:
+        """What an alert of its failure is about, besides the error: each copy is another problem."""
+        return str(self.copy)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Make it; see the class.

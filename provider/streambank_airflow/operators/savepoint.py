@@ -51,7 +51,7 @@ class CreateSavepointOperator(SparkWork):
         closure: `safe`, or `minimal` for the fewest files; None for what is declared.
         name: A name that is unique within the job, such as `before-upgrade`; None for none. It
             keeps nothing from retention: `pin` does.
-        pin: Keep the savepoint until somebody unpins it.
+        pin: Exempt the savepoint from retention.
         new_query: Accept that another query than before runs under this job's name.
         skip_if_never_started: Skip, instead of failing, while the job was never started.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
@@ -160,7 +160,7 @@ class ImportSavepointOperator(StreambankOperator):
             job that runs under Streambank name them.
         without_sinks: Save nothing of sinks that the job's records name, such as one that no longer tells
             what it had at the batch. A restore then needs a choice for them.
-        pin: Keep the savepoint until somebody unpins it.
+        pin: Exempt the savepoint from retention.
         new_query: Accept that another query than before is imported under this job's name.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 

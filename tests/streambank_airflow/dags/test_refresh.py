@@ -6,19 +6,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow.sdk import DAG, Param
 
 from streambank.control.copies import copied
+from streambank.core.units import utc_now
+from streambank.declaration.standby import PRIMARY, SITES, STANDBY
 from streambank.job.history import job_history
 from streambank.job.savepoint import savepoint_job
+from streambank.sites.records import SiteRecord, Sites
 from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
 from streambank_airflow.operators.restore import RefreshCopyOperator
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.jobs.declared import end_drivers
 from tests.support.jobs.managed_job import BY, Managed
+from tests.support.jobs.two_sites import TwoSites
 
 JOB = 'repository = "r"\n[jobs.flights]\napplication = "a.py"\ncheckpoint = "c"\n'
 COPIES = """
@@ -57,10 +63,33 @@ def test_the_form_takes_no_place_but_what_is_declared(tmp_path: Path) -> None:
     params = dags["flights.refresh.staging"].params
     assert set(params) == {"savepoint", "repository", "note"}
     usual = (tmp_path / "r").as_uri()
-    assert params.get_param("repository").schema["enum"] == [usual, "s3://far/x", "nearest"]
-    assert dags["flights.refresh.analysis"].params["repository"] == "nearest", "the usual place comes first"
+    assert params.get_param("repository").schema["enum"] == ["declared", usual, "s3://far/x", "nearest"]
+    assert dags["flights.refresh.analysis"].params["repository"] == "declared"
+    rendered = [
+        jinja2.Template(dags["flights.refresh.staging"].task_dict["refresh"].repository).render(
+            params={"repository": chosen}
+        )
+        for chosen in ("declared", "nearest")
+    ]
+    assert rendered == ["", "nearest"], "what is declared is read at the active site, not here"
     with pytest.raises(ParamValidationError):
         Param("file:///tmp/another", **params.get_param("repository").schema).resolve()
+
+
+def test_after_a_fail_over_a_copy_is_one_of_the_job_at_its_active_site(tmp_path: Path) -> None:
+    copies = '[jobs.orders.copies.staging]\ncheckpoint = "copy/ck"\n'
+    sites = TwoSites(tmp_path)
+    sites.jobs.write_text(f"{sites.jobs.read_text()}\n{copies}")
+    hook = StreambankHook(jobs_file=str(sites.jobs))
+    for site in SITES:
+        if site == STANDBY:
+            record = SiteRecord(1, "active", STANDBY, PRIMARY, False, BY, "", utc_now())
+            assert Sites(sites.at(STANDBY).records()).write(record)
+        got = hook.declared.get("orders@staging")
+        for job in (hook.declared.job("orders@staging"), got):
+            assert job is not None and job.original is not None
+            assert (job.original.site, job.original.repository) == (site, sites.at(site).repository)
+            assert job.site == PRIMARY and job.copy is not None, "a copy has no sites"
 
 
 @pytest.fixture
@@ -102,6 +131,28 @@ def test_a_form_names_no_other_repository_by_the_task_either(airflow_database: N
         )
     assert task_states(run_dag(dag)) == {"refresh": "failed"}
     assert not copied(saved.job.as_copy("staging").records())
+
+
+def test_a_refresh_that_fails_alerts_once_for_each_copy(airflow_database: None, tmp_path: Path) -> None:
+    chat = tmp_path / "chat"
+    (tmp_path / "jobs.toml").write_text(
+        f'''{JOB}{COPIES}
+[[jobs.flights.notify]]
+class = "tests.support.airflow_face.notifiers.FileNotifier"
+args = {{file = "{chat}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}
+kinds = ["refresh-failed"]
+''',
+        encoding="utf-8",
+    )
+    for copy in ("staging", "staging", "analysis"):
+        with DAG(f"refresh_{copy}", schedule=None) as dag:
+            RefreshCopyOperator(
+                task_id="refresh", copy=copy, job="flights", jobs_file=str(tmp_path / "jobs.toml"), retries=0
+            )
+        assert task_states(run_dag(dag)) == {"refresh": "failed"}
+    first, second = chat.read_text(encoding="utf-8").splitlines()
+    assert first.startswith("refresh-failed: refresh_staging.refresh: ")
+    assert second.startswith("refresh-failed: refresh_analysis.refresh: ")
 
 
 @pytest.mark.storm

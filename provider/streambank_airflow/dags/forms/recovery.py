@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import Param
 
-from streambank_airflow.choices import NEAREST
+from streambank_airflow.choices import DECLARED, NEAREST
 from streambank_airflow.dags.forms.fields import (
     END,
     PLACE,
@@ -59,9 +59,10 @@ def refresh_form(queries: Sequence[str], repositories: Sequence[str]) -> dict[st
 
     Args:
         queries: The job's queries where it has several by name: no id of a savepoint is of all of them.
-        repositories: Where savepoints may come from, the usual place first.
+        repositories: Where savepoints may come from, `declared` first.
     """
     other = "" if queries else "; a batch (`batch:41`); an id, or the beginning of one"
+    shown = {NEAREST: ANY_PLACE, DECLARED: "as the copy declares"}
     return {
         "savepoint": Param(
             "latest-good",
@@ -73,9 +74,10 @@ def refresh_form(queries: Sequence[str], repositories: Sequence[str]) -> dict[st
         ),
         "repository": choice(
             repositories[0],
-            {one: ANY_PLACE if one == NEAREST else one for one in repositories},
+            {one: shown.get(one, one) for one in repositories},
             title="Repository",
-            description_md="Where the savepoint comes from: the job's repository, or a declared replica.",
+            description_md="Where the savepoint comes from: what the copy declares, the job's repository, or "
+            "a declared replica.",
         ),
         "note": note(),
     }

@@ -209,3 +209,25 @@ def test_an_output_is_named_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is named twice") as caught:
         declared(tmp_path, COPY + '"/out/" = "file:///staging/again"\n')
     assert caught.value.code == "bad-declaration"
+
+
+def test_only_a_job_with_copies_promises_their_age_or_is_alerted_of_them(tmp_path: Path) -> None:
+    age = '[jobs.orders.sla]\ncopy_age = {breach = "1d"}\n'
+    found = declared(tmp_path, COPY + age)
+    assert "copy_age" in found.job("orders").sla.objectives
+    assert "copy_age" not in found.job("orders@staging").sla.objectives, "a copy has no copies"
+    with pytest.raises(InputError, match="declares no copies") as caught:
+        declared(tmp_path, age)
+    assert caught.value.code == "bad-declaration"
+    inherited = declared(tmp_path, age.replace("jobs.orders", "defaults"))
+    assert "copy_age" not in inherited.job("orders").sla.objectives
+    assert (
+        declared(tmp_path, "[jobs.orders.sla]\ncopy_age = false\n")
+        .job("orders")
+        .sla.objectives["copy_age"]
+        .off
+    )
+    notify = '[[jobs.orders.notify]]\nclass = "a.B"\nkinds = ["refresh-failed"]\n'
+    declared(tmp_path, COPY + notify)
+    with pytest.raises(InputError, match="refresh-failed would never be sent"):
+        declared(tmp_path, notify)
