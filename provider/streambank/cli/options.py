@@ -320,7 +320,11 @@ def declared_job(job: str, jobs: str | None) -> Job | None:
     from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
 
-    return None if jobs is None else load_jobs(jobs).jobs.get(QueryRef.parse(job).job)
+    name = QueryRef.parse(job).job
+    if jobs is None:
+        return None
+    declared = load_jobs(jobs)
+    return declared.job(name) if name in declared.jobs or declared.copy_named(name) else None
 
 
 def open_repository(location: str) -> Repository:

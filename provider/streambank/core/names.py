@@ -44,7 +44,17 @@ def check_job_name(name: str) -> str:
     Raises:
         InputError: It may not (code `bad-name`).
     """
-    return check_name(name, "job")
+    try:
+        return check_name(name, "job")
+    except InputError as error:
+        job, at, which = name.partition("@")
+        if not at:
+            raise
+        raise InputError(
+            f"{error.message.rstrip('.')} that savepoints and records are found by.",
+            code=error.code,
+            hint=f"Here the job on a copy is named {job}-{which}, and a job at one of its sites {job}.",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -403,6 +403,8 @@ class Declarations:
     def job(self, name: str) -> Job:
         """A job by name; `NAME@standby` and `NAME@primary`: at one of its sites; `NAME@COPY`: on a copy.
 
+        A job on a copy is found by the name of its drivers and savepoints, too: `NAME-COPY`.
+
         Raises:
             NotFoundError: It is not declared (code `no-such-job`).
             InputError: It has no such site (`no-standby`), and no such copy (`no-such-site`).
@@ -411,6 +413,8 @@ class Declarations:
         if at:
             job = self.job(name)
             return job.as_copy(which) if which in job.copies else job.at_site(which)
+        if name not in self.jobs and (named := self.copy_named(name)) is not None:
+            return self.jobs[named[0]].as_copy(named[1])
         if name not in self.jobs:
             raise NotFoundError(
                 f"{self.path} declares no job {name!r}.",
@@ -418,6 +422,11 @@ class Declarations:
                 hint=f"Declared: {', '.join(self.jobs) or 'none'}.",
             )
         return self.jobs[name]
+
+    def copy_named(self, name: str) -> tuple[str, str] | None:
+        """The job and the copy whose drivers and savepoints have this name; None where there are none."""
+        names = ((job.name, copy) for job in self.jobs.values() for copy in job.copies)
+        return next((one for one in names if copy_name(*one) == name), None)
 
 
 def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | None = None) -> Declarations:

@@ -100,7 +100,7 @@ def copy_of(job: Job, scratch: str, replays: Mapping[str, Replay]) -> Job:
         replays=replays,
         standby=None,
         primary=None,
-        # A drill of the job on a copy is not that copy: nothing has refreshed it, and its outputs are scratch.
+        # A drill of the job on a copy is not that copy: no refresh has made it, and its outputs are scratch.
         copy=None,
         original=None,
         copies={},

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from streambank.storage.locations import (
+    followed,
     is_below,
     is_beside,
-    followed,
     is_inside,
     local_path,
     normalize_location,
@@ -27,9 +27,9 @@ __all__ = [
     "Opener",
     "S3Access",
     "Store",
+    "followed",
     "is_below",
     "is_beside",
-    "followed",
     "is_inside",
     "local_path",
     "normalize_location",

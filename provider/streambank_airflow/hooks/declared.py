@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 from streambank.core.errors import InputError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Declarations, Job, load_jobs
+from streambank.declaration.places.copies import copy_name
 from streambank.declaration.standby import SEPARATOR
 from streambank.driver.connections import using_connections
 from streambank.repository.header import check_apart
@@ -117,6 +118,26 @@ class DeclaredJobs:
         with self.access():
             return at_active_site(job)
 
+    def saved_as(self, ref: str) -> str:
+        """How repositories and records call what a task names: `job-copy/query` for `job@copy/query`.
+
+        Args:
+            ref: `job` or `job/query`, or on a copy; whatever is not such a name stays as it is.
+
+        Raises:
+            InputError: The jobs file is wrong.
+        """
+        if SEPARATOR not in ref:
+            return ref
+        try:
+            asked, copy = parse_ref(ref)
+        except InputError:
+            return ref
+        job = self.load().jobs.get(asked.job) if self._named_file() else None
+        if job is None or copy is None or copy not in job.copies:
+            return ref
+        return str(QueryRef(copy_name(asked.job, copy), asked.query))
+
     def job(self, ref: str) -> Job:
         """A declared job, by its name or that of one of its queries.
 
@@ -133,8 +154,9 @@ class DeclaredJobs:
         """
         if not self._named_file():
             return None
-        asked, copy = parse_ref(ref)
-        job = self.load().jobs.get(asked.job)
+        declared = self.load()
+        asked, copy = _parsed(declared, ref)
+        job = declared.jobs.get(asked.job)
         if job is None:
             return None
         job = self._at_active_site(job)
@@ -194,7 +216,7 @@ def find_declared(
         ref: The job.
         placed: Brings a job to the site that is meant.
     """
-    asked, copy = parse_ref(ref)
+    asked, copy = _parsed(declared, ref)
     job = placed(declared.job(asked.job))
     if copy is not None:
         job = job.as_copy(copy)
@@ -213,6 +235,13 @@ def parse_ref(ref: str) -> tuple[QueryRef, str | None]:
     return QueryRef.parse(f"{name}{slash}{query}"), copy if at else None
 
 
+def _parsed(declared: Declarations, ref: str) -> tuple[QueryRef, str | None]:
+    """As `parse_ref`; the job on a copy may have the name of its drivers and savepoints, too: `job-copy`."""
+    asked, copy = parse_ref(ref)
+    named = None if copy or asked.job in declared.jobs else declared.copy_named(asked.job)
+    return (asked, copy) if named is None else (QueryRef(named[0], asked.query), named[1])
+
+
 class _Part(Protocol):
     """A part of the hook: what it shares with the others."""
 
@@ -226,11 +255,12 @@ R = TypeVar("R")
 
 
 def connected(verb: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
-    """Let a verb of the hook's parts work under `DeclaredJobs.access`."""
+    """Let a verb of the hook's parts work under `DeclaredJobs.access`, with the name of a job on a copy."""
 
     @wraps(verb)
     def with_access(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self.declared.access():
-            return verb(self, *args, **kwargs)
+            named = [self.declared.saved_as(one) if isinstance(one, str) else one for one in args[:1]]
+            return verb(self, *named, *args[1:], **kwargs)  # type: ignore[arg-type]  # of the same types
 
     return with_access

@@ -497,8 +497,8 @@ class RestoreStreamingJobOperator(StreambankOperator):
     """Restores all queries of a stopped job as one, each into its next generation.
 
     Their savepoints are as close together in time as there are any: of `latest-good` the newest moment that
-    all queries reach. A restore that ends in between leaves a job that does not start; the same restore again,
-    such as a retry of this task, restores those that are left.
+    all queries reach. A restore that ends in between leaves a job that does not start; the same restore
+    again, such as a retry of this task, restores those that are left.
 
     Args:
         savepoint: Which savepoint of each query: `latest-good`, `latest`, a name, or a time.

@@ -65,12 +65,10 @@ def test_the_form_takes_no_place_but_what_is_declared(tmp_path: Path) -> None:
     usual = (tmp_path / "r").as_uri()
     assert params.get_param("repository").schema["enum"] == ["declared", usual, "s3://far/x", "nearest"]
     assert dags["flights.refresh.analysis"].params["repository"] == "declared"
-    rendered = [
-        jinja2.Template(dags["flights.refresh.staging"].task_dict["refresh"].repository).render(
-            params={"repository": chosen}
-        )
-        for chosen in ("declared", "nearest")
-    ]
+    refresh = dags["flights.refresh.staging"].task_dict["refresh"]
+    assert isinstance(refresh, RefreshCopyOperator) and refresh.repository is not None
+    template = jinja2.Template(refresh.repository)
+    rendered = [template.render(params={"repository": chosen}) for chosen in ("declared", "nearest")]
     assert rendered == ["", "nearest"], "what is declared is read at the active site, not here"
     with pytest.raises(ParamValidationError):
         Param("file:///tmp/another", **params.get_param("repository").schema).resolve()

@@ -1,0 +1,54 @@
+"""Jobs on a copy of their state: every part of the hook finds them and their savepoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import InputError, NotFoundError
+from streambank.core.names import QueryRef
+from streambank.declaration.declaration import load_jobs
+from streambank_airflow.hooks.streambank import StreambankHook
+from tests.support.cli import succeed
+from tests.support.jobs.copied_job import CopiedJob
+from tests.support.jobs.simulated_job import BY
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.mark.parametrize("name", ["orders@staging", "orders-staging"])
+def test_savepoints_of_a_copy_are_taken_verified_pinned_and_restored(tmp_path: Path, name: str) -> None:
+    made = CopiedJob(tmp_path)
+    made.refresh()
+    hook = StreambankHook(jobs_file=str(made.jobs))
+    assert hook.declared.find(name) == (made.on(), None)
+    assert hook.declared.get(name) == made.on()
+    wanted = {"batch": None, "closure": None, "note": "", "pin": False, "new_query": False, "by": BY}
+    taken = hook.savepoints.take(name, checkpoint=None, file_sinks=[], name="", **wanted)  # type: ignore[arg-type]
+    assert taken["job"] == "orders-staging"
+    assert hook.savepoints.pin(name, "latest", pinned=True, note="", by=BY) == taken["savepoint"]
+    assert hook.repository.verify(name, "100%", by=BY).savepoints[0].savepoint == taken["savepoint"]
+    plan = hook.recovery.plan(name, "latest", into=None, sink="refuse", mode="no-claim", may_stop=False)
+    assert plan.to_dict()["savepoint"] == taken["savepoint"]
+
+
+def test_what_is_no_job_on_a_copy_stays_as_it_is(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path)
+    declared = StreambankHook(jobs_file=str(made.jobs)).declared
+    assert declared.saved_as("orders@staging/main") == "orders-staging/main"
+    for ref in ("orders", "orders@other", "trains@staging", "s3://bucket@x/y"):
+        assert declared.saved_as(ref) == ref
+    with pytest.raises(NotFoundError) as caught:
+        declared.find("orders@other")
+    assert caught.value.code == "no-such-copy"
+
+
+def test_commands_know_the_name_that_hints_print(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path)
+    made.refresh()
+    assert load_jobs(made.jobs).job("orders-staging") == made.on()
+    succeed("job", "status", "orders-staging", "--jobs", made.jobs)
+    with pytest.raises(InputError, match="savepoints and records") as caught:
+        QueryRef.parse("orders@staging")
+    assert caught.value.code == "bad-name" and "orders-staging" in caught.value.hint
