@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from streambank.control.place import SUFFIX
 from streambank.declaration.fields import Source
@@ -14,12 +14,40 @@ from streambank.declaration.places.apart import (
     refuse_shared_checkpoints,
     refuse_shared_names,
 )
-from streambank.declaration.places.copies import NEAREST, are_apart, without_generation
-from streambank.declaration.standby import STANDBY
+from streambank.declaration.places.copies import NEAREST, CopyPolicy, are_apart, without_generation
+from streambank.declaration.savepoints import ReplicatePolicy
+from streambank.declaration.standby import STANDBY, Standby
 from streambank.storage import followed
 
-if TYPE_CHECKING:
-    from streambank.declaration.declaration import Job
+
+class _Placed(Protocol):
+    """What is asked of a job: its places, at its sites and on its copies (declaration.py)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def checkpoint(self) -> str: ...
+    @property
+    def queries(self) -> Mapping[str, str]: ...
+    @property
+    def repository(self) -> str: ...
+    @property
+    def control(self) -> str | None: ...
+    @property
+    def replicate(self) -> ReplicatePolicy: ...
+    @property
+    def standby(self) -> Standby | None: ...
+    @property
+    def primary(self) -> _Placed | None: ...
+    @property
+    def copies(self) -> Mapping[str, CopyPolicy]: ...
+    @property
+    def copy(self) -> CopyPolicy | None: ...
+    @property
+    def original(self) -> _Placed | None: ...
+    def savepoint_name(self, query: str | None) -> str: ...
+    def at_site(self, site: str) -> _Placed: ...
+    def as_copy(self, name: str) -> _Placed: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +59,7 @@ class _Place:
     location: str
 
 
-def refuse_shared(jobs: Mapping[str, Job], source: Source) -> None:
+def refuse_shared(jobs: Mapping[str, _Placed], source: Source) -> None:
     """Hold all jobs of a file against each other.
 
     Args:
@@ -57,7 +85,7 @@ def refuse_shared(jobs: Mapping[str, Job], source: Source) -> None:
     _refuse_copies_not_apart([*jobs.values(), *standbys], copies, source)
 
 
-def _refuse_copies_not_apart(live: Sequence[Job], copies: Sequence[Job], source: Source) -> None:
+def _refuse_copies_not_apart(live: Sequence[_Placed], copies: Sequence[_Placed], source: Source) -> None:
     """Make sure that nothing of a copy is in anything of a job, a site or another copy, or the other way.
 
     Raises:
@@ -85,7 +113,7 @@ def _refuse_copies_not_apart(live: Sequence[Job], copies: Sequence[Job], source:
                     )
 
 
-def _of_live(job: Job) -> Iterator[_Place]:
+def _of_live(job: _Placed) -> Iterator[_Place]:
     """What a job is declared to use at one of its sites."""
     owner = f"job {job.name}" if job.primary is None else f"the standby of job {job.name}"
     for place in job.queries.values():
@@ -106,7 +134,7 @@ def _of_live(job: Job) -> Iterator[_Place]:
         yield _Place(owner, "the output", old)
 
 
-def _of_copy(job: Job) -> Iterator[tuple[str, _Place]]:
+def _of_copy(job: _Placed) -> Iterator[tuple[str, _Place]]:
     """What is written for a copy, each with the field of the declaration."""
     assert job.copy is not None and job.original is not None
     owner = f"the copy {job.copy.name} of job {job.original.name}"
