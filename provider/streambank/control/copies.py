@@ -20,8 +20,9 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.operation import Operation
 from streambank.control.records import JsonDict, Record, RecordStream
-from streambank.core.errors import FormatError
+from streambank.core.errors import ConflictError, FormatError
 from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.storage import open_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,13 @@ def forget_refreshes(control: JobControl, numbers: Collection[int]) -> None:
     _begun(control).drop(numbers)
 
 
+def last_refresh(control: JobControl) -> int:
+    """The number of the newest refresh that was done; 0 where there was none."""
+    return max(refreshed_records(control).numbers(), default=0)
+
+
 def commit_refresh(
-    control: JobControl, queries: Mapping[str, CopiedQuery], details: Mapping[str, Any]
+    control: JobControl, queries: Mapping[str, CopiedQuery], details: Mapping[str, Any], *, seen: int
 ) -> None:
     """Let what a refresh has filled be the copy, for all queries at once.
 
@@ -95,11 +101,19 @@ def commit_refresh(
         control: The records of the copy.
         queries: What it holds of each query from now on.
         details: What else the record says.
+        seen: What `last_refresh` said when the operation lock was taken.
+
+    Raises:
+        ConflictError: Another refresh was done since (code `generation-moved`).
     """
     said = {"at": to_json_time(utc_now()), **details}
-    refreshed_records(control).append(
-        {**said, "queries": {name: one.to_dict() for name, one in queries.items()}}
-    )
+    record = {**said, "queries": {name: one.to_dict() for name, one in queries.items()}}
+    if not refreshed_records(control).create(seen + 1, record):
+        raise ConflictError(
+            f"Another refresh of the copy {control.name} was done meanwhile.",
+            code="generation-moved",
+            hint="The copy is what that one made. Make it again if that is too old.",
+        )
 
 
 def settle_refresh(control: JobControl, *, operation: Operation) -> None:
@@ -128,6 +142,26 @@ def copied(control: JobControl) -> dict[str, CopiedQuery]:
     """
     record = refreshed_records(control).latest()
     return {} if record is None else _queries(control, record)
+
+
+def is_refreshed(control: JobControl, query: str, made: CopiedQuery) -> bool:
+    """Whether what a copy uses of a query is what its newest refresh made, and is there.
+
+    A restore on the copy makes another generation, and a directory may be removed by hand.
+
+    Args:
+        control: The records of the copy.
+        query: The query.
+        made: What the newest refresh made of it (`copied`).
+    """
+    current = control.generation(query)
+    if current is not None and current.number < made.generation.number:
+        current = made.generation  # the refresh was cut off: the next start makes up for it
+    return (
+        current is not None
+        and current.location == made.generation.location
+        and open_store(current.location).exists("metadata")
+    )
 
 
 def committed_refreshes(control: JobControl) -> Iterator[dict[str, CopiedQuery]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streambank.control.control import JobControl
+from streambank.control.marker import service_name
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.declaration.places.copies import are_apart
@@ -34,13 +35,9 @@ def check_apart(job: Job, control: JobControl, copy: Job, source: str) -> None:
         InputError: It does not lie apart (code `copy-not-apart`).
     """
     assert copy.copy is not None
-    live = {job.repository, source, control.store.uri, *job.replicate.to, *job.queries.values()}
-    for name in job.queries:
-        generation = control.generation(name)
-        output = (control.query_facts(name) or {}).get("sink_path")
-        live |= {one for one in (generation and generation.location, output) if one}
+    live = _live_places(job, control, source)
     for _, own in copy.copy.places():
-        for place in sorted(live):
+        for place in live:
             if not are_apart(own, place):
                 raise InputError(
                     f"The copy {copy.copy.name} of job {job.name} would be in {own}, not apart from {place} "
@@ -48,6 +45,38 @@ def check_apart(job: Job, control: JobControl, copy: Job, source: str) -> None:
                     code="copy-not-apart",
                     hint=f"Declare another place in [jobs.{job.name}.copies.{copy.copy.name}].",
                 )
+
+
+def check_removable(job: Job, control: JobControl, location: str, source: str) -> None:
+    """Make sure that a directory of a copy neither holds nor is in anything live, before it is removed.
+
+    Args:
+        job: The live job.
+        control: Its records.
+        location: The directory.
+        source: The repository that savepoints come from.
+
+    Raises:
+        RefusedError: It does (code `not-apart`).
+    """
+    for place in _live_places(job, control, source):
+        if not are_apart(location, place):
+            raise RefusedError(
+                f"{location} is not apart from {place} of the live job {job.name}.",
+                code="not-apart",
+                hint="Move the live one elsewhere, or remove the rest of the directory yourself.",
+            )
+
+
+def _live_places(job: Job, control: JobControl, source: str) -> list[str]:
+    live = {job.repository, source, control.store.uri, *job.replicate.to, *job.queries.values()}
+    for name in job.queries:
+        generation, facts = control.generation(name), control.query_facts(name) or {}
+        if generation is not None:
+            live |= {generation.location, *generation.new_sinks.values()}
+        if facts.get("sink_path"):
+            live.add(str(facts["sink_path"]))
+    return sorted(live)
 
 
 def outputs_of(manifest: Manifest, facts: Mapping[str, Any]) -> Iterator[Output]:
@@ -72,18 +101,28 @@ def outputs_of(manifest: Manifest, facts: Mapping[str, Any]) -> Iterator[Output]
             yield Output(_FUNCTIONS.get(kind, kind), name=path)
 
 
-def against(copy: Job, query: str, outputs: Iterator[Output]) -> Iterator[StreambankError]:
-    """Why the application could not run on a copy: an output for which no other place is declared.
+def saved_logs(manifest: Manifest) -> list[str]:
+    """The directories of file sinks whose log a savepoint has, so that another directory can be begun."""
+    files = (one for one in manifest.sinks if one.get("kind") == FILE and one.get("guarded") is True)
+    return [str(one["path"]) for one in files]
+
+
+def against(
+    copy: Job, query: str, outputs: Iterator[Output], manifest: Manifest
+) -> Iterator[StreambankError]:
+    """Why the application could not run on a copy: an output without another place, or without a saved log.
 
     Args:
         copy: The job on the copy.
         query: The query.
         outputs: Where it writes.
+        manifest: The savepoint.
     """
     assert copy.copy is not None and copy.original is not None
     if copy.copy.state_only:
         return
     seen = set()
+    logs = {service_name(one) for one in saved_logs(manifest)}
     for output in outputs:
         try:
             check_redirected(copy.copy.outputs, output, query)
@@ -91,6 +130,21 @@ def against(copy: Job, query: str, outputs: Iterator[Output]) -> Iterator[Stream
             if str(output) not in seen:
                 seen.add(str(output))
                 yield _refusal(copy, error, output)
+        else:
+            if output.kind != FILES or output.path is None or str(output) in seen:
+                continue
+            if service_name(output.path) not in logs:
+                seen.add(str(output))
+                yield _without_log(copy.original.name, query, output, manifest)
+
+
+def _without_log(job: str, query: str, output: Output, manifest: Manifest) -> RefusedError:
+    return RefusedError(
+        f"The savepoint {manifest.savepoint} has no log of {output}, to which query {query} writes: "
+        "Spark could not go on in another directory.",
+        code="sink-not-saved",
+        hint=f"Take a savepoint that has the log (`streambank job savepoint {job}`), or name another one.",
+    )
 
 
 def _refusal(copy: Job, error: RefusedError, output: Output) -> RefusedError:

@@ -12,25 +12,34 @@
    off.
 8. Directories go that the policy no longer keeps, never those in use.
 
-What is cut off before step 6 leaves the copy as it was; after it, the new one is in use. The live checkpoint,
-outputs, source positions, records and lease are only read.
+What is cut off before step 6 leaves the copy in use as it was; after it, the new one is in use. The live
+checkpoint, outputs, source positions, records and lease are only read. Before all of this, and before each
+removal, the places of the copy are held against what is live.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from streambank.control.copies import CopiedQuery, begin_refresh, commit_refresh, settle_refresh
+from streambank.control.copies import (
+    CopiedQuery,
+    begin_refresh,
+    begun_refreshes,
+    commit_refresh,
+    forget_refreshes,
+    last_refresh,
+    settle_refresh,
+)
 from streambank.control.generations import Generation
 from streambank.control.marker import renew_marker
-from streambank.copies.preconditions import against, check_apart, outputs_of
-from streambank.copies.remove import remove_old
+from streambank.copies.preconditions import against, check_apart, check_removable, outputs_of, saved_logs
+from streambank.copies.remove import number_of, remove_old
 from streambank.copies.report import QueryRefresh, RefreshReport
-from streambank.core.errors import IntegrityError, RefusedError, StreambankError
+from streambank.core.errors import InputError, IntegrityError, RefusedError, StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.places.copies import NEAREST
@@ -46,7 +55,8 @@ from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize
-from streambank.sinks.file.capture import KIND as FILE
+from streambank.sites.forks import left_after
+from streambank.sites.records import Sites
 from streambank.storage import open_store
 from streambank.storage.store import Opener
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -121,6 +131,7 @@ def plan_refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> Refre
         InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `refresh`.
     """
     began, work = time.monotonic(), _Refresh(request, pace)
+    work.check_apart()
     chosen = work.choose(record=False)
     refusals: list[StreambankError] = list(work.refusals(chosen))
     view = work.records.lease.view()
@@ -142,15 +153,18 @@ def refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> RefreshRep
 
     Raises:
         InputError: The copy would not lie apart from the live job (code `copy-not-apart`), or the reference
-            is of one query (`names-one-query`).
+            is of one query, or `nearest` is asked of several (`names-one-query`).
         NotFoundError: There is no such copy (`no-such-copy`), or no such savepoint, or none that verifies.
         IntegrityError: The savepoint is damaged.
-        RefusedError: A driver runs on the copy, or may (`copy-in-use`); or an output of the job has
-            no other place on it (`sink-not-redirected`).
-        ConflictError: Another refresh of the copy is under way (`operation-in-progress`).
+        RefusedError: A driver runs on the copy, or may (`copy-in-use`); an output of the job has
+            no other place on it (`sink-not-redirected`), or no saved log to go on from (`sink-not-saved`); or
+            the copy began in another checkpoint than the declared one (`checkpoint-changed`).
+        ConflictError: Another refresh of the copy is under way (`operation-in-progress`), or came first
+            (`generation-moved`).
         StorageError: The environment failed. The copy is as it was, or as the report would say.
     """
     began, work = time.monotonic(), _Refresh(request, pace)
+    work.check_apart()  # nothing is written before, not even that it failed
     try:
         return work.run(began)
     except StreambankError as error:
@@ -187,6 +201,10 @@ class _Refresh:
 
     def run(self, began: float) -> RefreshReport:
         with self._holding() as held, ExitStack() as stack:
+            self._check_places()
+            for name, base in self.copy.queries.items():
+                self.records.generations(name).ensure_first(base, by=self.request.by)
+            seen = last_refresh(self.records)
             settle_refresh(self.records, operation=held.operation)
             removed = self._remove(held)
             chosen = self.choose(record=True)
@@ -196,12 +214,13 @@ class _Refresh:
                 holds = Holds(one.repository, "fork", self.request.by)
                 stack.enter_context(holds.held(one.manifest.job, one.manifest.savepoint))
                 self.warnings += holds.warnings
-            begin_refresh(self.records, list(_directories(chosen)), by=self.request.by)
             described = []
-            for name, one in chosen.items():
-                held.check()
-                described.append(one.describe(name).made(self._fill(one)))
-            self._commit(chosen, held)
+            with self._begun(list(_directories(chosen)), held):
+                for name, one in chosen.items():
+                    held.check()
+                    described.append(one.describe(name).made(self._fill(one)))
+                self._commit(chosen, held, seen)
+            self._follow(chosen, held)
             removed += self._remove(held)
             seconds = time.monotonic() - began
             self.records.record_event(
@@ -240,18 +259,48 @@ class _Refresh:
 
     # What is asked before anything is written.
 
+    def check_apart(self) -> None:
+        """Make sure that the copy lies apart from everything live."""
+        check_apart(self.job, self.live, self.copy, self._repository)
+
+    @property
+    def _repository(self) -> str:
+        return self.job.repository if self.source == NEAREST else self.source
+
+    def _check_places(self) -> None:
+        """Make sure that the copy began where it is declared now.
+
+        Raises:
+            RefusedError: It began elsewhere (code `checkpoint-changed`).
+        """
+        for name, base in self.copy.queries.items():
+            current = self.records.generation(name)
+            if current is not None and current.base != base:
+                raise RefusedError(
+                    f"The copy {self.policy.name} of job {self.job.name} declares the checkpoint {base}, but "
+                    f"query {name} of it began in {current.base}.",
+                    code="checkpoint-changed",
+                    hint="Declare the old checkpoint again, or the new one as a copy of another name with "
+                    "other records (`control`).",
+                )
+
     def choose(self, *, record: bool) -> dict[str, _Chosen]:
         """A savepoint of each query, and the generation of the copy that it becomes."""
+        self._check_places()
         if self.source != NEAREST:
-            check_apart(self.job, self.live, self.copy, self.source)
             repository = self.job.open_place(self.source)
             together = TogetherRequest(
                 self.job, repository, self.request.savepoint, control=self.live, by=self.request.by
             )
             manifests = choose_together(together, pace=self.pace, record=record)
             found = {name: (repository, manifest) for name, manifest in manifests.items()}
+        elif len(self.job.queries) > 1:
+            raise InputError(
+                f"Job {self.job.name} has several queries, and `nearest` looks for the savepoint of one.",
+                code="names-one-query",
+                hint="Name the repository or a replica that has all of them.",
+            )
         else:
-            check_apart(self.job, self.live, self.copy, self.job.repository)
             found = {name: self._nearest(name, record) for name in self.job.queries}
         return self._placed(found)
 
@@ -262,6 +311,7 @@ class _Refresh:
             self.job.savepoint_name(query),
             target=self.copy.queries[query],
             record=record,
+            left=left_after(Sites(self.live).all(), query),
             open_place=self.job.open_place,
             by=self.request.by,
             pace=self.pace,
@@ -273,37 +323,39 @@ class _Refresh:
         """All queries get the same number, so that the directories of one refresh are seen to be of one."""
         outputs = {name: self._outputs(name, manifest) for name, (_, manifest) in found.items()}
 
-        def proposed(name: str, above: int) -> Generation:
-            base = self.copy.queries[name]
-
-            def taken(location: str) -> bool:
-                suffix = location.removeprefix(base)
-                places = (location, *(f"{new}{suffix}" for new in outputs[name].values()))
-                return any(any(open_store(place).list()) for place in places)
-
-            return self.records.generations(name).propose(taken=taken, base=base, above=above)
-
-        above = 0
+        highest = max(map(number_of, self._named()), default=0)
         while True:
-            generations = {name: proposed(name, above) for name in found}
-            highest = max(one.number for one in generations.values())
-            if all(one.number == highest for one in generations.values()):
+            proposed = {
+                name: self.records.generations(name).propose(
+                    taken=lambda _: False, base=self.copy.queries[name], above=highest
+                )
+                for name in found
+            }
+            highest = max(one.number for one in proposed.values())
+            chosen = {
+                name: self._chosen(repository, manifest, proposed[name], outputs[name])
+                for name, (repository, manifest) in found.items()
+            }
+            if any(one.number != highest for one in proposed.values()):
+                highest -= 1
+            elif not any(any(open_store(one).list()) for one in _directories(chosen)):
                 break
-            above = highest - 1
-        chosen = {}
-        for name, (repository, manifest) in found.items():
-            one = generations[name]
-            suffix = one.location.removeprefix(self.copy.queries[name])
-            filled = Generation(
-                one.number,
-                one.location,
-                manifest.savepoint,
-                one.made_at,
-                dict(self.request.by),
-                {old: f"{new}{suffix}" for old, new in outputs[name].items()},
-            )
-            chosen[name] = _Chosen(repository, manifest, filled)
         return chosen
+
+    def _named(self) -> Iterator[str]:
+        """Every directory that an earlier refresh has named, whether it filled it or not."""
+        return (one for _, directories in begun_refreshes(self.records) for one in directories)
+
+    def _chosen(
+        self, repository: Repository, manifest: Manifest, proposed: Generation, outputs: Mapping[str, str]
+    ) -> _Chosen:
+        filled = replace(
+            proposed,
+            from_savepoint=manifest.savepoint,
+            by=dict(self.request.by),
+            new_sinks={old: f"{new}.g{proposed.number:04d}" for old, new in outputs.items()},
+        )
+        return _Chosen(repository, manifest, filled)
 
     def _outputs(self, query: str, manifest: Manifest) -> dict[str, str]:
         """Which of the declared outputs are those of a query; all where nothing says where it writes."""
@@ -324,7 +376,7 @@ class _Refresh:
         """What speaks against it."""
         for name, one in chosen.items():
             facts = self.live.query_facts(name) or {}
-            yield from against(self.copy, name, outputs_of(one.manifest, facts))
+            yield from against(self.copy, name, outputs_of(one.manifest, facts), one.manifest)
 
     # What is written.
 
@@ -359,19 +411,29 @@ class _Refresh:
                     manifest.job, manifest.savepoint, level="full", ok=False, findings=1, by=self.request.by
                 )
             raise
-        files = [one for one in manifest.sinks if one.get("kind") == FILE and one.get("guarded") is True]
         new = {}
-        for sink in files:
-            place = place_for(generation.new_sinks, Output(FILES, str(sink["path"])))
+        for path in saved_logs(manifest):
+            place = place_for(generation.new_sinks, Output(FILES, path))
             if place is not None:
-                new[str(sink["path"])] = place
+                new[path] = place
         if new:
             begin_outputs(look_at_sinks(repository, manifest, {}, new, mode="fork"))
         return layout.query_id
 
-    def _commit(self, chosen: Mapping[str, _Chosen], held: Held) -> None:
-        for name in chosen:
-            self.records.generations(name).ensure_first(self.copy.queries[name], by=self.request.by)
+    @contextmanager
+    def _begun(self, directories: Sequence[str], held: Held) -> Iterator[None]:
+        """Leave behind which directories are filled; not any longer where an error has left none of them."""
+        number = begin_refresh(self.records, directories, by=self.request.by)
+        try:
+            yield
+        except StreambankError:
+            with contextlib.suppress(StreambankError):
+                held.check()
+                if not any(any(open_store(one).list()) for one in directories):
+                    forget_refreshes(self.records, [number])
+            raise
+
+    def _commit(self, chosen: Mapping[str, _Chosen], held: Held, seen: int) -> None:
         held.check()
         queries = {
             name: CopiedQuery(
@@ -379,7 +441,10 @@ class _Refresh:
             )
             for name, one in chosen.items()
         }
-        commit_refresh(self.records, queries, {"by": dict(self.request.by), "why": self.request.why})
+        details = {"by": dict(self.request.by), "why": self.request.why}
+        commit_refresh(self.records, queries, details, seen=seen)
+
+    def _follow(self, chosen: Mapping[str, _Chosen], held: Held) -> None:
         settle_refresh(self.records, operation=held.operation)
         for name, one in chosen.items():
             why = renew_marker(
@@ -396,7 +461,13 @@ class _Refresh:
                 )
 
     def _remove(self, held: Held) -> list[str]:
-        removed, failed = remove_old(self.copy, self.records, held.check, by=self.request.by)
+        def check(location: str) -> None:
+            held.check()
+            check_removable(self.job, self.live, location, self._repository)
+
+        removed, failed = remove_old(
+            self.copy, self.records, held.check, check_removable=check, by=self.request.by
+        )
         self.warnings += failed
         return removed
 

@@ -1,7 +1,8 @@
 """Removing the directories of a copy that its policy no longer keeps, and what killed refreshes have left.
 
 Only what a refresh has named before it filled it goes (`control/copies.py`), and only beside the places that
-the copy declares. The copy in use never goes.
+the copy declares. What is in use stays, and what a restore on the copy has made; where the records do not say
+what that is, everything stays.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from itertools import islice
 
 from streambank.control.control import JobControl
 from streambank.control.copies import (
-    CopiedQuery,
     begun_refreshes,
     committed_refreshes,
     forget_refreshes,
 )
+from streambank.control.generations import Generation
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job
 from streambank.storage import open_store
@@ -26,7 +27,7 @@ from streambank.work.remove import remove_tree
 
 _log = logging.getLogger(__name__)
 
-_SUFFIX = re.compile(r"\.g([0-9]{4,})")
+_SUFFIX = re.compile(r"\.g([0-9]{4,})$")
 """What the directories of a refresh are called, after the place that the copy declares."""
 _OVER = ("claim-lost", "records-moved")
 """Codes of errors after which nothing more may be removed."""
@@ -39,6 +40,7 @@ def remove_old(
     control: JobControl,
     check: Callable[[], None],
     *,
+    check_removable: Callable[[str], None],
     by: Mapping[str, str],
     opener: Opener = open_store,
 ) -> tuple[list[str], list[str]]:
@@ -48,6 +50,7 @@ def remove_old(
         copy: The job on the copy.
         control: Its records, with its operation lock held.
         check: Raises where the lock was lost.
+        check_removable: Raises where it was lost, or a location is not apart from what is live.
         by: Who asks.
         opener: Opens what is removed.
 
@@ -58,10 +61,15 @@ def remove_old(
         ConflictError: The lock was lost.
     """
     assert copy.copy is not None
-    kept = {one for made in islice(committed_refreshes(control), copy.copy.keep) for one in _places(made)}
     removed: list[str] = []
     failed: dict[str, str] = {}
-    begun = list(begun_refreshes(control))
+    try:
+        begun = list(begun_refreshes(control))
+        kept = _kept(copy, control, {one for _, directories in begun for one in directories})
+    except StreambankError as error:
+        if error.code in _OVER:
+            raise
+        return [], [f"Nothing was removed, since it is not known what the copy uses: {error.message}"]
     for location in dict.fromkeys(one for _, directories in begun for one in directories):
         if location in kept:
             continue
@@ -69,7 +77,7 @@ def remove_old(
             failed[location] = f"{location} is not beside a place that the copy declares, so it stays."
             continue
         try:
-            check()
+            check_removable(location)
             _record(copy, control, location, by)
             files, _ = remove_tree(opener(location), first=_FIRST, check=check)
         except StreambankError as error:
@@ -86,10 +94,34 @@ def remove_old(
     return removed, list(failed.values())
 
 
-def _places(made: Mapping[str, CopiedQuery]) -> Iterator[str]:
-    for one in made.values():
-        yield one.generation.location
-        yield from one.generation.new_sinks.values()
+def _kept(copy: Job, control: JobControl, named: set[str]) -> set[str]:
+    """Which of the directories that refreshes have named stay, and whatever else is in use."""
+    assert copy.copy is not None
+    kept: set[str] = set()
+    counted: set[str] = set()
+    for name in copy.queries:
+        generations = control.generations(name).all()
+        counted.update(one for each in generations for one in _places(each))
+        kept.update(one for each in generations[-1:] for one in _places(each))
+    refreshes = committed_refreshes(control)
+    for made in islice(refreshes, copy.copy.keep):
+        kept.update(one for each in made.values() for one in _places(each.generation))
+    # A number that a killed refresh has named may be that of a restore, which no refresh may remove.
+    unknown = (named & counted) - kept
+    while unknown and (made_before := next(refreshes, None)) is not None:
+        unknown -= {one for each in made_before.values() for one in _places(each.generation)}
+    return kept | unknown
+
+
+def number_of(directory: str) -> int:
+    """The number of the refresh that named a directory; 0 where it has none."""
+    found = _SUFFIX.search(directory)
+    return int(found[1]) if found is not None else 0
+
+
+def _places(generation: Generation) -> Iterator[str]:
+    yield generation.location
+    yield from generation.new_sinks.values()
 
 
 def _is_of(copy: Job, location: str) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
+from streambank.control.copies import CopiedQuery, copied
 from streambank.control.generations import Generation, check_together
 from streambank.control.marker import Marker, identity_of, records_root, write_marker
 from streambank.core.errors import ConflictError, RefusedError
@@ -15,7 +17,6 @@ from streambank.driver.outputs import check_arguments
 from streambank.driver.preflight import (
     DeclaredQuery,
     check_acceptable,
-    check_records,
     check_start,
     declared_query,
     is_left,
@@ -25,6 +26,9 @@ from streambank.driver.spec import LaunchSpec, QuerySpec, new_launch_id
 from streambank.sinks.redirect import Redirect
 from streambank.sites.standing import SiteStanding, check_site
 from streambank.storage import open_store
+
+_GENERATION = re.compile(r"\.g[0-9]{4,}")
+"""What a refresh adds to an output that a copy declares."""
 
 
 def prepare_launch(
@@ -75,8 +79,10 @@ def prepare_launch(
     standing = standing or check_site(job, control)
     check_declared(job, control, fresh_start=fresh_start)
     check_together(control, job.queries)
+    made = {}
     if job.copy is not None:
         check_copy(job, control)
+        made = copied(control)
     for name, checkpoint in job.queries.items():
         query = declared_query(job, name, control)
         lost = records_lost(query) if fresh_start else None
@@ -94,7 +100,7 @@ def prepare_launch(
             dict(generation.new_sinks),
             checkpoint,
             job.spark_names.get(name),
-            job.redirects.get(name) if job.copy is None else _redirect(job, generation),
+            job.redirects.get(name) if job.copy is None else _redirect(job, generation, made.get(name)),
             job.replays.get(name),
         )
     return LaunchSpec(
@@ -136,8 +142,38 @@ def check_copy(job: Job, control: JobControl) -> None:
         control: Its records.
 
     Raises:
-        RefusedError: It is of the state alone (code `copy-of-state`), or was never made
-            (`copy-not-made`).
+        RefusedError: It is of the state alone (code `copy-of-state`); or it was never made, or for other
+            outputs than those that are declared now (`copy-not-made`).
+    """
+    check_made(job, control)
+    assert job.copy is not None and job.original is not None
+    called = f"{job.original.name}@{job.copy.name}"
+    made = copied(control)
+    for name in job.queries:
+        generation = made[name].generation if name in made else control.generation(name)
+        for old, new in generation.new_sinks.items() if generation is not None else ():
+            declared = job.copy.outputs.get(old)
+            if declared is None or not _GENERATION.fullmatch(new.removeprefix(declared)):
+                raise RefusedError(
+                    f"The copy {called} was made to write to {new} instead of {old}, and "
+                    + (f"{declared} is declared now." if declared else "nothing is declared for that now."),
+                    code="copy-not-made",
+                    hint=f"Make the copy again: `streambank fork {job.original.name} {job.copy.name}`; or "
+                    "declare the outputs as they were.",
+                )
+
+
+def check_made(job: Job, control: JobControl) -> None:
+    """Make sure that there is a copy of a job, and that it is not of the state alone.
+
+    A refresh that was cut off after its record counts: the start makes up for it.
+
+    Args:
+        job: The job on the copy.
+        control: Its records.
+
+    Raises:
+        RefusedError: It is of the state alone (code `copy-of-state`), or was never made (`copy-not-made`).
     """
     assert job.copy is not None and job.original is not None
     called = f"{job.original.name}@{job.copy.name}"
@@ -149,9 +185,10 @@ def check_copy(job: Job, control: JobControl) -> None:
             hint=f"Declare its outputs in [jobs.{job.original.name}.copies.{job.copy.name}.outputs], and "
             "make the copy again.",
         )
+    made = copied(control)
     for name in job.queries:
         generation = control.generation(name)
-        if generation is None or generation.from_savepoint is None:
+        if name not in made and (generation is None or generation.from_savepoint is None):
             raise RefusedError(
                 f"The copy {called} was never made: it holds no savepoint of query {name}.",
                 code="copy-not-made",
@@ -159,8 +196,10 @@ def check_copy(job: Job, control: JobControl) -> None:
             )
 
 
-def _redirect(job: Job, generation: Generation) -> Redirect:
-    return Redirect(outputs=generation.new_sinks, sources=job.drill.sources)
+def _redirect(job: Job, generation: Generation, made: CopiedQuery | None) -> Redirect:
+    """A restore on the copy knows file sinks alone: it goes on with all the outputs of the refresh."""
+    outputs = {**(made.generation.new_sinks if made is not None else {}), **generation.new_sinks}
+    return Redirect(outputs=outputs, sources=job.drill.sources)
 
 
 def check_declared(job: Job, control: JobControl, *, fresh_start: bool = False) -> None:
@@ -173,14 +212,18 @@ def check_declared(job: Job, control: JobControl, *, fresh_start: bool = False) 
 
     Raises:
         RefusedError: They are (code `repository-lost`), or a checkpoint belongs to another job
-            (`checkpoint-of-another-job`).
+            (`checkpoint-of-another-job`); or what `check_made` refuses of a copy.
     """
     for name in job.queries:
         query = declared_query(job, name, control)
+        lost = records_lost(query)
+        if lost is None:
+            continue
+        if job.copy is not None:
+            check_made(job, control)  # a copy whose records are lost is made again, not begun from nothing
         if not fresh_start:
-            check_records(query)
-        elif records_lost(query) is not None:
-            check_acceptable(query)
+            raise lost
+        check_acceptable(query)
 
 
 def _accept(query: DeclaredQuery, *, by: Mapping[str, str], why: str, refused: str) -> None:

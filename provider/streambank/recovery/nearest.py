@@ -28,6 +28,7 @@ from streambank.repository.catalog import SavepointSummary, glimpse, newest_firs
 from streambank.repository.references import Found, parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
+from streambank.sites.forks import why_left
 from streambank.storage import local_path, scheme_of
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -83,6 +84,7 @@ def choose_nearest(
     open_place: Callable[[str], Repository],
     by: Mapping[str, Any] | None = None,
     pace: Pace = DEFAULT_PACE,
+    left: Mapping[str, int] | None = None,
 ) -> tuple[Repository, Chosen]:
     """Find the savepoint, and the nearest place that has every byte of it.
 
@@ -97,6 +99,8 @@ def choose_nearest(
         open_place: Opens a repository or replica, such as `Job.open_place`.
         by: Who asks, for those records.
         pace: Who does the work, and how fast.
+        left: Checkpoints that the query has left, each with the last batch that counts
+            (`sites.forks.left_after`): `latest-good` skips what was saved there later.
 
     Returns:
         The place, and the savepoint in it with what was passed over on the way.
@@ -117,7 +121,7 @@ def choose_nearest(
     if not places:
         raise _none_answers(job, passed)
     skipped: list[Skipped] = []
-    for found in _meant(places, locations, reference, job, passed):
+    for found in _meant(places, locations, reference, job, passed, dict(left or {})):
         whys = []
         for place in places:
             try:
@@ -142,7 +146,12 @@ def choose_nearest(
 
 
 def _meant(
-    places: list[Place], locations: Sequence[str], reference: str, job: str, passed: list[PassedOver]
+    places: list[Place],
+    locations: Sequence[str],
+    reference: str,
+    job: str,
+    passed: list[PassedOver],
+    left: dict[str, int],
 ) -> Iterator[Found]:
     """The savepoint that a reference means, whichever place knows it; of `latest-good` all, the newest first.
 
@@ -151,7 +160,7 @@ def _meant(
     asked = parse_reference(reference)
     declared = sorted(places, key=lambda place: locations.index(place.location))
     if asked.kind == "latest-good":
-        yield from _newest_of_all(declared, places, asked.within(job) or job, passed)
+        yield from _newest_of_all(declared, places, asked.within(job) or job, passed, left)
         return
     found: list[tuple[datetime, Found]] = []
     missing: list[NotFoundError] = []
@@ -178,7 +187,11 @@ def _meant(
 
 
 def _newest_of_all(
-    declared: Sequence[Place], places: list[Place], job: str, passed: list[PassedOver]
+    declared: Sequence[Place],
+    places: list[Place],
+    job: str,
+    passed: list[PassedOver],
+    left: dict[str, int],
 ) -> Iterator[Found]:
     known: dict[str, SavepointSummary] = {}
     for place in declared:
@@ -188,6 +201,8 @@ def _newest_of_all(
                     continue
                 if one.error is not None:
                     passed.append(PassedOver(place.location, one.error.message))
+                elif why := why_left(left, one.checkpoint, one.batch):
+                    passed.append(PassedOver(place.location, why))
                 else:
                     known.setdefault(one.savepoint, one)
         except StorageError as error:

@@ -24,14 +24,18 @@ from streambank.core.signing import VARIABLE, new_key
 from streambank.driver.prepare import prepare_launch
 from streambank.job.history import job_history
 from streambank.job.sign_records import sign_records
+from streambank.job.start import start_job
 from streambank.repository.repository import Repository
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import assess_job
 from streambank.storage import open_store
 from streambank.storage.locations import local_path
 from tests.support.cli import streambank
 from tests.support.jobs.copied_job import STAGING, CopiedJob
+from tests.support.jobs.declared import fake_launcher
 from tests.support.jobs.simulated_job import BY
 from tests.support.repository.damaged_job import flip, keys
+from tests.support.storage.faulty_store import SimulatedCrash
 
 
 def copied_job(folder: Path, more: str = STAGING) -> CopiedJob:
@@ -97,6 +101,84 @@ def test_a_copy_that_was_never_made_is_not_started(tmp_path: Path) -> None:
     assert caught.value.code == "copy-not-made" and "streambank fork orders staging" in caught.value.hint
 
 
+def test_a_copy_whose_first_refresh_was_killed_was_never_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directory is there: that is not what is left of lost records."""
+    made = copied_job(tmp_path)
+
+    def crash(*args: object, **options: object) -> None:
+        raise SimulatedCrash
+
+    with monkeypatch.context() as patch:
+        patch.setattr("streambank.copies.refresh.commit_refresh", crash)
+        with pytest.raises(SimulatedCrash):
+            made.refresh()
+    assert (tmp_path / "staging/ck.g0002/metadata").exists()
+    copy = made.on()
+    with pytest.raises(RefusedError) as caught:
+        start_job(copy, by=BY, wait=False, launcher=fake_launcher(tmp_path))
+    assert caught.value.code == "copy-not-made"
+    generations = RecordStream(copy.records().store, "generation/main")
+    for number in generations.numbers():
+        copy.records().store.delete(generations.key(number))
+    with pytest.raises(RefusedError) as caught:
+        start_job(copy, by=BY, wait=False, launcher=fake_launcher(tmp_path))
+    assert caught.value.code == "copy-not-made", "with no records at all, too"
+
+
+def test_another_checkpoint_with_the_same_records_is_refused(tmp_path: Path) -> None:
+    more = f'{STAGING}control = "records"\n'
+    made = copied_job(tmp_path, more)
+    made.refresh()
+    made.declare(more.replace("staging/ck", "other/ck"))
+    with pytest.raises(RefusedError) as caught:
+        made.refresh()
+    assert caught.value.code == "checkpoint-changed"
+    with pytest.raises(RefusedError):
+        plan_refresh(RefreshRequest(made.job, "staging", by=BY))
+    assert not (tmp_path / "other").exists()
+    names = {path.name for path in (tmp_path / "staging").iterdir()}
+    assert {name for name in names if ".g" in name} == {"ck.g0002", "out.g0002"}
+
+
+def test_other_outputs_than_those_it_was_made_for_are_refused(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    made.refresh()
+    made.declare(STAGING.replace("staging/out", "elsewhere/out"))
+    copy = made.on()
+    with pytest.raises(RefusedError) as caught:
+        prepare_launch(copy, copy.records(), by=BY)
+    assert caught.value.code == "copy-not-made" and "streambank fork orders staging" in caught.value.hint
+    made.refresh()
+    prepare_launch(made.on(), made.on().records(), by=BY)
+
+
+def test_a_restore_on_the_copy_goes_on_in_the_outputs_of_its_refresh(tmp_path: Path) -> None:
+    """A savepoint says nothing of where a table or a topic went, so the restore does not, either."""
+    made = copied_job(tmp_path, STAGING.replace('"./out" = "staging/out"', 'sums = "staging/sums"'))
+    made.control().record_query(None, {"output": {"kind": "kafka", "name": "sums"}})
+    made.refresh()
+    made.restore_on_copy()
+    copy = made.on()
+    redirect = prepare_launch(copy, copy.records(), by=BY).queries["main"].redirect
+    assert redirect is not None and redirect.outputs["sums"] == (tmp_path / "staging/sums.g0002").as_uri()
+
+
+def test_a_file_sink_without_a_saved_log_is_refused(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    out = (tmp_path / "out").as_uri()
+    made.control().record_query(
+        None, {"output": {"kind": "files"}, "sink_path": out, "query_id": made.live.query_id}
+    )
+    take(TakeRequest(made.checkpoint, made.repository, "orders"))
+    error = refused(made, "sink-not-saved")
+    assert "streambank job savepoint orders" in error.hint and out in error.message
+    plan = plan_refresh(RefreshRequest(made.job, "staging", by=BY))
+    assert [one.code for one in plan.refusals] == ["sink-not-saved"]
+    made.refresh(savepoint=made.saved)
+
+
 def test_old_copies_go_and_never_the_one_in_use(tmp_path: Path) -> None:
     made = copied_job(tmp_path)
     made.refresh()
@@ -142,6 +224,7 @@ def test_a_copy_within_what_the_records_call_live_is_refused(tmp_path: Path) -> 
     generations.ensure_first((tmp_path / "ck").as_uri(), by=BY)
     made.control().record_query(None, {"sink_path": (tmp_path / "staging").as_uri()})
     refused(made, "copy-not-apart", InputError)
+    assert not (tmp_path / "staging").exists(), "not even that it failed is written there"
 
 
 def test_an_output_without_another_place_is_refused(tmp_path: Path) -> None:
@@ -236,6 +319,12 @@ def test_the_age_of_a_copy_is_an_objective(tmp_path: Path) -> None:
     later = datetime.now(UTC).replace(year=datetime.now(UTC).year + 1)
     level, why = verdict(later)
     assert level == "breach" and "The savepoint of the copy staging" in why
+    made.restore_on_copy()
+    assert verdict()[0] == "unknown", "its state is that of another savepoint"
+    made.refresh()
+    assert verdict()[0] == "ok"
+    (tmp_path / "staging/ck.g0004").rename(tmp_path / "gone")
+    assert verdict()[0] == "unknown"
 
 
 def test_where_records_are_signed_no_forged_one_makes_another_copy(

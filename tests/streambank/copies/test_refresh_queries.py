@@ -12,6 +12,7 @@ from streambank.control.generations import Generation, Generations
 from streambank.control.operation import Operation
 from streambank.copies.refresh import RefreshRequest, refresh
 from streambank.copies.report import RefreshReport
+from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
@@ -79,6 +80,14 @@ def test_they_have_one_number_and_one_place(tmp_path: Path) -> None:
     assert locations == {name: (tmp_path / f"look/ck/{name}.g0003").as_uri() for name in QUERIES}
 
 
+def test_nearest_is_not_asked_of_several(tmp_path: Path) -> None:
+    """Each query would be the newest of its own, not of one moment."""
+    pair = Pair(tmp_path)
+    with pytest.raises(InputError) as caught:
+        refresh(RefreshRequest(pair.job, "look", repository="nearest", by=BY))
+    assert caught.value.code == "names-one-query"
+
+
 def test_what_ends_between_two_of_them_is_made_up_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +116,7 @@ def test_what_ends_before_leaves_both(tmp_path: Path, monkeypatch: pytest.Monkey
     pair.refresh()
     pair.go_on()
 
-    def crash(*args: object) -> None:
+    def crash(*args: object, **options: object) -> None:
         raise SimulatedCrash
 
     with monkeypatch.context() as patch:

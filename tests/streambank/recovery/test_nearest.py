@@ -133,6 +133,23 @@ def test_one_that_is_damaged_everywhere_is_skipped_and_the_next_one_found(places
     assert places.repository in caught.value.message and places.replica in caught.value.message
 
 
+def test_what_was_saved_on_a_line_that_the_job_left_does_not_count(places: Places) -> None:
+    taken = places.shop.take()
+    places.shop.run(2).take()
+    _, chosen = choose_nearest(
+        (places.repository,),
+        "latest-good",
+        JOB,
+        target="file:///elsewhere",
+        record=False,
+        open_place=lambda location: Repository.open(open_store(location)),
+        left={places.shop.checkpoint.uri: 2},
+    )
+    assert chosen.manifest.savepoint == taken.savepoint
+    (passed,) = chosen.passed_over
+    assert "on the line that it left" in passed.why
+
+
 def test_one_that_does_not_answer_is_passed_over(places: Places) -> None:
     taken = places.shop.take()
     places.replicate()

@@ -9,6 +9,11 @@ from typing import Any
 from streambank.copies.refresh import RefreshRequest, refresh
 from streambank.copies.report import RefreshReport
 from streambank.declaration.declaration import Job, load_jobs
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.restore import restore
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import TakeRequest, take
+from streambank.storage import open_store
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob
 
 STAGING = """
@@ -55,6 +60,23 @@ class CopiedJob(SimulatedJob):
     def refresh(self, copy: str = "staging", **more: Any) -> RefreshReport:
         """Make the copy."""
         return refresh(RefreshRequest(self.job, copy, by=BY, **more))
+
+    def restore_on_copy(self, copy: str = "staging") -> str:
+        """Save the copy's own state, which names no sink, and restore it there; where it is then."""
+        job = self.on(copy)
+        records = job.records()
+        current = records.generation()
+        assert current is not None
+        repository = Repository.open(open_store(job.repository), create=True)
+        name = job.savepoint_name("main")
+        take(TakeRequest(open_store(current.location), repository, name))
+        request = RestoreRequest(
+            repository, "latest-good", job=name, generation=records, checkpoint=job.checkpoint, by=BY
+        )
+        restore(request)
+        restored = records.generation()
+        assert restored is not None and restored.number > current.number
+        return restored.location
 
     def live_files(self) -> dict[str, str]:
         """Every file of the live job but those of its repository, by what is in it."""

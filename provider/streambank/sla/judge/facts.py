@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeGuard, TypeVar
 
 from streambank.control.control import JobControl
-from streambank.control.copies import copied
+from streambank.control.copies import copied, is_refreshed
 from streambank.control.drills import drills_of, last_passed
 from streambank.control.progress import SegmentHead, last_progress, progress_keys
 from streambank.control.records import RecordStream
@@ -282,11 +282,19 @@ def held_by_copies(copies: Mapping[str, Job], query: str | None) -> dict[str, Fa
         query: The query's name; None for the only one.
 
     Raises:
-        StreambankError: The records of one cannot be read.
+        StreambankError: The records of one cannot be read; or what it uses is not what its newest refresh
+            made (code `generation-moved`).
     """
     found: dict[str, Fact | None] = {}
     for name, copy in copies.items():
-        one = copied(copy.records()).get(query or MAIN)
+        records = copy.records()
+        one = copied(records).get(query or MAIN)
+        if one is not None and not is_refreshed(records, query or MAIN, one):
+            raise ConflictError(
+                f"What the copy {name} uses is not what its newest refresh made, or is not there.",
+                code="generation-moved",
+                hint="The copy was restored, or its directory was removed. Make it again: `streambank fork`.",
+            )
         found[name] = None if one is None else Fact(one.taken_at, subject=one.savepoint)
     return found
 
