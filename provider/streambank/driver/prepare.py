@@ -150,8 +150,10 @@ def check_copy(job: Job, control: JobControl) -> None:
     called = f"{job.original.name}@{job.copy.name}"
     made = copied(control)
     for name in job.queries:
-        generation = made[name].generation if name in made else control.generation(name)
-        for old, new in generation.new_sinks.items() if generation is not None else ():
+        current = control.generation(name)
+        if current is None or current.from_savepoint is None:
+            raise _never_made(job, name)  # what a refresh has made counts once the generation follows it
+        for old, new in (made[name].generation if name in made else current).new_sinks.items():
             declared = job.copy.outputs.get(old)
             if declared is None or not _GENERATION.fullmatch(new.removeprefix(declared)):
                 raise RefusedError(
@@ -189,11 +191,17 @@ def check_made(job: Job, control: JobControl) -> None:
     for name in job.queries:
         generation = control.generation(name)
         if name not in made and (generation is None or generation.from_savepoint is None):
-            raise RefusedError(
-                f"The copy {called} was never made: it holds no savepoint of query {name}.",
-                code="copy-not-made",
-                hint=f"Make it: `streambank fork {job.original.name} {job.copy.name}`.",
-            )
+            raise _never_made(job, name)
+
+
+def _never_made(job: Job, query: str) -> RefusedError:
+    assert job.copy is not None and job.original is not None
+    called = f"{job.original.name}@{job.copy.name}"
+    return RefusedError(
+        f"The copy {called} was never made: it holds no savepoint of query {query}.",
+        code="copy-not-made",
+        hint=f"Make it: `streambank fork {job.original.name} {job.copy.name}`.",
+    )
 
 
 def _redirect(job: Job, generation: Generation, made: CopiedQuery | None) -> Redirect:

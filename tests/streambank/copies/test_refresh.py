@@ -10,6 +10,7 @@ import pytest
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.copies import copied, settle_refresh
+from streambank.control.generations import Generations
 from streambank.control.records import RecordStream
 from streambank.copies.refresh import RefreshRequest, plan_refresh
 from streambank.core.errors import (
@@ -125,6 +126,29 @@ def test_a_copy_whose_first_refresh_was_killed_was_never_made(
     with pytest.raises(RefusedError) as caught:
         start_job(copy, by=BY, wait=False, launcher=fake_launcher(tmp_path))
     assert caught.value.code == "copy-not-made", "with no records at all, too"
+
+
+def test_a_refresh_whose_generation_is_not_recorded_yet_is_not_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start makes up for it first; without that the launch would begin from nothing."""
+    made = copied_job(tmp_path)
+
+    def crash(*args: object, **options: object) -> None:
+        raise SimulatedCrash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Generations, "switch", crash)
+        with pytest.raises(SimulatedCrash):
+            made.refresh()
+    copy = made.on()
+    records = copy.records()
+    with pytest.raises(RefusedError) as caught:
+        prepare_launch(copy, records, by=BY)
+    assert caught.value.code == "copy-not-made"
+    with records.operation("start", by=BY) as operation:
+        settle_refresh(records, operation=operation)
+    assert prepare_launch(copy, records, by=BY).queries["main"].checkpoint.endswith("staging/ck.g0002")
 
 
 def test_another_checkpoint_with_the_same_records_is_refused(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def in_use(copy: Job) -> dict[str, str]:
 
 @pytest.mark.parametrize(("step", "when"), STEPS)
 def test_a_killed_refresh_leaves_a_whole_copy(tmp_path: Path, step: str, when: str) -> None:
-    made = CopiedJob(tmp_path, f"{STAGING}keep = 1\n")
+    made = CopiedJob(tmp_path, f'args = ["--period-s", "0.2"]\n{STAGING}keep = 1\n')
     first = made.refresh().queries[0]
     newer = made.run(3).take()
     live = made.live_files()
