@@ -82,6 +82,7 @@ HINTS = {
     "fork-shares-sink": (
         "Let the fork write elsewhere: say where in *New output directories*, with a line for each."
     ),
+    "generation-moved": "If it is a copy of a job, trigger its refresh. Otherwise try again.",
     "generation-removed": "Go back by a savepoint: trigger <job>.restore.",
     "hdfs-backed": (
         "HDFS-backed state keeps its number of partitions. Migrating it to RocksDB can change the number."
@@ -233,6 +234,10 @@ HINTS = {
     "sink-log-gap": (
         "Set *Output written after the savepoint* to rollback, or give a new directory in *New output "
         "directories*: it gets a log that Spark goes on from."
+    ),
+    "sink-not-saved": (
+        "Trigger <job>.savepoint, whose savepoint has the log, and make the copy again; or name another "
+        "savepoint."
     ),
     "sink-rollback-unfinished": (
         "Finish it: trigger <job>.restore with *Output written after the savepoint* set to rollback."
