@@ -33,6 +33,7 @@ from streambank.storage import local_path
 from streambank_spark.runner import signals
 from streambank_spark.runner.patch import Host
 from streambank_spark.runner.queries import Managed, Queries
+from streambank_spark.runner.warm_up import warm_up
 
 _log = logging.getLogger(__name__)
 
@@ -131,6 +132,7 @@ class Held:
         """Wait for the release before the first query starts."""
         with self._lock:
             if self.driver is None:
+                _log.info("Warming up: %s.", warm_up(self.spec.on))
                 try:
                     released = until_released(self.spec, self.control, self._jvm_is_gone)
                     self.released = True

@@ -49,6 +49,7 @@ def test_new_code_takes_the_place_of_the_old(tmp_path: Path) -> None:
         with fed(story):
             report = upgrade(story, "--watch", "10s")
         assert (report["state"], report["warm"], report["notes"]) == ("upgraded", True, [])
+        assert "Warming up: 10 batches in " in Path(str(story.document("status")["log"])).read_text()
         assert list(mismatches(examples()["upgrade"], report)) == []
         print("steps", report["steps"], "without processing", report["without_processing_s"])
         (rehearsed,) = report["rehearsal"]["queries"]

@@ -1,0 +1,1 @@
+"""An upgrade's time without processing beside Flink's stop with a savepoint and restore."""
