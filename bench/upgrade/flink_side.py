@@ -1,4 +1,4 @@
-"""Flink's side: a standalone session cluster in processes of its own, and the same query in it."""
+"""Flink's side: a standalone session cluster in two processes, and the same query in it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Way:
         name: What the page calls it.
         form: Of the savepoint, as Flink's command line calls it.
         client: Whether a client that runs already does it; the command line otherwise.
-        fresh: Whether the new code gets processes of its own, which are started after the stop.
+        fresh: Whether the new code gets new processes, which are started after the stop.
     """
 
     name: str

@@ -59,7 +59,7 @@ PAGES = (
     "upgrade-failed",
     "sla",
 )
-"""What somebody is woken for."""
+"""What wakes a person."""
 
 
 def recording_notifier(file: Path, to: str, more: str = "") -> str:

@@ -151,7 +151,7 @@ def _refusal(copy: Job, error: RefusedError, output: Output) -> RefusedError:
     assert copy.copy is not None and copy.original is not None
     table = f"[jobs.{copy.original.name}.copies.{copy.copy.name}.outputs]"
     place = output.path or output.name
-    only = "A copy without any outputs is of the state alone: it can be looked at, and nothing runs on it."
+    only = "A copy without any outputs is of the state alone: nothing runs on it."
     if output.kind in ("foreach", "foreachBatch") or place is None:
         hint = f"What the application's own function writes cannot be redirected. {only}"
     else:

@@ -320,7 +320,7 @@ class _Refresh:
         return repository, chosen.manifest
 
     def _placed(self, found: Mapping[str, tuple[Repository, Manifest]]) -> dict[str, _Chosen]:
-        """All queries get the same number, so that the directories of one refresh are seen to be of one."""
+        """All queries get the same number, so that the directories show which refresh made them."""
         outputs = {name: self._outputs(name, manifest) for name, (_, manifest) in found.items()}
 
         highest = max(map(number_of, self._named()), default=0)

@@ -211,7 +211,7 @@ class LaunchSpec:
 
 
 HOLDER = "upgrading"
-"""The claim of whoever holds a launch (upgrade/record.py)."""
+"""The claim of the upgrade that holds a launch (upgrade/record.py)."""
 WAITING = "driver-waiting"
 """The kind of event that says that a held driver waits at its first query."""
 NOT_NEEDED = "driver-not-needed"
@@ -219,7 +219,7 @@ NOT_NEEDED = "driver-not-needed"
 _RELEASED = "released"
 """The folder of the job's records with the launches that were held, and are held no more."""
 _AS_IT_STANDS = ("launched_at", "by", "desired", "asked", "held_by", "seal")
-"""What a release says anew, with the batches that are committed by then."""
+"""What a release says for itself, with the batches that are committed by then."""
 
 
 def is_same_launch(held: LaunchSpec, released: LaunchSpec) -> bool:

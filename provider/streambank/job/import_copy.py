@@ -108,7 +108,7 @@ def refuse_lost(job: Job | None, asked: QueryRef, repository: Store, checkpoint:
     Args:
         job: What is declared of the job; None where nothing is.
         asked: The query.
-        repository: Where the savepoint is to be.
+        repository: Where the savepoint goes.
         checkpoint: What it is taken of.
 
     Raises:

@@ -69,7 +69,7 @@ class RecoveryVerbs:
             sink_of: `refuse`, `rollback` or `accept` for single sinks, by their paths.
             source: `refuse` or `accept`, where Kafka has not all of the input any more.
             kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
-            executor: Who hashes every byte of the savepoint; threads of this process where nobody is named.
+            executor: Who hashes every byte of the savepoint; threads of this process by default.
             repository: Where it comes from: a replica, or `nearest`; None for the job's repository.
             offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
             whole: Read every byte of the savepoint, which a person who decides by the plan counts on.

@@ -142,10 +142,10 @@ class _Letter:
         self._others: Mapping[Key, Open] = {}
 
     def write(self) -> None:
-        """See what is news: everything, where the storage with what was told before does not answer.
+        """See what is news: everything, where the storage of earlier alerts does not answer.
 
-        Then it is told again by each run that finds it, until the storage is back: a job whose storage is
-        down must not be the one that nobody hears of.
+        Then each run that finds it alerts again, until the storage is back: a job whose storage is down must
+        not be the one without an alert.
         """
         try:
             with using_s3(self.subject.access):

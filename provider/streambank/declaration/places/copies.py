@@ -68,7 +68,7 @@ class CopyPolicy:
         return not self.outputs
 
     def queries(self, names: Iterable[str]) -> dict[str, str]:
-        """Where the checkpoint of each query is declared to be.
+        """Where each query has its declared checkpoint.
 
         Args:
             names: The queries of the job; `main` for its only one.

@@ -98,7 +98,7 @@ def savepoint_form(level: str, queries: Sequence[str] = (), *, later: Sequence[s
 
     Args:
         level: How the scheduled runs verify.
-        queries: The job's queries where it has several by name; each counts batches of its own.
+        queries: The job's queries where it has several by name; each counts its own batches.
         later: What follows the verifications, names in `LATER`; a run does it unless its form says no.
     """
     return {
@@ -116,7 +116,7 @@ def savepoint_form(level: str, queries: Sequence[str] = (), *, later: Sequence[s
             False,
             type="boolean",
             title="Keep until it is unpinned",
-            description_md="Retention does not expire this savepoint before somebody unpins it.",
+            description_md="Retention does not expire this savepoint until it is unpinned.",
         ),
         "verify": choice(
             level,

@@ -35,7 +35,7 @@ SOURCE_CHOICES = {
 MODE_CHOICES = {
     "no-claim": "no-claim - the savepoint stays as it is",
     "claim": "claim - the job owns the savepoint from now on",
-    "fork": "fork - it begins a second query with a new id, in a directory of its own",
+    "fork": "fork - it begins a second query with a new id, in another directory",
 }
 SITE_CHOICES = {
     "other": "other - the one that is not active",
@@ -156,7 +156,7 @@ def upgrade_form(batches: int) -> dict[str, Param]:
         "compare": choice(
             "none",
             COMPARED,
-            title="What has to be equal",
+            title="What must be equal",
             description_md="What the new code has to compute as the old one did for the same batches, in the "
             "rehearsal. If it does not, the job stays as it is.",
         ),
