@@ -118,7 +118,7 @@ def measure(
         spark.start()
         while len(found) < rounds and (not found or time.monotonic() + longest_s < until):
             began, swaps = time.monotonic(), []
-            turns: list[Callable[[], Swap]] = [lambda at=at: changed(at) for at in range(len(WAYS))]  # type: ignore[misc]
+            turns: list[Callable[[], Swap]] = [lambda at=at: changed(at) for at in range(len(WAYS))]  # type: ignore[misc]  # mypy reads no default of a lambda
             turns[len(turns) // 2 : len(turns) // 2] = [lambda: upgraded(True)]
             for turn in [lambda: upgraded(False), *turns]:
                 swaps.append(turn())

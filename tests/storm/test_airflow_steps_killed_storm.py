@@ -128,7 +128,7 @@ def test_a_retry_ends_well(
         if verb == "upgrade":
             _deploy(scene)
         run = scene.trigger(verb, FORMS[verb])
-        wait(lambda run=run: _has_begun(scene, verb, run, step), f"{verb} begins {step!r}", STEP_S, 0.05)  # type: ignore[misc]
+        wait(lambda run=run: _has_begun(scene, verb, run, step), f"{verb} begins {step!r}", STEP_S, 0.05)  # type: ignore[misc]  # default
         if victim == TRIGGERER or site.airflow.states(scene.dag(verb), run)[verb] == "running":
             break
         _ends_well(scene, verb, run)

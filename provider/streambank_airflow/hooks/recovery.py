@@ -83,21 +83,8 @@ class RecoveryVerbs:
         from streambank.work.executor import Pace
 
         pace = Pace(executor=executor)
-        request = self._request(
-            ref,
-            savepoint,
-            into,
-            sink,
-            mode,
-            source,
-            new_sinks,
-            kafka,
-            sink_of,
-            repository,
-            pace,
-            by={},
-            record=False,
-        )
+        asked = (into, sink, mode, source, new_sinks, kafka, sink_of, repository)
+        request = self._request(ref, savepoint, *asked, pace, by={}, record=False)
         plan = plan_restore(request, pace=pace, whole=whole)
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD or offer:
@@ -132,21 +119,8 @@ class RecoveryVerbs:
 
         pace = Pace(executor=executor)
         asked_by = {**by, "reason": note} if note else by
-        request = self._request(
-            ref,
-            savepoint,
-            into,
-            sink,
-            mode,
-            source,
-            new_sinks,
-            kafka,
-            sink_of,
-            repository,
-            pace,
-            by=asked_by,
-            record=True,
-        )
+        asked = (into, sink, mode, source, new_sinks, kafka, sink_of, repository)
+        request = self._request(ref, savepoint, *asked, pace, by=asked_by, record=True)
         return restore(replace(request, link=link, unmoved=unmoved), pace=pace).to_dict()
 
     @connected
