@@ -20,7 +20,7 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.operation import Operation
 from streambank.control.records import JsonDict, Record, RecordStream
-from streambank.core.errors import ConflictError, FormatError
+from streambank.core.errors import ConflictError, FormatError, RefusedError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage import open_store
 
@@ -161,6 +161,30 @@ def is_refreshed(control: JobControl, query: str, made: CopiedQuery) -> bool:
         current is not None
         and current.location == made.generation.location
         and open_store(current.location).exists("metadata")
+    )
+
+
+def outputs_unknown(control: JobControl, query: str, generation: Generation) -> RefusedError | None:
+    """Why nothing may run on a generation of a copy: its records do not say where it writes; None otherwise.
+
+    Each refresh begins other outputs, whose logs reach the batch of its savepoint. A query that went on in
+    those of another one would write batches that are there, and Spark would skip them in silence.
+
+    Args:
+        control: The records of the copy, or of any job.
+        query: The query.
+        generation: What a restore on the copy makes, or has made, or a refresh.
+    """
+    if generation.new_sinks:
+        return None
+    made = copied(control).get(query)
+    if made is None or not made.generation.new_sinks:
+        return None
+    return RefusedError(
+        f"It is not known which outputs query {query} of {control.name} had when its savepoint "
+        f"{generation.from_savepoint} was taken, and those of the last refresh are of other batches.",
+        code="copy-not-made",
+        hint="Make the copy again: `streambank fork`.",
     )
 
 

@@ -8,7 +8,7 @@ conditional create: it has happened, or it has not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -51,6 +51,11 @@ class Generation:
         """The declared checkpoint that this is a generation of."""
         called = self.again or self.number
         return self.location.removesuffix(_suffix(called)) if called > 1 else self.location
+
+    def places(self) -> Iterator[str]:
+        """Its directory, and those where the query writes from it on."""
+        yield self.location
+        yield from self.new_sinks.values()
 
     def to_dict(self) -> JsonDict:
         """As the record carries it."""

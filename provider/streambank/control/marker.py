@@ -18,7 +18,7 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.records import JsonDict, decode_json, encode_json
-from streambank.core.errors import FormatError, NotFoundError, StreambankError
+from streambank.core.errors import ConflictError, FormatError, NotFoundError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.header import read_header
@@ -180,6 +180,36 @@ def write_marker(checkpoint: str, marker: Marker) -> None:
         store.write(name, encode_json(replace(marker, at=to_json_time(utc_now())).to_dict()))
 
 
+def create_marker(checkpoint: str, marker: Marker) -> bool:
+    """Write a marker where there is none; of many who try exactly one does.
+
+    Returns:
+        Whether it was written, or there is no place for one: the directory is the root of its store.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    place = _place(checkpoint)
+    if place is None:
+        return True
+    store, name = place
+    try:
+        store.write(name, encode_json(replace(marker, at=to_json_time(utc_now())).to_dict()), exclusive=True)
+    except ConflictError as error:
+        if error.code != "exists":
+            raise
+        return False
+    return True
+
+
+def remove_marker(checkpoint: str) -> None:
+    """Remove the marker of a directory; one that is not there is no error."""
+    place = _place(checkpoint)
+    if place is not None:
+        store, name = place
+        store.delete(name)
+
+
 def renew_marker(
     checkpoint: str,
     *,
@@ -195,6 +225,9 @@ def renew_marker(
     unchanged: bool = True,
 ) -> str | None:
     """Let the marker say what counts now; what an earlier one says beyond that is kept.
+
+    The marker of another job stays: only a person may accept that the checkpoint is not that job's any more
+    (`write_marker`).
 
     Args:
         checkpoint: The declared checkpoint.
@@ -219,8 +252,9 @@ def renew_marker(
             before = read_marker(checkpoint)
         except FormatError:
             before = None  # it is replaced by one that can be read
-        ours = before is not None and (before.job, before.query) == (job, query)
-        known = before if ours and before is not None else None
+        if before is not None and (before.job, before.query) != (job, query):
+            return f"It is that of job {before.called}."
+        known = before
         where = open_store(repository).uri if repository else known.repository if known else None
         same = known is not None and service_name(known.repository) == service_name(where)
         was = known.repository_id if known is not None and same else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.marker import service_name
+from streambank.copies.live_inputs import is_read_from, live_inputs
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.declaration.places.copies import are_apart
@@ -35,16 +36,14 @@ def check_apart(job: Job, control: JobControl, copy: Job, source: str) -> None:
         InputError: It does not lie apart (code `copy-not-apart`).
     """
     assert copy.copy is not None
-    live = _live_places(job, control, source)
     for _, own in copy.copy.places():
-        for place in live:
-            if not are_apart(own, place):
-                raise InputError(
-                    f"The copy {copy.copy.name} of job {job.name} would be in {own}, not apart from {place} "
-                    "of the live job.",
-                    code="copy-not-apart",
-                    hint=f"Declare another place in [jobs.{job.name}.copies.{copy.copy.name}].",
-                )
+        what = _meets(own, job, control, source)
+        if what is not None:
+            raise InputError(
+                f"The copy {copy.copy.name} of job {job.name} would be in {own}, not apart from {what}.",
+                code="copy-not-apart",
+                hint=f"Declare another place in [jobs.{job.name}.copies.{copy.copy.name}].",
+            )
 
 
 def check_removable(job: Job, control: JobControl, location: str, source: str) -> None:
@@ -59,13 +58,24 @@ def check_removable(job: Job, control: JobControl, location: str, source: str) -
     Raises:
         RefusedError: It does (code `not-apart`).
     """
+    what = _meets(location, job, control, source)
+    if what is not None:
+        raise RefusedError(
+            f"{location} of a copy of {job.name} is not apart from {what}.",
+            code="not-apart",
+            hint="Move the live one elsewhere, or remove the rest of the directory yourself.",
+        )
+
+
+def _meets(own: str, job: Job, control: JobControl, source: str) -> str | None:
+    """What of the live job a place of a copy is not apart from; None where it is apart from everything."""
     for place in _live_places(job, control, source):
-        if not are_apart(location, place):
-            raise RefusedError(
-                f"{location} is not apart from {place} of the live job {job.name}.",
-                code="not-apart",
-                hint="Move the live one elsewhere, or remove the rest of the directory yourself.",
-            )
+        if not are_apart(own, place):
+            return f"{place} of the live job"
+    for place in live_inputs(job, control):
+        if is_read_from(own, place):
+            return f"{place}, which the live job reads"
+    return None
 
 
 def _live_places(job: Job, control: JobControl, source: str) -> list[str]:

@@ -4,7 +4,8 @@
    refresh. Nothing of the live job is held.
 2. What killed refreshes have left is removed.
 3. A savepoint of each query is chosen and verified, in the repository or a replica, and held there.
-4. A record names the directories that are filled now (`refreshes/`).
+4. A record names the directories that are filled now (`refreshes/`), and each of them is claimed by a file
+   beside it (`claims`).
 5. Each savepoint is written into a fresh directory, every byte hashed, with a new query id; and each output
    of a file sink is begun in a fresh directory, with a log that Spark goes on from.
 6. One record (`refreshed/`) makes all of them the copy: this is the only step that counts.
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -35,7 +36,8 @@ from streambank.control.copies import (
     settle_refresh,
 )
 from streambank.control.generations import Generation
-from streambank.control.marker import renew_marker
+from streambank.control.marker import marker_location, renew_marker
+from streambank.copies.claims import claim, is_claimed, is_taken, release
 from streambank.copies.preconditions import against, check_apart, check_removable, outputs_of, saved_logs
 from streambank.copies.remove import number_of, remove_old
 from streambank.copies.report import QueryRefresh, RefreshReport
@@ -45,6 +47,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.places.copies import NEAREST
 from streambank.declaration.standby import SEPARATOR
 from streambank.driver.outputs import FILES, Output
+from streambank.driver.preflight import declared_query, held_elsewhere
 from streambank.driver.redirected import place_for
 from streambank.recovery.nearest import choose_nearest
 from streambank.recovery.restore import Held, hold_job, restoring
@@ -133,7 +136,7 @@ def plan_refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> Refre
     began, work = time.monotonic(), _Refresh(request, pace)
     work.check_apart()
     chosen = work.choose(record=False)
-    refusals: list[StreambankError] = list(work.refusals(chosen))
+    refusals: list[StreambankError] = [*work.of_another_job(), *work.refusals(chosen)]
     view = work.records.lease.view()
     doubt = work.records.lease.doubt(view)
     if view is not None and not view.free:
@@ -157,8 +160,9 @@ def refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> RefreshRep
         NotFoundError: There is no such copy (`no-such-copy`), or no such savepoint, or none that verifies.
         IntegrityError: The savepoint is damaged.
         RefusedError: A driver runs on the copy, or may (`copy-in-use`); an output of the job has
-            no other place on it (`sink-not-redirected`), or no saved log to go on from (`sink-not-saved`); or
-            the copy began in another checkpoint than the declared one (`checkpoint-changed`).
+            no other place on it (`sink-not-redirected`), or no saved log to go on from (`sink-not-saved`);
+            the copy began in another checkpoint than the declared one (`checkpoint-changed`); or the marker
+            there is that of another job (`checkpoint-of-another-job`).
         ConflictError: Another refresh of the copy is under way (`operation-in-progress`), or came first
             (`generation-moved`).
         StorageError: The environment failed. The copy is as it was, or as the report would say.
@@ -202,6 +206,8 @@ class _Refresh:
     def run(self, began: float) -> RefreshReport:
         with self._holding() as held, ExitStack() as stack:
             self._check_places()
+            for foreign in self.of_another_job():
+                raise foreign
             for name, base in self.copy.queries.items():
                 self.records.generations(name).ensure_first(base, by=self.request.by)
             seen = last_refresh(self.records)
@@ -215,7 +221,7 @@ class _Refresh:
                 stack.enter_context(holds.held(one.manifest.job, one.manifest.savepoint))
                 self.warnings += holds.warnings
             described = []
-            with self._begun(list(_directories(chosen)), held):
+            with self._begun(chosen, held):
                 for name, one in chosen.items():
                     held.check()
                     described.append(one.describe(name).made(self._fill(one)))
@@ -284,6 +290,21 @@ class _Refresh:
                     "other records (`control`).",
                 )
 
+    def of_another_job(self) -> Iterator[RefusedError]:
+        """Why the places of the copy are not its own: the markers there.
+
+        The copy's own marker speaks against nothing: a copy whose records are lost is made again.
+        """
+        for name, base in self.copy.queries.items():
+            refusal = held_elsewhere(declared_query(self.copy, name, self.records))
+            if refusal is not None:
+                yield RefusedError(
+                    refusal.message,
+                    code=refusal.code,
+                    hint=f"Declare another checkpoint in [jobs.{self.job.name}.copies.{self.policy.name}]. "
+                    f"If that job is gone for good, remove its marker {marker_location(base)}.",
+                )
+
     def choose(self, *, record: bool) -> dict[str, _Chosen]:
         """A savepoint of each query, and the generation of the copy that it becomes."""
         self._check_places()
@@ -338,7 +359,7 @@ class _Refresh:
             }
             if any(one.number != highest for one in proposed.values()):
                 highest -= 1
-            elif not any(any(open_store(one).list()) for one in _directories(chosen)):
+            elif not any(is_taken(one, self.records) for one in _directories(chosen)):
                 break
         return chosen
 
@@ -421,15 +442,22 @@ class _Refresh:
         return layout.query_id
 
     @contextmanager
-    def _begun(self, directories: Sequence[str], held: Held) -> Iterator[None]:
+    def _begun(self, chosen: Mapping[str, _Chosen], held: Held) -> Iterator[None]:
         """Leave behind which directories are filled; not any longer where an error has left none of them."""
+        directories = list(_directories(chosen))
         number = begin_refresh(self.records, directories, by=self.request.by)
         try:
+            for name, one in chosen.items():
+                for location in one.generation.places():
+                    claim(location, name, one.generation, self.records)
             yield
         except StreambankError:
             with contextlib.suppress(StreambankError):
                 held.check()
-                if not any(any(open_store(one).list()) for one in directories):
+                own = [one for one in directories if is_claimed(one, self.records)]
+                if not any(any(open_store(one).list()) for one in own):
+                    for location in own:
+                        release(location)
                     forget_refreshes(self.records, [number])
             raise
 
@@ -474,5 +502,4 @@ class _Refresh:
 
 def _directories(chosen: Mapping[str, _Chosen]) -> Iterator[str]:
     for one in chosen.values():
-        yield one.generation.location
-        yield from one.generation.new_sinks.values()
+        yield from one.generation.places()

@@ -1,15 +1,15 @@
 """Removing the directories of a copy that its policy no longer keeps, and what killed refreshes have left.
 
-Only what a refresh has named before it filled it goes (`control/copies.py`), and only beside the places that
-the copy declares. What is in use stays, and what a restore on the copy has made; where the records do not say
-what that is, everything stays.
+Only what a refresh has named and claimed before it filled it goes (`control/copies.py`, `claims`). What is in
+use stays, and what a restore on the copy has made; where the records do not say what that is, everything
+stays. What another copy has claimed is left out of the records from then on.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 
 from streambank.control.control import JobControl
@@ -18,7 +18,7 @@ from streambank.control.copies import (
     committed_refreshes,
     forget_refreshes,
 )
-from streambank.control.generations import Generation
+from streambank.copies.claims import is_claimed, release
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job
 from streambank.storage import open_store
@@ -55,7 +55,8 @@ def remove_old(
         opener: Opens what is removed.
 
     Returns:
-        The locations that were removed, and in sentences what could not be; the next refresh tries again.
+        The locations that were removed, and in sentences what stays. The next refresh tries again what could
+        not be removed, and leaves alone what is not the copy's.
 
     Raises:
         ConflictError: The lock was lost.
@@ -63,6 +64,7 @@ def remove_old(
     assert copy.copy is not None
     removed: list[str] = []
     failed: dict[str, str] = {}
+    others: list[str] = []
     try:
         begun = list(begun_refreshes(control))
         kept = _kept(copy, control, {one for _, directories in begun for one in directories})
@@ -73,13 +75,15 @@ def remove_old(
     for location in dict.fromkeys(one for _, directories in begun for one in directories):
         if location in kept:
             continue
-        if not _is_of(copy, location):
-            failed[location] = f"{location} is not beside a place that the copy declares, so it stays."
-            continue
         try:
+            if not number_of(location) or not is_claimed(location, control):
+                if any(opener(location).list()):
+                    others.append(f"{location} is not claimed by the copy, so it stays.")
+                continue
             check_removable(location)
             _record(copy, control, location, by)
             files, _ = remove_tree(opener(location), first=_FIRST, check=check)
+            release(location)
         except StreambankError as error:
             if error.code in _OVER:
                 raise
@@ -91,7 +95,7 @@ def remove_old(
     stays = kept | failed.keys()
     gone = [number for number, directories in begun[:-1] if stays.isdisjoint(directories)]
     forget_refreshes(control, gone)
-    return removed, list(failed.values())
+    return removed, [*others, *failed.values()]
 
 
 def _kept(copy: Job, control: JobControl, named: set[str]) -> set[str]:
@@ -101,15 +105,15 @@ def _kept(copy: Job, control: JobControl, named: set[str]) -> set[str]:
     counted: set[str] = set()
     for name in copy.queries:
         generations = control.generations(name).all()
-        counted.update(one for each in generations for one in _places(each))
-        kept.update(one for each in generations[-1:] for one in _places(each))
+        counted.update(one for each in generations for one in each.places())
+        kept.update(one for each in generations[-1:] for one in each.places())
     refreshes = committed_refreshes(control)
     for made in islice(refreshes, copy.copy.keep):
-        kept.update(one for each in made.values() for one in _places(each.generation))
+        kept.update(one for each in made.values() for one in each.generation.places())
     # A number that a killed refresh has named may be that of a restore, which no refresh may remove.
     unknown = (named & counted) - kept
     while unknown and (made_before := next(refreshes, None)) is not None:
-        unknown -= {one for each in made_before.values() for one in _places(each.generation)}
+        unknown -= {one for each in made_before.values() for one in each.generation.places()}
     return kept | unknown
 
 
@@ -117,17 +121,6 @@ def number_of(directory: str) -> int:
     """The number of the refresh that named a directory; 0 where it has none."""
     found = _SUFFIX.search(directory)
     return int(found[1]) if found is not None else 0
-
-
-def _places(generation: Generation) -> Iterator[str]:
-    yield generation.location
-    yield from generation.new_sinks.values()
-
-
-def _is_of(copy: Job, location: str) -> bool:
-    assert copy.copy is not None
-    bases = (*copy.queries.values(), *copy.copy.outputs.values())
-    return any(_SUFFIX.fullmatch(location.removeprefix(base)) for base in bases)
 
 
 def _record(copy: Job, control: JobControl, location: str, by: Mapping[str, str]) -> None:

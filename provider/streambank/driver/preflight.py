@@ -248,7 +248,10 @@ def _of_another(query: DeclaredQuery, marker: Marker) -> RefusedError:
 
 
 def held_elsewhere(query: DeclaredQuery) -> RefusedError | None:
-    """Why nothing may be changed of a query whose driver lives by other records; None where none is known.
+    """Why nothing of a query may be changed; None where nothing says so.
+
+    The marker of its checkpoint is that of another job, or names this job, and a driver lives by other
+    records.
 
     Returns:
         An error with the code `checkpoint-of-another-job`.
@@ -257,7 +260,11 @@ def held_elsewhere(query: DeclaredQuery) -> RefusedError | None:
         marker = read_marker(query.checkpoint)
     except (FormatError, StorageError):
         return None
-    return None if marker is None else _runs_elsewhere(query, marker)
+    if marker is None:
+        return None
+    if (marker.job, marker.query) != (query.job, query.name):
+        return _of_another(query, marker)
+    return _runs_elsewhere(query, marker)
 
 
 def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
-from streambank.control.copies import CopiedQuery, copied
+from streambank.control.copies import copied, outputs_unknown
 from streambank.control.generations import Generation, check_together
 from streambank.control.marker import Marker, identity_of, records_root, write_marker
 from streambank.core.errors import ConflictError, RefusedError
@@ -23,7 +23,7 @@ from streambank.driver.preflight import (
     records_lost,
 )
 from streambank.driver.spec import LaunchSpec, QuerySpec, new_launch_id
-from streambank.sinks.redirect import Redirect
+from streambank.sinks.redirect import Redirect, query_folder
 from streambank.sites.standing import SiteStanding, check_site
 from streambank.storage import open_store
 
@@ -79,10 +79,8 @@ def prepare_launch(
     standing = standing or check_site(job, control)
     check_declared(job, control, fresh_start=fresh_start)
     check_together(control, job.queries)
-    made = {}
     if job.copy is not None:
         check_copy(job, control)
-        made = copied(control)
     for name, checkpoint in job.queries.items():
         query = declared_query(job, name, control)
         lost = records_lost(query) if fresh_start else None
@@ -100,7 +98,7 @@ def prepare_launch(
             dict(generation.new_sinks),
             checkpoint,
             job.spark_names.get(name),
-            job.redirects.get(name) if job.copy is None else _redirect(job, generation, made.get(name)),
+            job.redirects.get(name) if job.copy is None else _redirect(job, name, generation),
             job.replays.get(name),
         )
     return LaunchSpec(
@@ -143,17 +141,20 @@ def check_copy(job: Job, control: JobControl) -> None:
 
     Raises:
         RefusedError: It is of the state alone (code `copy-of-state`); or it was never made, or for other
-            outputs than those that are declared now (`copy-not-made`).
+            outputs than those that are declared now, or it was restored, and its outputs are not known
+            (`copy-not-made`).
     """
     check_made(job, control)
     assert job.copy is not None and job.original is not None
     called = f"{job.original.name}@{job.copy.name}"
-    made = copied(control)
     for name in job.queries:
         current = control.generation(name)
         if current is None or current.from_savepoint is None:
             raise _never_made(job, name)  # what a refresh has made counts once the generation follows it
-        for old, new in (made[name].generation if name in made else current).new_sinks.items():
+        unknown = outputs_unknown(control, name, current)
+        if unknown is not None:
+            raise unknown
+        for old, new in current.new_sinks.items():
             declared = job.copy.outputs.get(old)
             if declared is None or not _GENERATION.fullmatch(new.removeprefix(declared)):
                 raise RefusedError(
@@ -204,10 +205,12 @@ def _never_made(job: Job, query: str) -> RefusedError:
     )
 
 
-def _redirect(job: Job, generation: Generation, made: CopiedQuery | None) -> Redirect:
-    """A restore on the copy knows file sinks alone: it goes on with all the outputs of the refresh."""
-    outputs = {**(made.generation.new_sinks if made is not None else {}), **generation.new_sinks}
-    return Redirect(outputs=outputs, sources=job.drill.sources)
+def _redirect(job: Job, query: str, generation: Generation) -> Redirect:
+    return Redirect(
+        outputs=dict(generation.new_sinks),
+        sources=job.drill.sources,
+        folder=query_folder(query) if len(job.queries) > 1 else "",
+    )
 
 
 def check_declared(job: Job, control: JobControl, *, fresh_start: bool = False) -> None:

@@ -68,7 +68,9 @@ def redirected(redirect: Redirect, output: Output, called: str) -> Output:
         raise _refusal(called, output, f"only the function of {output.kind} knows where it writes")
     named = place_for(redirect.outputs, output)
     if named is not None:
-        return Output(output.kind if output.kind in _BY_DIRECTORY else SCRATCH, named)
+        if output.kind in _BY_DIRECTORY:
+            return Output(output.kind, named)
+        return Output(SCRATCH, f"{named}/{redirect.folder}" if redirect.folder else named)
     if output.kind in _BY_DIRECTORY and redirect.directory is not None:
         return Output(output.kind, redirect.directory)
     if output.kind == TABLE and redirect.table is not None:

@@ -21,6 +21,7 @@ from streambank.core.errors import InputError, NotFoundError, check_choice
 from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import kafka_sink, kafka_sources
+from streambank.driver.outputs import left_for
 from streambank.driver.preflight import check_records, checkpoint_lost, declared_query, savepoints_lost
 from streambank.driver.spec import application_fingerprint, conf_fingerprint
 from streambank.kafka.settings import Brokers
@@ -29,9 +30,11 @@ from streambank.savepoint.lost_state import Reported
 from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.declared import DeclaredSink, of_query
+from streambank.sinks.file.capture import FileSinkCapture
+from streambank.sinks.file.log import list_log
 from streambank.sinks.of_query import sinks_of_query
 from streambank.sinks.tags import TagScope
-from streambank.storage import open_store
+from streambank.storage import open_store, same_place
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -161,6 +164,9 @@ def managed_take(
     named = {sink.path for sink in request.sinks}
     tags = TagScope(request.repository.id, request.job)
     known = sinks_of(facts, request.checkpoint, brokers, of_query(declared, query), tags)
+    moved = _begun_outputs(records, query, facts, request.checkpoint)
+    known = [sink for sink in known if left_for(sink.path, moved) is None]
+    known += [FileSinkCapture(new) for new in dict.fromkeys(moved.values()) if list_log(open_store(new))]
     return replace(
         request,
         sinks=[*request.sinks, *(sink for sink in known if sink.path not in named)],
@@ -182,6 +188,30 @@ def _current_facts(records: JobControl, query: str, checkpoint: Store) -> Mappin
     if known is None or generation is None or ran_in in (None, generation.number):
         return facts
     return facts if CheckpointReader(checkpoint).query_id() == known else {}
+
+
+def _begun_outputs(
+    records: JobControl, query: str, facts: Mapping[str, Any], checkpoint: Store
+) -> Mapping[str, str]:
+    """The outputs that a restore or a refresh has begun for a generation in which no driver has worked yet.
+
+    Spark has described none of them to a driver, and what it described before is of outputs that the query
+    has left. A batch has one savepoint, so the one that is taken before the first start must know them.
+
+    Args:
+        records: The job's records.
+        query: The query.
+        facts: What its last driver learnt of it, if that is still true.
+        checkpoint: What is saved.
+
+    Returns:
+        The output directories that the query has left, each with the new one; empty where a driver has worked
+        in the generation, or another checkpoint than that of the generation is saved.
+    """
+    generation = records.generation(query)
+    if generation is None or facts.get("generation") == generation.number:
+        return {}
+    return generation.new_sinks if same_place(generation.location, checkpoint.uri) else {}
 
 
 def reported_state(records: JobControl, query: str) -> Reported | None:

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
+from streambank.control.copies import outputs_unknown
 from streambank.control.generations import Generation
 from streambank.control.marker import marked_generation, records_root, service_name
 from streambank.control.place import INSIDE, SUFFIX, moved_to
@@ -21,6 +22,7 @@ from streambank.core.choices import (
 from streambank.core.errors import (
     FormatError,
     InputError,
+    IntegrityError,
     RefusedError,
     StorageError,
     StreambankError,
@@ -194,7 +196,7 @@ def records_of(request: RestoreRequest, chosen: Chosen) -> JobControl | None:
         raise InputError(
             f"Savepoint {chosen.manifest.savepoint} is of job {name}, not of {given.name}.",
             code="another-job",
-            hint="Restore it into its own job, or fork it into a directory.",
+            hint=_fork_hint(name, given.name) or "Restore it into its own job, or fork it into a directory.",
         )
     if request.mode == "fork":
         return None
@@ -202,6 +204,17 @@ def records_of(request: RestoreRequest, chosen: Chosen) -> JobControl | None:
     if given is None or request.guessed:
         _check_records(request, chosen, control)
     return control if given is not None or control.lease.view() is not None else None
+
+
+def _fork_hint(job: str, other: str) -> str:
+    """What to do where a copy of a job is named for a savepoint of the job; empty where none is."""
+    copy = other.removeprefix(f"{job}-")
+    if copy == other:
+        return ""
+    return (
+        f"If {other} is a copy of {job}, `streambank fork {job} {copy}` makes it from such a savepoint. "
+        "Else restore it into its own job, or fork it into a directory."
+    )
 
 
 def _check_records(request: RestoreRequest, chosen: Chosen, control: JobControl) -> None:
@@ -275,6 +288,10 @@ def prepare(
     by_sources = {choice: tuple(sources.refusals(choice)) for choice in SOURCE_CHOICES}
     if generation is not None:
         generation = replace(generation, new_sinks=_left_outputs(request, chosen, sinks))
+        assert request.generation is not None
+        unknown = outputs_unknown(request.generation, QueryRef.parse(manifest.job).name, generation)
+        if unknown is not None:
+            against.append(unknown)
     plan = RestorePlan(
         savepoint=manifest.savepoint,
         job=manifest.job,
@@ -511,16 +528,35 @@ def _target(request: RestoreRequest, chosen: Chosen, owner: Owner) -> tuple[Stor
 def _left_outputs(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> dict[str, str]:
     """Output directories that the query has left, now or before the savepoint, each with where it writes.
 
-    What it left before an earlier generation stays left, as long as the savepoint is of the output that it
-    went to: else an application that was set back would go on in the old one, and nobody refused it.
+    What the generation that was saved had left stays left: else an application that was set back would go on
+    in the old one, and nothing would refuse it. On a copy these are the outputs that its refresh gave it, of
+    any kind; later refreshes made other ones, whose logs are of other batches. Where it is not known which
+    generation was saved, what the current one left counts, as long as the savepoint is of the output that it
+    went to.
     """
-    moved = sinks.moved_on()
+    moved, manifest = sinks.moved_on(), chosen.manifest
     assert request.generation is not None
-    current = request.generation.generation(QueryRef.parse(chosen.manifest.job).query)
-    before = current.new_sinks if current is not None else {}
-    outputs = {sink.was for sink in sinks.guarded}
-    left = {old: moved.get(new, new) for old, new in before.items() if new in outputs and old not in outputs}
+    generations = _known_generations(request.generation, QueryRef.parse(manifest.job).query)
+    place, outputs = service_name(manifest.checkpoint), {sink.was for sink in sinks.guarded}
+    saved = [one.new_sinks for one in generations if service_name(one.location) == place]
+    if saved:
+        before = saved[-1]
+    else:
+        current = generations[-1].new_sinks if generations else {}
+        before = {old: new for old, new in current.items() if new in outputs}
+    here = outputs | set(moved.values())
+    left = {old: moved.get(new, new) for old, new in before.items() if old not in here}
     return {old: new for old, new in (left | moved).items() if old != new}
+
+
+def _known_generations(control: JobControl, query: str | None) -> list[Generation]:
+    """Every generation, oldest first; the current one alone where an older record is damaged."""
+    generations = control.generations(query)
+    try:
+        return generations.all()
+    except (FormatError, IntegrityError):
+        current = generations.current()
+        return [] if current is None else [current]
 
 
 def _lost_records(request: RestoreRequest, manifest: Manifest) -> str | None:

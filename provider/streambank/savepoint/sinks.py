@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from streambank.checkpoint.sources import SourceState
 from streambank.core.errors import ConflictError
 from streambank.repository.manifest import Manifest
+from streambank.storage import same_place
 from streambank.storage.store import FileInfo, Store
 
 
@@ -107,9 +108,9 @@ def require_sinks(manifest: Manifest, sinks: Iterable[SinkCapture]) -> None:
     Raises:
         ConflictError: It does not, of one whose output a restore can take back (code `taken-without-sink`).
     """
-    known = {sink.get("path") for sink in manifest.sinks}
+    known = {str(sink.get("path")) for sink in manifest.sinks}
     for sink in sinks:
-        if sink.keeps_files and sink.path not in known:
+        if sink.keeps_files and not any(same_place(sink.path, one) for one in known):
             raise ConflictError(
                 f"Savepoint {manifest.savepoint} of batch {manifest.batch} exists already, and was taken "
                 f"without the {sink.kind} sink {sink.path}: a restore could not roll that sink back.",

@@ -26,6 +26,8 @@ class Redirect:
         outputs: Single outputs, each with the directory that stands for it: the URI of a directory, or the
             name of a table or a topic. A directory of files or of a Delta table stays one; the rows of any
             other output are kept as Parquet, as with `scratch`.
+        folder: Where below the directory of one of `outputs` such rows are, since other queries of the job
+            may write to the same table or topic; empty for the directory itself.
     """
 
     directory: str | None = None
@@ -34,6 +36,7 @@ class Redirect:
     scratch: bool = False
     sources: tuple[str, ...] = ()
     outputs: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None) -> Redirect | None:
@@ -48,6 +51,15 @@ class Redirect:
         values = {name: value for name, value in data.items() if name in known}
         lists = {"sources": tuple(data.get("sources", ())), "outputs": dict(data.get("outputs", {}))}
         return cls(**{**values, **lists})
+
+
+def query_folder(query: str) -> str:
+    """The folder of one of several queries, below which its batches are.
+
+    Args:
+        query: Its name.
+    """
+    return f"query={query}"
 
 
 def batch_folder(directory: str, batch: int) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from streambank.checkpoint.position import batches_of
+from streambank.control.control import JobControl
 from streambank.control.copies import copied, settle_refresh
 from streambank.control.generations import Generations
+from streambank.control.marker import Marker, read_marker, records_root, write_marker
 from streambank.control.records import RecordStream
 from streambank.copies.refresh import RefreshRequest, plan_refresh
 from streambank.core.errors import (
@@ -22,6 +25,7 @@ from streambank.core.errors import (
     StreambankError,
 )
 from streambank.core.signing import VARIABLE, new_key
+from streambank.driver.preflight import DeclaredQuery, records_lost
 from streambank.driver.prepare import prepare_launch
 from streambank.job.history import job_history
 from streambank.job.sign_records import sign_records
@@ -32,7 +36,7 @@ from streambank.sla.assess import assess_job
 from streambank.storage import open_store
 from streambank.storage.locations import local_path
 from tests.support.cli import streambank
-from tests.support.jobs.copied_job import STAGING, CopiedJob
+from tests.support.jobs.copied_job import STAGING, CopiedJob, numbered
 from tests.support.jobs.declared import fake_launcher
 from tests.support.jobs.simulated_job import BY
 from tests.support.repository.damaged_job import flip, keys
@@ -162,8 +166,44 @@ def test_another_checkpoint_with_the_same_records_is_refused(tmp_path: Path) -> 
     with pytest.raises(RefusedError):
         plan_refresh(RefreshRequest(made.job, "staging", by=BY))
     assert not (tmp_path / "other").exists()
-    names = {path.name for path in (tmp_path / "staging").iterdir()}
-    assert {name for name in names if ".g" in name} == {"ck.g0002", "out.g0002"}
+    assert numbered(tmp_path / "staging") == {"ck.g0002", "out.g0002"}
+
+
+def test_the_marker_of_another_job_is_refused_and_stays(tmp_path: Path) -> None:
+    """That job could neither start nor be saved any more."""
+    made = copied_job(tmp_path)
+    base = made.on().queries["main"]
+    (tmp_path / "staging/ck").mkdir(parents=True)
+    (tmp_path / "staging/ck/metadata").write_text('{"id": "x"}')
+    other = JobControl(open_store((tmp_path / "elsewhere/other").as_uri()), "other")
+    other.generations().ensure_first(base, by=BY)
+    write_marker(base, Marker("other", "main", 1, base, (tmp_path / "elsewhere").as_uri(), query_id="x"))
+    error = refused(made, "checkpoint-of-another-job")
+    assert "[jobs.orders.copies.staging]" in error.hint and "ck.streambank.json" in error.hint
+    plan = plan_refresh(RefreshRequest(made.job, "staging", by=BY))
+    assert [one.code for one in plan.refusals] == ["checkpoint-of-another-job"]
+    assert records_lost(DeclaredQuery("other", "main", base, other)) is None
+    assert made.on().records().generation() is None, "the copy has not begun there"
+
+
+def test_a_copy_that_runs_by_other_records_is_refused(tmp_path: Path) -> None:
+    """Another jobs file declares the same copy."""
+    made = copied_job(tmp_path)
+    made.refresh()
+    first = made.on().records()
+    made.declare(f'{STAGING}control = "elsewhere"\n')
+    with first.lease.held("run", by=BY):
+        refused(made, "checkpoint-of-another-job")
+    made.refresh()
+
+
+def test_a_copy_whose_records_are_lost_is_made_again(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    made.refresh()
+    shutil.rmtree(records_root(made.on().records()).removeprefix("file://"))
+    assert made.refresh().queries[0].generation == 3
+    marker = read_marker(made.on().queries["main"])
+    assert marker is not None and marker.generation == 3
 
 
 def test_other_outputs_than_those_it_was_made_for_are_refused(tmp_path: Path) -> None:
@@ -211,12 +251,10 @@ def test_old_copies_go_and_never_the_one_in_use(tmp_path: Path) -> None:
     made.run(1)
     third = made.refresh()
     assert {Path(one).name for one in third.removed} == {"ck.g0002", "out.g0002"}
-    names = {path.name for path in (tmp_path / "staging").iterdir()}
-    assert {name for name in names if ".g" in name} == {"ck.g0003", "ck.g0004", "out.g0003", "out.g0004"}
+    assert numbered(tmp_path / "staging") == {"ck.g0003", "ck.g0004", "out.g0003", "out.g0004"}
     made.declare(f"{STAGING}keep = 1\n")
     made.refresh()
-    names = {path.name for path in (tmp_path / "staging").iterdir()}
-    assert {name for name in names if ".g" in name} == {"ck.g0005", "out.g0005"}
+    assert numbered(tmp_path / "staging") == {"ck.g0005", "out.g0005"}
 
 
 def test_what_lies_beside_a_copy_and_no_refresh_has_made_stays(tmp_path: Path) -> None:
@@ -349,6 +387,32 @@ def test_the_age_of_a_copy_is_an_objective(tmp_path: Path) -> None:
     assert verdict()[0] == "ok"
     (tmp_path / "staging/ck.g0004").rename(tmp_path / "gone")
     assert verdict()[0] == "unknown"
+
+
+def test_a_copy_of_which_nothing_is_known_hides_no_breach_of_another(tmp_path: Path) -> None:
+    second = '[jobs.orders.copies.second]\ncheckpoint = "second/ck"\n'
+    made = copied_job(tmp_path, f'{STAGING}{second}[jobs.orders.sla]\ncopy_age = {{breach = "1h"}}\n')
+
+    def verdict() -> tuple[str, str]:
+        (one,) = [one for one in assess_job(made.job).verdicts if one.objective == "copy_age"]
+        return one.level, one.why
+
+    made.refresh()
+    assert verdict() == ("breach", "The copy second was never made.")
+    made.restore_on_copy()
+    assert verdict() == ("breach", "The copy second was never made.")
+    made.refresh("second")
+    level, why = verdict()
+    assert level == "unknown" and "staging" in why
+    records = made.on("second").records()
+    records.store.write(RecordStream(records.store, "refreshed").key(1), b"{")
+    made.refresh()
+    level, why = verdict()
+    assert level == "unknown" and "second" in why, "and staging is well"
+    stream = RecordStream(made.on().records().store, "refreshed")
+    for number in stream.numbers():
+        stream.store.delete(stream.key(number))
+    assert verdict() == ("breach", "The copy staging was never made."), "unreadable records hide it no more"
 
 
 def test_where_records_are_signed_no_forged_one_makes_another_copy(

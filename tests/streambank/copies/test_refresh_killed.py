@@ -16,7 +16,7 @@ from streambank.declaration.declaration import Job
 from streambank.driver.prepare import prepare_launch
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
-from tests.support.jobs.copied_job import STAGING, CopiedJob
+from tests.support.jobs.copied_job import STAGING, CopiedJob, numbered
 from tests.support.jobs.declared import fake_launcher
 from tests.support.jobs.simulated_job import BY
 
@@ -41,9 +41,10 @@ if when == "between":
     setattr(module, step, original)
 module.refresh(module.RefreshRequest(load_jobs(jobs).job("orders"), "staging", by={"user": "tester"}))
 """
+FILLING = ("begin_refresh", "claim", "materialize", "begin_outputs", "commit_refresh")
 STEPS = [
-    *((step, "before") for step in ("begin_refresh", "materialize", "begin_outputs", "commit_refresh")),
-    *((step, "after") for step in ("begin_refresh", "materialize", "begin_outputs", "commit_refresh")),
+    *((step, "before") for step in FILLING),
+    *((step, "after") for step in FILLING),
     ("commit_refresh", "between"),
     ("renew_marker", "before"),
     ("renew_marker", "after"),
@@ -100,7 +101,7 @@ def test_a_killed_refresh_leaves_a_whole_copy(tmp_path: Path, step: str, when: s
     again = made.refresh()
     assert again.queries[0].savepoint == newer.savepoint
     assert in_use(copy)["checkpoint"] == again.queries[0].location
-    left = {path.name for path in (tmp_path / "staging").iterdir() if ".g" in path.name}
     number = f"g{again.queries[0].generation:04d}"
+    left = numbered(tmp_path / "staging")
     assert left == {f"ck.{number}", f"out.{number}"}, "nothing of the killed refresh stays"
     assert made.live_files() == live

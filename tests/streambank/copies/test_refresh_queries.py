@@ -14,6 +14,10 @@ from streambank.copies.refresh import RefreshRequest, refresh
 from streambank.copies.report import RefreshReport
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job, load_jobs
+from streambank.driver.outputs import Output
+from streambank.driver.prepare import prepare_launch
+from streambank.driver.redirected import redirected
+from streambank.driver.spec import LaunchSpec
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
@@ -125,3 +129,23 @@ def test_what_ends_before_leaves_both(tmp_path: Path, monkeypatch: pytest.Monkey
             pair.refresh()
     assert pair.in_use() == dict.fromkeys(QUERIES, (2, 2))
     assert {one.batch for one in pair.refresh().queries} == {5}
+
+
+def test_two_that_write_to_one_topic_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    """Both have a batch 3."""
+    pair = Pair(tmp_path)
+    pair.jobs.write_text(pair.jobs.read_text() + 'outputs = { events = "look/events" }\n')
+    for name in QUERIES:
+        pair.job.records().record_query(name, {"output": {"kind": "kafka", "path": None, "name": "events"}})
+    pair.refresh()
+    launch = prepare_launch(pair.copy, pair.copy.records(), by=BY)
+    events = Output("kafka", name="events")
+    places = {
+        name: redirected(one.redirect, events, name).path
+        for name, one in launch.queries.items()
+        if one.redirect is not None
+    }
+    output = (tmp_path / "look/events.g0002").as_uri()
+    assert places == {"hours": f"{output}/query=hours", "sessions": f"{output}/query=sessions"}
+    again = LaunchSpec.from_dict(launch.to_dict()).queries["hours"].redirect
+    assert again is not None and again.folder == "query=hours", "the driver reads it"

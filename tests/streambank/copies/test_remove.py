@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streambank.control.copies import begun_refreshes, commit_refresh, last_refresh
 from streambank.control.records import RecordStream
+from streambank.copies import claims
 from streambank.copies.preconditions import check_removable
 from streambank.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
-from tests.support.jobs.copied_job import STAGING, CopiedJob
+from tests.support.jobs.copied_job import STAGING, CopiedJob, numbered
 from tests.support.storage.faulty_store import SimulatedCrash
 
 
-def failing(made: CopiedJob, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+def failing(
+    made: CopiedJob, monkeypatch: pytest.MonkeyPatch, error: BaseException, step: str = "materialize"
+) -> None:
     """Make the copy again, which ends in an error once its directories are named."""
     fired = []
 
@@ -23,7 +27,7 @@ def failing(made: CopiedJob, monkeypatch: pytest.MonkeyPatch, error: BaseExcepti
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("streambank.copies.refresh.materialize", fail)
+        patch.setattr(f"streambank.copies.refresh.{step}", fail)
         with pytest.raises(type(error)):
             made.refresh()
     assert fired
@@ -43,6 +47,76 @@ def test_what_a_restore_on_the_copy_has_made_stays(tmp_path: Path, monkeypatch: 
     assert report.queries[0].generation == 4
     assert {Path(one).name for one in report.removed} == {"ck.g0002", "out.g0002"}
     assert (tmp_path / "staging/ck.g0003/metadata").exists(), "no refresh has made it"
+
+
+SHARED = STAGING.replace('"staging/out"', '"../shared/out"')
+"""Two installations declare one place for the output of their copies."""
+
+
+def installations(tmp_path: Path) -> tuple[CopiedJob, CopiedJob]:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    return CopiedJob(tmp_path / "one", SHARED), CopiedJob(tmp_path / "other", SHARED)
+
+
+@pytest.mark.parametrize("step", ["claim", "materialize"])
+def test_what_a_killed_refresh_has_named_and_another_installation_has_filled_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    one, other = installations(tmp_path)
+    failing(one, monkeypatch, SimulatedCrash(), step)
+    (output,) = other.refresh().queries[0].outputs.values()
+    number = {"claim": 2, "materialize": 3}[step]
+    assert output == (tmp_path / f"shared/out.g{number:04d}").as_uri(), "what is claimed is left out"
+    report = one.refresh()
+    assert (tmp_path / f"shared/out.g{number:04d}/_spark_metadata/2").exists()
+    (own,) = report.queries[0].outputs.values()
+    assert own != output and output not in report.removed
+    assert (tmp_path / "shared/out.g0002").exists() is (step == "claim")
+
+
+def test_a_directory_that_is_claimed_meanwhile_is_not_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = installations(tmp_path)
+    claim = claims.claim
+    filled: list[str] = []
+
+    def late(*args: Any) -> None:
+        if not filled:
+            filled.append("begun")
+            filled.extend(one.location for one in other.refresh().queries)
+        claim(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("streambank.copies.refresh.claim", late)
+        with pytest.raises(ConflictError) as caught:
+            one.refresh()
+    assert caught.value.code == "generation-moved" and len(filled) == 2
+    assert (tmp_path / "shared/out.g0002/_spark_metadata/2").exists()
+    assert not list((tmp_path / "one/staging").glob("ck.g*")), "its own claim is dropped"
+    assert one.refresh().queries[0].generation == 3
+
+
+def test_directories_of_outputs_that_are_not_declared_any_more_go(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path, f"{STAGING}keep = 1\n")
+    made.refresh()
+    made.declare(f"{STAGING}keep = 1\n".replace("staging/out", "elsewhere/out"))
+    report = made.refresh()
+    assert {Path(one).name for one in report.removed} == {"ck.g0002", "out.g0002"} and not report.warnings
+    assert numbered(tmp_path / "staging") == {"ck.g0003"}
+    assert numbered(tmp_path / "elsewhere") == {"out.g0003"}
+
+
+def test_what_is_not_claimed_stays_and_is_said_once(tmp_path: Path) -> None:
+    """Its claim was removed by hand, or another job has taken the directory over."""
+    made = CopiedJob(tmp_path, f"{STAGING}keep = 1\n")
+    made.refresh()
+    (tmp_path / "staging/out.g0002.streambank.json").unlink()
+    assert any("out.g0002 is not claimed" in one for one in made.refresh().warnings)
+    assert (tmp_path / "staging/out.g0002").exists()
+    assert not made.refresh().warnings
+    assert len(list(begun_refreshes(made.on().records()))) == 1
 
 
 def test_a_number_that_a_killed_refresh_has_named_is_not_used_again(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -40,6 +40,16 @@ COPY = Redirect(
         (COPY, Output("delta", "file:///lake"), Output("delta", "file:///copy/lake")),
         (COPY, Output(TABLE, name="shop.orders"), Output(SCRATCH, "file:///copy/orders")),
         (COPY, Output("kafka", name="sums"), Output(SCRATCH, "file:///copy/sums")),
+        (
+            replace(COPY, folder="query=a"),
+            Output("kafka", name="sums"),
+            Output(SCRATCH, "file:///copy/sums/query=a"),
+        ),
+        (
+            replace(COPY, folder="query=a"),
+            Output("delta", "file:///lake"),
+            Output("delta", "file:///copy/lake"),
+        ),
         (Redirect(), Output("console"), Output("console")),
         (DRILL, Output("memory"), Output("memory")),
     ],

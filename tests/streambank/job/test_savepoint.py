@@ -16,6 +16,8 @@ from streambank.declaration.declaration import Job, load_jobs
 from streambank.job.savepoint import savepoint_job, sinks_of
 from streambank.job.stop import stop_job
 from streambank.kafka.recording import KafkaSinkCapture
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.plan import make_plan
 from streambank.sinks.file.capture import FileSinkCapture
@@ -154,7 +156,59 @@ def test_each_refresh_of_a_copy_can_be_saved_without_what_the_one_before_has_wri
         sinks.append([str(sink["path"]).rpartition("/")[2] for sink in kept.sinks])
         assert kept.query_id == known and kept.checkpoint == generation.location
     assert len(set(ids)) == 3
-    assert sinks == [["out.g0002"], [], ["out.g0004"]]
+    assert sinks == [["out.g0002"], ["out.g0003"], ["out.g0004"]]
+
+
+def test_a_copy_can_be_saved_before_its_first_start_and_after_it(tmp_path: Path) -> None:
+    """A batch has one savepoint, so the first one has the log of the output that the refresh has begun."""
+    made = CopiedJob(tmp_path)
+    made.refresh()
+    copy = made.on()
+    first = savepoint_job(copy, by=BY).savepoints["main"]
+    (sink,) = manifest(copy, first.savepoint).sinks
+    assert sink["path"] == (tmp_path / "staging/out.g0002").as_uri() and sink["guarded"]
+    made.ran_on_copy()
+    again = savepoint_job(copy, by=BY).savepoints["main"]
+    assert again.savepoint == first.savepoint and again.already_there
+
+
+def test_what_was_restored_to_a_new_output_is_saved_with_that_one(tmp_path: Path) -> None:
+    """The last driver wrote to the old one, which has the batch, too."""
+    made = CopiedJob(tmp_path)
+    job, records = made.job, made.control()
+    out, new = (tmp_path / "out").as_uri(), (tmp_path / "new").as_uri()
+    generation = records.generations().ensure_first(job.checkpoint, by=BY)
+    facts = {"query_id": made.live.query_id, "sink": f"FileSink[{out}]", "sink_path": out}
+    records.record_query(None, {"generation": generation.number, **facts})
+    restore(
+        RestoreRequest(
+            made.repository,
+            made.saved,
+            generation=records,
+            checkpoint=job.checkpoint,
+            new_sinks={out: new},
+            by=BY,
+        )
+    )
+    current = records.generation()
+    assert current is not None
+    taken = savepoint_job(job, by=BY, repository=Repository.open(open_store(tmp_path / "r"), create=True))
+    one = Repository.open(open_store(tmp_path / "r")).load("orders", taken.savepoints["main"].savepoint)
+    assert one.checkpoint == current.location and one.batch == 2
+    assert [sink["path"] for sink in one.sinks] == [new]
+
+
+def test_a_savepoint_by_another_name_of_the_output_is_the_same(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path)
+    made.refresh()
+    copy = made.on()
+    first = savepoint_job(copy, by=BY).savepoints["main"]
+    (tmp_path / "link").symlink_to(tmp_path / "staging")
+    made.ran_on_copy()
+    facts = dict(copy.records().query_facts("main") or {})
+    link = (tmp_path / "link/out.g0002").as_uri()
+    copy.records().record_query(None, {**facts, "sink": f"FileSink[{link}]", "sink_path": link})
+    assert savepoint_job(copy, by=BY).savepoints["main"].savepoint == first.savepoint
 
 
 def test_a_job_that_never_ran_has_nothing_to_save(folder: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.control.marker import SUFFIX
 from streambank.copies.refresh import RefreshRequest, refresh
 from streambank.copies.report import RefreshReport
 from streambank.declaration.declaration import Job, load_jobs
@@ -61,6 +64,23 @@ class CopiedJob(SimulatedJob):
         """Make the copy."""
         return refresh(RefreshRequest(self.job, copy, by=BY, **more))
 
+    def ran_on_copy(self, copy: str = "staging") -> None:
+        """Leave behind what a driver on the copy does once Spark has started its query with a file sink."""
+        records = self.on(copy).records()
+        current = records.generation()
+        assert current is not None
+        (output,) = current.new_sinks.values()
+        facts = {
+            "generation": current.number,
+            "query_id": CheckpointReader(open_store(current.location)).query_id(),
+            "checkpoint": current.location,
+            "sink": f"FileSink[{output}]",
+            "sink_path": output,
+            "output": {"kind": "files", "path": output, "name": None},
+            "launch_id": f"launch-{current.number}",
+        }
+        records.record_query(None, facts)
+
     def restore_on_copy(self, copy: str = "staging") -> str:
         """Save the copy's own state, which names no sink, and restore it there; where it is then."""
         job = self.on(copy)
@@ -87,3 +107,11 @@ class CopiedJob(SimulatedJob):
             for path in sorted((self.folder / folder).rglob("*"))
             if path.is_file()
         }
+
+
+def numbered(folder: Path) -> set[str]:
+    """The directories of refreshes in a folder; each has its claim beside it, and nothing else has one."""
+    names = {path.name for path in folder.iterdir() if re.search(r"\.g[0-9]{4}", path.name)}
+    directories = {name for name in names if not name.endswith(SUFFIX)}
+    assert names == directories | {f"{name}{SUFFIX}" for name in directories}
+    return directories

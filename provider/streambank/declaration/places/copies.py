@@ -15,7 +15,7 @@ from streambank.core.errors import InputError
 from streambank.core.names import MAIN, check_name
 from streambank.declaration.fields import Fields
 from streambank.declaration.standby import SITES, PrimaryPlaces
-from streambank.storage import is_inside
+from streambank.storage import is_inside, same_place
 
 NEAREST = "nearest"
 """What stands for the nearest of the job's repository and its replicas that has the savepoint undamaged."""
@@ -131,7 +131,7 @@ def _outputs(fields: Fields) -> dict[str, str]:
     found: dict[str, str] = {}
     for old in table.data:
         key = table.as_location(old, old) if "/" in old else old
-        if key in found:
+        if any(key == one or ("/" in key and "/" in one and same_place(key, one)) for one in found):
             raise table.mistake(old, f"{key} is named twice", "Name each output once.")
         found[key] = table.required(old, table.location(old))
     return found

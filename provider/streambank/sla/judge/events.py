@@ -85,6 +85,7 @@ class Facts:
         replayable: How long the input after its newest savepoint can be read again.
         replicas: Its newest savepoint in each replica, by location; None for a replica that has none.
         copies: The savepoint that each copy of its state holds, by name; None for one that was never made.
+        unknown_copies: Copies of which that is not known.
     """
 
     savepoints: Sequence[Fact] | None = None
@@ -102,6 +103,7 @@ class Facts:
     replayable: Replayable | None = None
     replicas: Mapping[str, Fact | None] | None = None
     copies: Mapping[str, Fact | None] | None = None
+    unknown_copies: Sequence[str] = ()
 
 
 def reported_verdict(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -233,9 +235,13 @@ def _replica_age(case: Case, objective: Objective, facts: Facts, newest: datetim
 
 
 def _copy_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
-    """By the copy that is the furthest behind."""
-    missing = "The copy {} was never made."
-    return _furthest_behind(case, objective, facts.copies, newest, missing, "The savepoint of the copy {}")
+    """By the copy that is the furthest behind; one of which nothing is known hides no other too old one."""
+    missing, what = "The copy {} was never made.", "The savepoint of the copy {}"
+    found = _furthest_behind(case, objective, facts.copies, newest, missing, what)
+    if not facts.unknown_copies or found.level not in ("ok", "unknown"):
+        return found
+    why = f"It is not known how old the savepoint is that the copy {facts.unknown_copies[0]} holds."
+    return case.verdict(objective, "unknown", why)
 
 
 def _furthest_behind(

@@ -112,6 +112,7 @@ def facts_of_query(
     looking = Looking()
     by_name = {one.name: one for one in wanted}
     held: dict[str, Fact | None] | None = None
+    unknown: dict[str, str] = {}
     brought: dict[str, Fact | None] | None = None
     heads = savepoints = replayable = drills = failures = recovered = skews = hot_keys = None
     if not by_name.keys().isdisjoint(("savepoint_age", "replayable_for")):
@@ -127,7 +128,8 @@ def facts_of_query(
     if "replica_age" in by_name:
         brought = looking.at("Its replicas", lambda: newest_in_replicas(replicas, savepoint_name))
     if "copy_age" in by_name:
-        held = looking.at("Its copies", lambda: held_by_copies(copies or {}, query))
+        held, unknown = held_by_copies(copies or {}, query)
+        looking.unreadable += unknown.values()
     if "drill_age" in by_name:
         drills = looking.at("Its drills", lambda: drills_seen(control, queries or (query or MAIN,)))
     if "failed_batches" in by_name:
@@ -158,6 +160,7 @@ def facts_of_query(
         replayable=replayable,
         replicas=brought,
         copies=held,
+        unknown_copies=tuple(unknown),
     )
 
 
@@ -274,29 +277,35 @@ def newest_in_replicas(replicas: Sequence[str], name: str) -> dict[str, Fact | N
     return {place: next(iter(newest_savepoints(place, name)), None) for place in replicas}
 
 
-def held_by_copies(copies: Mapping[str, Job], query: str | None) -> dict[str, Fact | None]:
-    """The savepoint of a query that each copy holds; None for a copy that was never made.
+def held_by_copies(
+    copies: Mapping[str, Job], query: str | None
+) -> tuple[dict[str, Fact | None], dict[str, str]]:
+    """The savepoint of a query that each copy holds.
 
     Args:
         copies: The job as it runs on each copy, by name.
         query: The query's name; None for the only one.
 
-    Raises:
-        StreambankError: The records of one cannot be read; or what it uses is not what its newest refresh
-            made (code `generation-moved`).
+    Returns:
+        By copy, what is known, with None for a copy that was never made; and of the others why it is not: the
+        records cannot be read, or what the copy uses is not what its newest refresh made.
     """
     found: dict[str, Fact | None] = {}
+    unknown: dict[str, str] = {}
     for name, copy in copies.items():
-        records = copy.records()
-        one = copied(records).get(query or MAIN)
-        if one is not None and not is_refreshed(records, query or MAIN, one):
-            raise ConflictError(
-                f"What the copy {name} uses is not what its newest refresh made, or is not there.",
-                code="generation-moved",
-                hint="The copy was restored, or its directory was removed. Make it again: `streambank fork`.",
-            )
-        found[name] = None if one is None else Fact(one.taken_at, subject=one.savepoint)
-    return found
+        try:
+            records = copy.records()
+            one = copied(records).get(query or MAIN)
+            if one is None or is_refreshed(records, query or MAIN, one):
+                found[name] = None if one is None else Fact(one.taken_at, subject=one.savepoint)
+            else:
+                unknown[name] = (
+                    f"What the copy {name} uses is not what its newest refresh made, or is not there: it was "
+                    "restored, or its directory was removed."
+                )
+        except StreambankError as error:
+            unknown[name] = f"The copy {name}: {error.message}"
+    return found, unknown
 
 
 def skews_of(location: str, objective: Objective, now: datetime, *, begun: bool) -> list[Fact] | None:

@@ -209,6 +209,9 @@ def test_an_output_is_named_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is named twice") as caught:
         declared(tmp_path, COPY + '"/out/" = "file:///staging/again"\n')
     assert caught.value.code == "bad-declaration"
+    more = '"s3://b/o" = "file:///staging/x"\n"s3a://b/o" = "file:///staging/y"\n'
+    with pytest.raises(InputError, match="s3a://b/o is named twice"):
+        declared(tmp_path, COPY + more)
 
 
 def test_only_a_job_with_copies_promises_their_age_or_is_alerted_of_them(tmp_path: Path) -> None:

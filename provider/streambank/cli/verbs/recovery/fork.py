@@ -63,11 +63,13 @@ def fork(
     from streambank.control.processes import who
     from streambank.copies.refresh import RefreshRequest, plan_refresh, refresh
     from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.standby import SEPARATOR
+    from streambank.sites.standing import at_active_site
     from streambank.work.executor import Pace
 
-    request = RefreshRequest(
-        load_jobs(jobs).job(job), copy, savepoint, repository=source, by=who("cli"), why=why
-    )
+    declared = load_jobs(jobs).job(job)
+    live = declared if SEPARATOR in job else at_active_site(declared)
+    request = RefreshRequest(live, copy, savepoint, repository=source, by=who("cli"), why=why)
     with console.progress() as progress:
         pace = Pace(progress=progress)
         report = (plan_refresh if dry_run else refresh)(request, pace=pace)
