@@ -109,7 +109,8 @@ def test_verbs_of_the_spark_face_load_without_spark() -> None:
 def test_what_submits_work_loads_without_spark() -> None:
     """The Spark that does it need not be installed here."""
     submits = ("streambank_spark.submit.executor", "streambank_spark.submit.state_change")
-    loaded = top_level(loaded_by(*submits, "streambank_spark.rewrite.rewrite_request"))
+    requests = ("streambank_spark.rewrite.validate_request", "streambank_spark.rewrite.key_places")
+    loaded = top_level(loaded_by(*submits, *requests))
     assert not loaded & HEAVY, loaded & HEAVY
 
 

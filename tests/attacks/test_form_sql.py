@@ -24,9 +24,11 @@ from streambank.storage import open_store
 from streambank_spark.private.expressions import ALLOWED, class_of_function, computed
 from streambank_spark.programs.rewrite_state import main
 from streambank_spark.rewrite.expiry import Where, expired
-from streambank_spark.rewrite.repair import Assignment, repair_state
+from streambank_spark.rewrite.repair import repair_state
+from streambank_spark.rewrite.validate_request import Assignment
+from streambank_spark.state.rule import Rule
 from streambank_spark.state.state import QueryState
-from streambank_spark.state.validate import Rule, validate_state
+from streambank_spark.state.validate import validate_state
 from tests.support.checkpoint.recorded import unpack
 from tests.support.paths import ROOT
 

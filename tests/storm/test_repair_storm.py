@@ -19,9 +19,10 @@ from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from streambank_spark.rewrite.repair import Assignment, Repaired, repair_savepoint
+from streambank_spark.rewrite.repair import Repaired, repair_savepoint
+from streambank_spark.rewrite.validate_request import Assignment
+from streambank_spark.state.rule import Rule
 from streambank_spark.state.staging import Staging
-from streambank_spark.state.validate import Rule
 from tests.storm.cells import cells_of
 from tests.support.spark.queries import QUERIES, Query, write_input
 from tests.support.spark.sessions import prepare, read_batches, run_to_end, run_until, session_for

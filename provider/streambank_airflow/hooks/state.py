@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_VALIDATE = "streambank_spark.rewrite.request"
-_REWRITE = "streambank_spark.rewrite.rewrite_request"
-_LOCATIONS = "streambank_spark.rewrite.key_locations"
+_REQUESTS = "streambank_spark.rewrite.validate_request"
+_PLACES = "streambank_spark.rewrite.key_places"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +42,7 @@ class StateVerbs:
             InputError: It is not valid (code `usage`; `bad-expression` for a rule or a repair).
             RefusedError: A repair would change a key (code `repair-key`).
         """
-        if request.get("operation") == "validate":  # rules are parsed where pyspark is
-            importlib.import_module(_VALIDATE).request_of(request)
-        else:
-            importlib.import_module(_REWRITE).RewriteRequest.from_dict(request)
+        importlib.import_module(_REQUESTS).request_of(request)
 
     @connected
     def foresee(self, ref: str, request: Mapping[str, Any], *, elsewhere: bool) -> None:
@@ -83,7 +79,7 @@ class StateVerbs:
         Args:
             ref: `job` or `job/query`; of several queries one has to be named.
             savepoint: Its id, the beginning of one, or `latest`.
-            request: What is asked, as JSON (streambank_spark/rewrite/request.py).
+            request: What is asked, as JSON (streambank_spark/rewrite/validate_request.py).
             spark: Which Spark, beside what is declared.
             unmoved: Refuse where the query has gone on since, or has begun a batch.
             by: Who asks.
@@ -120,7 +116,7 @@ class StateVerbs:
         if search is not None:
             from streambank.cleaning.left_directories import left_directories
 
-            live = importlib.import_module(_LOCATIONS).live_places(repository, name, job)
+            live = importlib.import_module(_PLACES).live_places(repository, name, job)
             more["search"] = {
                 "replicas": list(dict.fromkeys([*search, *job.replicate.to])),
                 "live": [each.to_dict() for each in live],

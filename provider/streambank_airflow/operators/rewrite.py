@@ -120,7 +120,7 @@ class StateOperator(StreambankOperator):
 
     @abstractmethod
     def request(self) -> dict[str, Any]:
-        """What is asked, as JSON, without what all requests have (streambank_spark/rewrite/request.py)."""
+        """What is asked, as JSON, without what all requests have (streambank_spark/rewrite)."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Have it done; see the class."""

@@ -89,7 +89,8 @@ def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[
     from streambank.cleaning.left_directories import left_directories
     from streambank.core.names import QueryRef
     from streambank_spark.rewrite.expiry import Key
-    from streambank_spark.rewrite.key_locations import live_places, search
+    from streambank_spark.rewrite.key_locations import search
+    from streambank_spark.rewrite.key_places import live_places
 
     declared = _declared(jobs, done.job)
     if declared is not None:

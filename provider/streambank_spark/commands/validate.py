@@ -103,7 +103,8 @@ def validate(
             hint="See `streambank state validate --help`.",
         )
     with state_of(place, repository, job, batch, spark) as found:
-        from streambank_spark.state.validate import Rule, validate_state
+        from streambank_spark.state.rule import Rule
+        from streambank_spark.state.validate import validate_state
 
         rules = [Rule.parse(text, operator, part) for text in rule]
         judged = [each.to_dict() for each in validate_state(found.state, rules, samples)]
@@ -126,7 +127,8 @@ def _repair(
     repository = open_repository(location)
     place, savepoint = repository.find(reference, job)
     spark.require_pyspark(place)
-    from streambank_spark.rewrite.request import ValidateRequest, validate
+    from streambank_spark.rewrite.request import validate
+    from streambank_spark.rewrite.validate_request import ValidateRequest
 
     order = ValidateRequest.from_dict(asked)
     with spark_of(spark) as session, console.progress() as progress:

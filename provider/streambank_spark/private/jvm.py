@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError, InternalError
 from streambank.storage import normalize_location
 from streambank_spark.failures import first_line, python_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _FILE_SINK = re.compile(r"FileSink\[(.*)\]\Z", re.DOTALL)
 _INTERVAL = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
@@ -37,6 +40,7 @@ _STATEFUL = frozenset(
     }
 )
 """Nodes of a streaming plan that keep state, as Spark 4.3 calls them; and joins of two streams."""
+STREAMING = "spark.sql.streaming."
 _TABLE_DETAILS = "# Detailed Table Information"
 _IDENTITY_HASH = re.compile(r"@[0-9a-f]{4,}\b")
 
@@ -56,6 +60,31 @@ def gateway() -> Any:
             hint="Report it, with the driver's log.",
         )
     return found
+
+
+def session_beside(session: SparkSession) -> Any:
+    """Another session of the same JVM, with the settings of streaming of one.
+
+    It is none of Python: a `SparkSession` of Python makes itself the one of `RDD.toDF`, for the application
+    too (pyspark/sql/session.py). The state store takes some settings from the first query of a JVM, for all
+    of them (`StateStore`, `RocksDBMemoryManager`).
+
+    Args:
+        session: The application's.
+
+    Returns:
+        The JVM's `SparkSession`.
+    """
+    ours = session._jsparkSession
+    beside = ours.newSession()
+    given = ours.conf().getAll().iterator()
+    while given.hasNext():
+        pair = given.next()
+        name, value = pair._1(), pair._2()
+        ours_alone = name == f"{STREAMING}checkpointLocation"
+        if name.startswith(STREAMING) and not ours_alone and beside.conf().get(name, None) != value:
+            beside.conf().set(name, value)
+    return beside
 
 
 def jvm_pid() -> int:

@@ -1,9 +1,9 @@
 """The driver of `rewrite_state.py`: carries out an order on a savepoint's state, on a cluster too.
 
-The plan is a JSON file: `repository`, `job`, `savepoint`, `order` (rewrite/request.py, or `verify` for a deep
-verification), and where there is need `work`, `by` and, of an erasure, `search`: the `replicas`, the `live`
-directories and those `left` behind in which the key may be besides. The report is one, too: what the command
-prints with `--json`, or `error`.
+The plan is a JSON file: `repository`, `job`, `savepoint`, `order` (rewrite/validate_request.py, or `verify`
+for a deep verification), and where there is need `work`, `by` and, of an erasure, `search`: the `replicas`,
+the `live` directories and those `left` behind in which the key may be besides. The report is one, too: what
+the command prints with `--json`, or `error`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,11 @@ from streambank_spark.failures import condition_of, first_line, refuse_wrong_sch
 from streambank_spark.programs.execute_plan import end_group, end_with
 from streambank_spark.rewrite.derive import Derived
 from streambank_spark.rewrite.expiry import Key
-from streambank_spark.rewrite.key_locations import Live, not_searched, search
-from streambank_spark.rewrite.request import (
-    VALIDATE,
-    ValidateRequest,
-    carry_out,
-    request_of,
-    validate,
-)
+from streambank_spark.rewrite.key_locations import not_searched, search
+from streambank_spark.rewrite.key_places import Live
+from streambank_spark.rewrite.request import carry_out, validate
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
+from streambank_spark.rewrite.validate_request import VALIDATE, ValidateRequest, request_of
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.verify import look_deep
 from streambank_spark.submit.session import silence_contexts

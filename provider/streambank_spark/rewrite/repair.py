@@ -8,7 +8,6 @@ cannot be changed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial, reduce
@@ -31,19 +30,15 @@ from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.row_patch import Mended, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
+from streambank_spark.rewrite.validate_request import VALUE, Assignment, changes_key
 from streambank_spark.state.digest import digest_frame
 from streambank_spark.state.read import KEY, Choice, as_json, bad_expression, chosen_parts, storable
+from streambank_spark.state.rule import Rule
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.state import PARTITION, Part, QueryState
-from streambank_spark.state.validate import Judged, Rule, validate_state
+from streambank_spark.state.validate import Judged, validate_state
 from streambank_spark.submit.bundle import ship
 
-VALUE = "value"
-_ASSIGNMENT = re.compile(
-    r"\s*(?:(?P<operator>\d+)(?:/(?P<part>[^\s:]+))?\s*:)?\s*"
-    r"(?P<path>\w+(?:\.\w+)*)\s*=(?!=)(?P<expression>.+)",
-    re.DOTALL,
-)
 _ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 _ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 _SESSION_WINDOW = "session_window"
@@ -51,62 +46,6 @@ _CHANGES = StructType(
     [StructField("partition", IntegerType())]
     + [StructField(name, BinaryType()) for name in ("key_was", "value_was", "value_new")]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a column of a broken row becomes.
-
-    Attributes:
-        column: The field of the value, with dots between nested ones: `count`, `groupState.n`.
-        expression: SQL over the columns of the row as it was.
-        operator: Of which operator; of all that have broken rows for None.
-        part: Of which part.
-    """
-
-    column: str
-    expression: str
-    operator: int | None = None
-    part: str | None = None
-
-    @classmethod
-    def parse(cls, text: str, operator: int | None = None, part: str | None = None) -> Assignment:
-        """An assignment from `value.COLUMN = EXPRESSION`, with `OPERATOR:` or `OPERATOR/PART:` before it.
-
-        Args:
-            text: The assignment.
-            operator: Of which operator where the text does not say.
-            part: Of which part where the text does not say.
-
-        Raises:
-            InputError: It is none (code `bad-expression`).
-            RefusedError: It would change a key (code `repair-key`).
-        """
-        match = _ASSIGNMENT.fullmatch(text)
-        root, _, column = match["path"].partition(".") if match else ("", "", "")
-        if root == KEY:
-            raise _changes_key(text)
-        if match is None or root != VALUE or not column:
-            raise InputError(
-                f"The repair {text!r} does not assign a column of the value.",
-                code="bad-expression",
-                hint="Example: 0: value.count = greatest(value.count, 0)",
-            )
-        given = match["operator"]
-        return cls(
-            column,
-            match["expression"].strip(),
-            operator if given is None else int(given),
-            match["part"] or part,
-        )
-
-
-def _changes_key(text: str) -> RefusedError:
-    return RefusedError(
-        f"The repair {text!r} would change a key. Spark finds the row by its key.",
-        code="repair-key",
-        hint="Repair other columns of the value, or remove the key: `streambank state erase`.",
-    )
 
 
 def repair_state(state: QueryState, rules: Sequence[Rule], assignments: Sequence[Assignment]) -> list[Mended]:
@@ -191,7 +130,7 @@ def _assigned(frame: DataFrame, assignments: Sequence[Assignment], place: str) -
     key = {*_struct(frame, KEY).names, _SESSION_WINDOW}
     for one in assignments:
         if one.column.split(".")[0] in key:
-            raise _changes_key(f"value.{one.column} = {one.expression}")
+            raise changes_key(f"value.{one.column} = {one.expression}")
         kind = _kind(frame.schema[VALUE].dataType, one.column.split("."))
         try:
             if kind is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,14 +22,13 @@ from streambank.repository.repository import Repository
 from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.expiry import Expired, Idle, Key, PassedOver, Where, expired
 from streambank_spark.rewrite.migrate import migrate
-from streambank_spark.rewrite.repair import Assignment, repair_savepoint
+from streambank_spark.rewrite.repair import repair_savepoint
 from streambank_spark.rewrite.rewrite import rewrite
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
+from streambank_spark.rewrite.validate_request import ValidateRequest
 from streambank_spark.state.staging import Staging, materialized_savepoint, require_schemas, require_shared
 from streambank_spark.state.state import QueryState
-from streambank_spark.state.validate import Rule, validate_state
-
-VALIDATE = "validate"
+from streambank_spark.state.validate import validate_state
 
 
 def carry_out(
@@ -95,61 +94,6 @@ def carry_out(
         return derived if order.key is None else replace(derived, passed_over=tuple(passed_over))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidateRequest:
-    """Rules for state, and what becomes of rows that break one; JSON by `to_dict`.
-
-    Attributes:
-        rules: Expressions that must be true of every row, as `Rule.parse` reads them.
-        repairs: What broken rows are set to, as `Assignment.parse` reads it; none to judge alone.
-        operator: Of which operator where a rule or a repair does not say.
-        part: Of which part where it does not say.
-        samples: How many broken rows are shown for each rule and part.
-        dry_run: Only say what would be repaired.
-        note: A note for the new savepoint.
-    """
-
-    operation: str = VALIDATE
-    rules: tuple[str, ...]
-    repairs: tuple[str, ...] = ()
-    operator: int | None = None
-    part: str | None = None
-    samples: int = 10
-    dry_run: bool = False
-    note: str = ""
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ValidateRequest:
-        """From JSON.
-
-        Raises:
-            InputError: No rule is given (code `usage`), or one cannot be one (as `parsed`).
-        """
-        order = cls(
-            **{**data, "rules": tuple(data.get("rules") or ()), "repairs": tuple(data.get("repairs") or ())}
-        )
-        if not order.rules:
-            raise InputError(
-                "validate needs a rule.",
-                code="usage",
-                hint="Give an expression that must be true of every row, such as value.count >= 0.",
-            )
-        order.parsed()
-        return order
-
-    def parsed(self) -> tuple[list[Rule], list[Assignment]]:
-        """The rules and repairs.
-
-        Raises:
-            InputError: One is none (code `bad-expression`).
-            RefusedError: A repair would change a key (code `repair-key`).
-        """
-        return (
-            [Rule.parse(text, self.operator, self.part) for text in self.rules],
-            [Assignment.parse(text, self.operator, self.part) for text in self.repairs],
-        )
-
-
 def validate(
     spark: SparkSession,
     repository: Repository,
@@ -210,16 +154,6 @@ def validate(
             "savepoint": None,
             "dry_run": order.dry_run,
         }
-
-
-def request_of(data: Mapping[str, Any]) -> RewriteRequest | ValidateRequest:
-    """What is asked, from JSON.
-
-    Raises:
-        InputError: It is not valid (code `usage`).
-    """
-    kind = ValidateRequest if data.get("operation") == VALIDATE else RewriteRequest
-    return kind.from_dict(data)
 
 
 def check_where(spark: SparkSession, generation: Generation | None, order: RewriteRequest) -> None:

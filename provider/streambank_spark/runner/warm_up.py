@@ -3,8 +3,10 @@
 The first batch of a query in a new JVM takes many times as long as the next one, since Spark's planner, its
 generated code, the shuffle and the state store are loaded by it. A driver that waits for its release has time
 for that: it runs some batches of a small query that counts per key, in a session beside the application's,
-with the settings of the launch, from and to a folder of this machine. It shares nothing with the
+with its settings of streaming, from and to a folder of this machine. It shares nothing with the
 application's queries but the JVM.
+
+That session is one of the JVM alone (private/jvm.py).
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from streambank_spark.private.jvm import session_beside
 
 LISTENERS = (
     "spark.extraListeners",
@@ -50,23 +54,22 @@ def warm_up(on: str, within_s: float = WITHIN_S) -> str:
     began = time.monotonic()
     try:
         with TemporaryDirectory(prefix="streambank-warm-up-", ignore_cleanup_errors=True) as folder:
-            batches = _count(session.newSession(), Path(folder), began + within_s)
+            batches = _count(session_beside(session), Path(folder), began + within_s)
     except Exception as error:  # whatever it is, the application has not seen any of it
         return f"it failed: {type(error).__name__}: {error}"
     return f"{batches} batches in {time.monotonic() - began:.1f} s"
 
 
 def _count(session: Any, folder: Path, until: float) -> int:
-    """Count per key; the query is started again from its checkpoint, as the application's will be.
-
-    PySpark's own writer is the runner's (patch.py), and would take this query for the application's.
-    """
+    """Count per key; the query is started again from its checkpoint, as the application's will be."""
     source, commits = folder / "source", folder / "checkpoint/commits"
     source.mkdir()
-    session.conf.set("spark.sql.shuffle.partitions", "2")
+    session.conf().set("spark.sql.shuffle.partitions", "2")
     for first in range(0, _STARTS * _BATCHES, _BATCHES):
-        rows = session.readStream.schema("key string").json(source.as_uri())
-        writer = rows.groupBy("key").count().writeStream._jwrite.format("noop").outputMode("update")
+        rows = session.readStream().schema("key string").json(source.as_uri())
+        rows.createOrReplaceTempView("rows")
+        counts = session.sql("SELECT key, count(*) FROM rows GROUP BY key")
+        writer = counts.writeStream().format("noop").outputMode("update")
         query = writer.option("checkpointLocation", (folder / "checkpoint").as_uri()).start()
         try:
             for number in range(first, first + _BATCHES):

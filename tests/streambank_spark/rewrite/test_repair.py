@@ -14,10 +14,11 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite import repair, row_patch
-from streambank_spark.rewrite.repair import Assignment, Repaired, repair_savepoint, repair_state
+from streambank_spark.rewrite.repair import Repaired, repair_savepoint, repair_state
+from streambank_spark.rewrite.validate_request import Assignment
+from streambank_spark.state.rule import Rule
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
-from streambank_spark.state.validate import Rule
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank
 from tests.support.declared_commands import install_commands

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from streambank_spark.private.jvm import session_beside
 from streambank_spark.runner.warm_up import LISTENERS, warm_up
 
 
@@ -22,6 +23,27 @@ def test_it_counts_some_batches_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
     assert SparkSession.getActiveSession() is spark and not spark.streams.active
     assert spark.conf.get("spark.sql.shuffle.partitions") == partitions
+
+
+@pytest.mark.spark
+def test_the_session_of_the_application_stays_the_one_of_rdds(spark: SparkSession) -> None:
+    rdd = spark.sparkContext.parallelize([(1,)])
+    assert warm_up("local", within_s=0.0).startswith("0 batches in ")
+    assert rdd.toDF(["n"]).sparkSession is spark
+
+
+@pytest.mark.spark
+def test_it_has_the_settings_of_streaming_of_the_application(spark: SparkSession) -> None:
+    interval = "spark.sql.streaming.stateStore.maintenanceInterval"
+    spark.conf.set(interval, "7s")
+    spark.conf.set("spark.sql.streaming.checkpointLocation", "/nowhere")
+    try:
+        beside = session_beside(spark)
+        assert beside.conf().get(interval) == "7s"
+        assert beside.conf().get("spark.sql.streaming.checkpointLocation", "unset") == "unset"
+    finally:
+        spark.conf.unset(interval)
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
 
 
 @pytest.mark.spark
