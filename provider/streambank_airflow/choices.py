@@ -24,6 +24,8 @@ IF_RUNNING = ("refuse", "stop")
 """What can be asked for where a job's driver lives."""
 DECLARED = "declared"
 """What a form chooses for what the job declares, at whichever site it is active."""
+ALL_QUERIES = "*"
+"""Stands for all queries of a job, which are restored as one."""
 NEAREST = "nearest"
 """The repository or replica that is cheapest to read, and has the savepoint (recovery/nearest.py)."""
 ON_BREACH = ("fail", "warn", "report")

@@ -269,6 +269,10 @@ HINTS = {
         "Set *Input that cannot be read again* to accept to restore anyway. A query that must go on "
         "reads from a source that keeps its records, such as files or Kafka."
     ),
+    "source-would-lose-files": (
+        "Bring the files back, for example from the directory that cleanSource moves them to; restore a "
+        "newer savepoint; or set *Input that cannot be read again* to accept, to go on without their rows."
+    ),
     "source-would-lose-records": (
         "Restore a newer savepoint; or set *Input that cannot be read again* to accept, to go on without"
         " those records. Spark itself then also needs failOnDataLoss=false."

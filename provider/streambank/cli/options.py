@@ -228,8 +228,8 @@ SinkOf = Annotated[
 Source = Annotated[
     SourceChoice,
     typer.Option(
-        help="If Kafka lacks records that the query would read next, or cannot be asked, or a source cannot "
-        "be read again: refuse; accept goes on without them."
+        help="If Kafka lacks records that the query would read next, or cannot be asked, if files are gone "
+        "that it would read again, or a source cannot be read again: refuse; accept goes on without them."
     ),
 ]
 NewSink = Annotated[

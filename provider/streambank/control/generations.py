@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from streambank.control.operation import Operation
 from streambank.control.records import JsonDict, RecordStream
 from streambank.control.signed import Signer
-from streambank.core.errors import ConflictError, FormatError, RefusedError
+from streambank.core.errors import ConflictError, FormatError, IntegrityError, RefusedError
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store
@@ -137,6 +137,14 @@ class Generations:
     def all(self) -> list[Generation]:
         """Every generation, oldest first."""
         return [Generation.from_dict(record.data) for record in self.records.all()]
+
+    def known(self) -> list[Generation]:
+        """Every generation, oldest first; the current one alone where an older record is damaged."""
+        try:
+            return self.all()
+        except (FormatError, IntegrityError):
+            current = self.current()
+            return [] if current is None else [current]
 
     def ensure_first(self, location: str, *, by: Mapping[str, str]) -> Generation:
         """The current generation; where there is none yet, the declared checkpoint becomes generation 1.

@@ -3,7 +3,8 @@
 1. The copy is held: its own operation lock and lease. A driver that runs on it is not harmed: it refuses the
    refresh. Nothing of the live job is held.
 2. What killed refreshes have left is removed.
-3. A savepoint of each query is chosen and verified, in the repository or a replica, and held there.
+3. A savepoint of each query is chosen and verified, in the repository or a replica, and held there. Its
+   sources are asked whether they still have what the copy would read next; once more right before step 6.
 4. A record names the directories that are filled now (`refreshes/`), and each of them is claimed by a file
    beside it (`claims`).
 5. Each savepoint is written into a fresh directory, every byte hashed, with a new query id; and each output
@@ -41,7 +42,13 @@ from streambank.copies.claims import claim, is_claimed, is_taken, release
 from streambank.copies.preconditions import against, check_apart, check_removable, outputs_of, saved_logs
 from streambank.copies.remove import number_of, remove_old
 from streambank.copies.report import QueryRefresh, RefreshReport
-from streambank.core.errors import InputError, IntegrityError, RefusedError, StreambankError
+from streambank.core.choices import SOURCE_CHOICES, SourceChoice
+from streambank.core.errors import (
+    IntegrityError,
+    RefusedError,
+    StreambankError,
+    check_choice,
+)
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.places.copies import NEAREST
@@ -49,17 +56,17 @@ from streambank.declaration.standby import SEPARATOR
 from streambank.driver.outputs import FILES, Output
 from streambank.driver.preflight import declared_query, held_elsewhere
 from streambank.driver.redirected import place_for
-from streambank.recovery.nearest import choose_nearest
+from streambank.inputs.replayable import replayable_effect, replays_of, source_effect
+from streambank.inputs.sources import Sources, check_still_there, look_at_sources
+from streambank.kafka.settings import Brokers
 from streambank.recovery.restore import Held, hold_job, restoring
 from streambank.recovery.sinks import begin_outputs, look_at_sinks
-from streambank.recovery.together import TogetherRequest, choose_together
+from streambank.recovery.together import TogetherRequest, choose_together, from_place
 from streambank.repository.catalog import LATEST_GOOD
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize
-from streambank.sites.forks import left_after
-from streambank.sites.records import Sites
 from streambank.storage import open_store
 from streambank.storage.store import Opener
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -81,6 +88,9 @@ class RefreshRequest:
         savepoint: `latest-good`, or whatever names a savepoint of each query, such as a time.
         repository: The repository or replica that it comes from, or `nearest`; what the copy declares when
             left out.
+        source: What to do where the sources have not all of what the copy would read next: `refuse`, or
+            `accept` to go on without it; what the copy declares when left out.
+        kafka: How Kafka is reached; as the job declares when left out.
         by: Who asks.
         why: Why.
         opener: Opens the copy's checkpoint; tests bring their own.
@@ -90,6 +100,8 @@ class RefreshRequest:
     copy: str
     savepoint: str = LATEST_GOOD
     repository: str | None = None
+    source: SourceChoice | None = None
+    kafka: Brokers | None = None
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     opener: Opener = open_store
@@ -97,26 +109,38 @@ class RefreshRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A savepoint, where it is, and where it goes."""
+    """A savepoint, where it is, where it goes, and what there is to read after it.
+
+    `sources` is None for a copy of the state alone, which reads nothing.
+    """
 
     repository: Repository
     manifest: Manifest
     generation: Generation
+    sources: Sources | None
 
-    def describe(self, query: str) -> QueryRefresh:
-        manifest = self.manifest
+    def describe(self, query: str, choice: SourceChoice) -> QueryRefresh:
+        manifest, now = self.manifest, utc_now()
+        asked = self.sources
+        sources = () if asked is None else tuple(asked.to_dicts())
+        replays = () if asked is None else tuple(replays_of(asked, manifest))
+        effect = source_effect(sources, accepted=choice == "accept")
         return QueryRefresh(
             query=query,
             savepoint=manifest.savepoint,
             batch=manifest.batch,
             taken_at=manifest.taken_at,
-            age_s=max(0.0, (utc_now() - manifest.taken_at).total_seconds()),
+            age_s=max(0.0, (now - manifest.taken_at).total_seconds()),
             repository=self.repository.store.uri,
             generation=self.generation.number,
             location=self.generation.location,
             outputs=self.generation.new_sinks,
             files=len(manifest.files),
             bytes=sum(entry.size_bytes for entry in manifest.files),
+            sources=sources,
+            source_effect=effect,
+            replayable_until=min((one.until for one in replays if one.until is not None), default=None),
+            replayable_effect=replayable_effect(replays, now, effect),
         )
 
 
@@ -143,7 +167,7 @@ def plan_refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> Refre
         refusals.insert(0, work.in_use(work.records.lease.refusal(view)))
     elif doubt is not None:
         refusals.insert(0, work.in_use(doubt))
-    described = tuple(one.describe(name) for name, one in chosen.items())
+    described = tuple(one.describe(name, work.choice) for name, one in chosen.items())
     return work.report(described, began, dry_run=True, refusals=tuple(refusals))
 
 
@@ -156,13 +180,15 @@ def refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> RefreshRep
 
     Raises:
         InputError: The copy would not lie apart from the live job (code `copy-not-apart`), or the reference
-            is of one query, or `nearest` is asked of several (`names-one-query`).
+            is of one query (`names-one-query`).
         NotFoundError: There is no such copy (`no-such-copy`), or no such savepoint, or none that verifies.
         IntegrityError: The savepoint is damaged.
         RefusedError: A driver runs on the copy, or may (`copy-in-use`); an output of the job has
-            no other place on it (`sink-not-redirected`), or no saved log to go on from (`sink-not-saved`);
-            the copy began in another checkpoint than the declared one (`checkpoint-changed`); or the marker
-            there is that of another job (`checkpoint-of-another-job`).
+            no other place on it (`sink-not-redirected`), or no saved log to go on from (`sink-not-saved`); a
+            source has not all of the input any more (`source-would-lose-records`, `source-would-lose-files`,
+            `source-cannot-repeat`), or it cannot be found out (`source-not-known`); the copy began in
+            another checkpoint than the declared one (`checkpoint-changed`); or the marker there is that of
+            another job (`checkpoint-of-another-job`).
         ConflictError: Another refresh of the copy is under way (`operation-in-progress`), or came first
             (`generation-moved`).
         StorageError: The environment failed. The copy is as it was, or as the report would say.
@@ -197,6 +223,8 @@ class _Refresh:
         self.warnings: list[str] = []
         source = request.repository or self.policy.repository or self.job.repository
         self.source = source
+        self.choice = check_choice(request.source or self.policy.source, "source", SOURCE_CHOICES)
+        self.brokers = request.kafka or Brokers(self.job.kafka)
 
     @property
     def called(self) -> str:
@@ -224,7 +252,7 @@ class _Refresh:
             with self._begun(chosen, held):
                 for name, one in chosen.items():
                     held.check()
-                    described.append(one.describe(name).made(self._fill(one)))
+                    described.append(one.describe(name, self.choice).made(self._fill(one)))
                 self._commit(chosen, held, seen)
             self._follow(chosen, held)
             removed += self._remove(held)
@@ -308,42 +336,34 @@ class _Refresh:
     def choose(self, *, record: bool) -> dict[str, _Chosen]:
         """A savepoint of each query, and the generation of the copy that it becomes."""
         self._check_places()
-        if self.source != NEAREST:
+        if self.source == NEAREST:
+            target = next(iter(self.copy.queries.values()))
+            repository, nearest = from_place(
+                self.job,
+                NEAREST,
+                self.request.savepoint,
+                control=self.live,
+                target=target,
+                record=record,
+                by=self.request.by,
+                pace=self.pace,
+            )
+            assert nearest is not None
+            passed = [passed for one in nearest.values() for passed in one.passed_over]
+            self.warnings += [f"{one.location} was passed over: {one.why}" for one in passed]
+            manifests = {name: one.manifest for name, one in nearest.items()}
+        else:
             repository = self.job.open_place(self.source)
             together = TogetherRequest(
                 self.job, repository, self.request.savepoint, control=self.live, by=self.request.by
             )
             manifests = choose_together(together, pace=self.pace, record=record)
-            found = {name: (repository, manifest) for name, manifest in manifests.items()}
-        elif len(self.job.queries) > 1:
-            raise InputError(
-                f"Job {self.job.name} has several queries, and `nearest` looks for the savepoint of one.",
-                code="names-one-query",
-                hint="Name the repository or a replica that has all of them.",
-            )
-        else:
-            found = {name: self._nearest(name, record) for name in self.job.queries}
-        return self._placed(found)
-
-    def _nearest(self, query: str, record: bool) -> tuple[Repository, Manifest]:
-        repository, chosen = choose_nearest(
-            (self.job.repository, *self.job.replicate.to),
-            self.request.savepoint,
-            self.job.savepoint_name(query),
-            target=self.copy.queries[query],
-            record=record,
-            left=left_after(Sites(self.live).all(), query),
-            open_place=self.job.open_place,
-            by=self.request.by,
-            pace=self.pace,
-        )
-        self.warnings += [f"{one.location} was passed over: {one.why}" for one in chosen.passed_over]
-        return repository, chosen.manifest
+        return self._placed({name: (repository, manifest) for name, manifest in manifests.items()})
 
     def _placed(self, found: Mapping[str, tuple[Repository, Manifest]]) -> dict[str, _Chosen]:
         """All queries get the same number, so that the directories show which refresh made them."""
         outputs = {name: self._outputs(name, manifest) for name, (_, manifest) in found.items()}
-
+        sources = {name: self._sources(name, *place) for name, place in found.items()}
         highest = max(map(number_of, self._named()), default=0)
         while True:
             proposed = {
@@ -354,8 +374,8 @@ class _Refresh:
             }
             highest = max(one.number for one in proposed.values())
             chosen = {
-                name: self._chosen(repository, manifest, proposed[name], outputs[name])
-                for name, (repository, manifest) in found.items()
+                name: self._chosen(found[name], proposed[name], outputs[name], sources[name])
+                for name in found
             }
             if any(one.number != highest for one in proposed.values()):
                 highest -= 1
@@ -368,15 +388,28 @@ class _Refresh:
         return (one for _, directories in begun_refreshes(self.records) for one in directories)
 
     def _chosen(
-        self, repository: Repository, manifest: Manifest, proposed: Generation, outputs: Mapping[str, str]
+        self,
+        found: tuple[Repository, Manifest],
+        proposed: Generation,
+        outputs: Mapping[str, str],
+        sources: Sources | None,
     ) -> _Chosen:
+        repository, manifest = found
         filled = replace(
             proposed,
             from_savepoint=manifest.savepoint,
             by=dict(self.request.by),
             new_sinks={old: f"{new}.g{proposed.number:04d}" for old, new in outputs.items()},
         )
-        return _Chosen(repository, manifest, filled)
+        return _Chosen(repository, manifest, filled, sources)
+
+    def _sources(self, query: str, repository: Repository, manifest: Manifest) -> Sources | None:
+        """What the sources have of what the application on the copy would read next."""
+        if self.policy.state_only:
+            return None
+        current = self.live.generation(query)
+        live = manifest.checkpoint if current is None else current.location
+        return look_at_sources(repository, manifest, self.brokers, live, application=self.job.application)
 
     def _outputs(self, query: str, manifest: Manifest) -> dict[str, str]:
         """Which of the declared outputs are those of a query; all where nothing says where it writes."""
@@ -398,6 +431,9 @@ class _Refresh:
         for name, one in chosen.items():
             facts = self.live.query_facts(name) or {}
             yield from against(self.copy, name, outputs_of(one.manifest, facts), one.manifest)
+            if one.sources is not None:
+                yield from one.sources.refusals(self.choice)
+                self.warnings += one.sources.warnings(self.choice)
 
     # What is written.
 
@@ -462,6 +498,9 @@ class _Refresh:
             raise
 
     def _commit(self, chosen: Mapping[str, _Chosen], held: Held, seen: int) -> None:
+        for one in chosen.values():
+            if one.sources is not None:
+                check_still_there(one.repository, one.manifest, self.brokers, self.choice)
         held.check()
         queries = {
             name: CopiedQuery(

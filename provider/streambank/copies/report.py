@@ -28,6 +28,11 @@ class QueryRefresh:
         outputs: Where the application writes: outputs of the live job, each with the directory on the copy.
         files: How many files.
         bytes: Their size.
+        sources: Where each source stands that can be asked, and what is gone, as in the plan of a restore;
+            empty for a copy of the state alone, which reads nothing.
+        source_effect: What of the input is still there, in a sentence for people.
+        replayable_until: The time until which all of that input can be read again, where the sources say one.
+        replayable_effect: The same in a sentence for people.
         query_id: The id of the new query; None in a plan.
     """
 
@@ -42,6 +47,10 @@ class QueryRefresh:
     outputs: Mapping[str, str]
     files: int
     bytes: int
+    sources: tuple[Mapping[str, Any], ...] = ()
+    source_effect: str = ""
+    replayable_until: datetime | None = None
+    replayable_effect: str = ""
     query_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,6 +67,12 @@ class QueryRefresh:
             "outputs": dict(self.outputs),
             "files": self.files,
             "bytes": self.bytes,
+            "sources": [dict(one) for one in self.sources],
+            "source_effect": self.source_effect,
+            "replayable_until": None
+            if self.replayable_until is None
+            else to_json_time(self.replayable_until),
+            "replayable_effect": self.replayable_effect,
             "query_id": self.query_id,
         }
 

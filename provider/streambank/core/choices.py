@@ -12,8 +12,8 @@ SinkChoice = Literal["refuse", "rollback", "accept"]
 SINK_CHOICES: tuple[SinkChoice, ...] = get_args(SinkChoice)
 
 SourceChoice = Literal["refuse", "accept"]
-"""Of a restore: where Kafka no longer has what the query would read next, or cannot be asked, or a source
-gives no row twice."""
+"""Of a restore and a refresh: where Kafka no longer has what the query would read next, or cannot be asked,
+where files are gone that it would read again, or a source gives no row twice."""
 SOURCE_CHOICES: tuple[SourceChoice, ...] = get_args(SourceChoice)
 
 RestoreMode = Literal["no-claim", "claim", "fork"]

@@ -78,7 +78,7 @@ class RestorePolicy:
 
     Attributes:
         sink: What to do where a sink is ahead of the savepoint: `refuse`, `rollback` or `accept`.
-        source: What to do where Kafka has not all of the input any more: `refuse` or `accept`.
+        source: What to do where Kafka or a directory has not all of the input any more: `refuse` or `accept`.
         approval_timeout_s: How long a restore, a compaction or a rescale waits for a person; silence rejects
             it.
         deadline_s: How long `<job>.restore` may take, from the moment at which it is queued, before somebody

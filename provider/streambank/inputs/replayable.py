@@ -7,7 +7,7 @@ Spark itself where the application sets `cleanSource`. Of other sources only som
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -52,6 +52,31 @@ def look_at_replayable(
         repository, savepoint, brokers, live, application=application, patience_s=ASK_TIMEOUT_S
     )
     return Replayable(savepoint.savepoint, tuple(replays_of(found, savepoint)))
+
+
+def source_effect(sources: Sequence[Mapping[str, Any]], *, accepted: bool) -> str:
+    """What is still there of the input, in a sentence for people; empty where no source can be judged.
+
+    Args:
+        sources: Each source as JSON (`Sources.to_dicts`).
+        accepted: The query goes on without what is gone.
+    """
+    if not sources:
+        return ""
+    says = [str(one["says"]) for one in sources if one["says"]]
+    if says:
+        return " ".join(says) + (" This is accepted." if accepted else "")
+    files = [one for one in sources if one.get("kind") == "file"]
+    unknown = next((one["replay"]["why"] for one in files if one["safe"] is None), "")
+    again = sum(one["files_to_read_again"] or 0 for one in files)
+    there = f"The files that were read after the savepoint are there: {again:,} to read." if again else ""
+    if len(files) == len(sources):
+        return unknown or there
+    waiting = sum(one["records_to_read_again"] or 0 for one in sources)
+    compacted = any(one.get("compacted") for one in sources)
+    whole = "the newest record of each key" if compacted else "everything"
+    kafka = f"Kafka has {whole} after the savepoint: {waiting} records to read."
+    return " ".join(filter(None, (kafka, unknown or there)))
 
 
 def replayable_effect(replays: tuple[Replay, ...], now: datetime, before: str = "") -> str:

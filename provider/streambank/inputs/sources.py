@@ -3,7 +3,8 @@
 Kafka is asked. A query whose records are gone fails inside its first batch, when its start has already
 written into the restored checkpoint; or goes on without them in silence, where `failOnDataLoss` is off. A
 source that gives no row twice, such as a socket, has nothing of what comes after a savepoint. Files are
-looked for, and what is gone is said, but stops nothing (files.py).
+looked for: Spark goes on without those that are gone, and does not say so (files.py). Where it is not known
+which files were read, as after the loss of the live checkpoint, that is said and stops nothing.
 """
 
 from __future__ import annotations
@@ -88,6 +89,15 @@ class Sources:
                     hint="--source accept restores anyway; a query that must go on reads from a source "
                     "that keeps its records, such as files or Kafka.",
                 )
+            for files in self.files:
+                if files.gone:
+                    yield RefusedError(
+                        files.sentence(),
+                        code="source-would-lose-files",
+                        hint="Bring the files back, for example from the directory that cleanSource moves "
+                        "them to; restore a newer savepoint; or use --source accept to go on without their "
+                        "rows.",
+                    )
         for standing in self.kafka:
             if choice == "accept" or standing.safe:
                 continue
@@ -105,6 +115,7 @@ class Sources:
         """What a person should know although it stops nothing."""
         if choice == "accept":
             yield from (one.sentence() for one in self.unrepeatable)
+            yield from (one.sentence() for one in self.files if one.gone)
         for source in self.kafka:
             yield from source.notes()
             if choice == "accept" and not source.safe:

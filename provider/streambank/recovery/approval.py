@@ -8,7 +8,7 @@ says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.choices import SinkChoice
@@ -53,7 +53,9 @@ class Choice:
         stop: Whether a job that lives is stopped for it.
         resolves: Codes of the refusals that a person accepts to settle by it.
         newest: The newest batch that the plan has shown, by `newest_of`; None in choices from before that was
-            kept.
+            kept, and where all queries of a job are restored as one.
+        newest_by_query: The same of each query, where all of a job are restored as one.
+        savepoints: The savepoint of each query that the plan has shown, likewise: no other is restored.
     """
 
     label: str
@@ -63,10 +65,13 @@ class Choice:
     resolves: tuple[str, ...] = ()
     newest: int | None = None
     sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
+    newest_by_query: Mapping[str, int] = field(default_factory=dict)
+    savepoints: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return asdict(self) | {"resolves": list(self.resolves), "sink_of": dict(self.sink_of)}
+        mappings = {name: dict(getattr(self, name)) for name in ("sink_of", "newest_by_query", "savepoints")}
+        return asdict(self) | {"resolves": list(self.resolves), **mappings}
 
     @property
     def means(self) -> str:
@@ -131,6 +136,61 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
     return found
 
 
+def as_one(plans: Mapping[str, RestorePlan]) -> RestorePlan:
+    """The plans of all queries of a job as one, for what an approval offers: what one refuses, all refuse.
+
+    Only what is chosen and what is refused is of all of them; the rest is that of the first.
+
+    Args:
+        plans: The plan of each query, by its name.
+    """
+    first, every = next(iter(plans.values())), list(plans.values())
+    mixed: dict[str, SinkChoice] = {}
+    for plan in every:
+        if not plan.sink_refusals["rollback"]:
+            continue
+        if not plan.mixed_sinks:
+            mixed = {}
+            break
+        mixed |= plan.mixed_sinks
+    return replace(
+        first,
+        sinks=tuple(sink for plan in every for sink in plan.sinks),
+        mixed_sinks=mixed,
+        sources=tuple(source for plan in every for source in plan.sources),
+        refusals=_each_once(plan.refusals for plan in every),
+        other_refusals=_each_once(plan.other_refusals for plan in every),
+        sink_refusals={
+            choice: _each_once(plan.sink_refusals[choice] for plan in every) for choice in first.sink_refusals
+        },
+        source_refusals={
+            choice: _each_once(plan.source_refusals[choice] for plan in every)
+            for choice in first.source_refusals
+        },
+    )
+
+
+def _each_once(refusals: Iterable[Iterable[StreambankError]]) -> tuple[StreambankError, ...]:
+    return tuple({(one.code, one.message): one for some in refusals for one in some}.values())
+
+
+def choices_of_all(plans: Mapping[str, RestorePlan], *, may_stop: bool) -> list[Choice]:
+    """What to offer where all queries of a job are restored as one: each choice is of the whole set.
+
+    It is bound to what was shown: the savepoint of each query, and how far each has got.
+
+    Args:
+        plans: The plan of each query, by its name, without `obstacles`.
+        may_stop: The form says that the job may be stopped.
+    """
+    newest = {name: newest_of(plan) for name, plan in plans.items()}
+    shown = {name: plan.savepoint for name, plan in plans.items()}
+    return [
+        replace(one, newest=None, newest_by_query=newest, savepoints=shown)
+        for one in choices_of(as_one(plans), may_stop=may_stop)
+    ]
+
+
 def newest_of(plan: RestorePlan) -> int:
     """The newest batch that the query or one of its sinks has, as far as is known; at least the savepoint's.
 
@@ -188,10 +248,29 @@ def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str
         choices: What is offered.
         age: How long ago the savepoint was taken, for people.
     """
-    offered = list(choices)
     said = [f"Restore {plan.job} to batch {plan.batch}, {age} old?"]
     if plan.generation is None:
         said = [f"Restore batch {plan.batch} of {plan.job}, {age} old, into {plan.location}?"]
+    unguarded = _unguarded(plan) if plan.mode != "fork" else []
+    return _subject(said, plan, list(choices), unguarded)
+
+
+def subject_of_all(job: str, plans: Mapping[str, RestorePlan], choices: Iterable[Choice], *, age: str) -> str:
+    """The same of all queries of a job that are restored as one.
+
+    Args:
+        job: The job.
+        plans: The plan of each query, by its name.
+        choices: What is offered.
+        age: How long ago the oldest of the savepoints was taken, for people.
+    """
+    asked = f"Restore all {len(plans)} queries of {job} as one, to savepoints that are up to {age} old?"
+    unguarded = [f"{name}: {one}" for name, plan in plans.items() for one in _unguarded(plan)]
+    return _subject([asked], as_one(plans), list(choices), unguarded)
+
+
+def _subject(said: list[str], plan: RestorePlan, offered: list[Choice], unguarded: list[str]) -> str:
+    """The question, with what is at stake."""
     if is_alive(plan):
         said.append("It runs, and will be stopped.")
     later = _later(plan) if plan.mode != "fork" else ""
@@ -202,8 +281,7 @@ def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str
         one = later.startswith("1 ")
         verb = ("is" if one else "are") if fate else ("was" if one else "were")
         said.append(f"{later} {verb} {fate or 'written since'}.")
-    if plan.mode != "fork":
-        said += _unguarded(plan)
+    said += unguarded
     codes = {one.code for one in plan.source_refusals["refuse"]}
     if NOT_KNOWN in codes:
         said.append("It is not known whether its input is still there.")

@@ -9,14 +9,17 @@ of them has. Those that do not answer, or have it damaged, are passed over, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StorageError
 from streambank.core.python310 import UTC
+from streambank.recovery.older import BY_AGE, Unreadable, unreadable, with_older
 from streambank.recovery.resolve import (
+    UNREADABLE,
     Chosen,
     PassedOver,
     Skipped,
@@ -25,6 +28,7 @@ from streambank.recovery.resolve import (
     unrecorded,
 )
 from streambank.repository.catalog import SavepointSummary, glimpse, newest_first, none_of
+from streambank.repository.manifest import Manifest
 from streambank.repository.references import Found, parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
@@ -34,6 +38,8 @@ from streambank.work.executor import DEFAULT_PACE, Pace
 
 NEAREST = "nearest"
 """What stands for the nearest place that has the savepoint undamaged."""
+PASSED_OVER = (NotFoundError, IntegrityError, FormatError, StorageError)
+"""What is wrong with a place, or a savepoint in it, where another place may be well."""
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -112,37 +118,147 @@ def choose_nearest(
         StorageError: No place answers (code `no-place-answers`).
     """
     passed: list[PassedOver] = []
-    places: list[Place] = []
-    for location in by_distance(locations, target):
-        try:
-            places.append(Place(location, open_place(location)))
-        except (NotFoundError, IntegrityError, FormatError, StorageError) as error:
-            passed.append(PassedOver(location, error.message))
-    if not places:
-        raise _none_answers(job, passed)
+    places = open_places(locations, job, target, open_place, passed)
+    lines, damaged = dict(left or {}), None
     skipped: list[Skipped] = []
-    for found in _meant(places, locations, reference, job, passed, dict(left or {})):
+    asked = parse_reference(reference)
+    for found in _meant(places, locations, reference, job, passed, lines):
         whys = []
         for place in places:
             try:
-                report = verify(
-                    place.repository, found.job, found.savepoint, "full", pace=pace, record=record, by=by
-                )
-                require_whole(report)
-                require_key(place.repository, found.job, found.savepoint)
-                manifest = place.repository.load(found.job, found.savepoint)
-            except (NotFoundError, IntegrityError, FormatError, StorageError) as error:
+                chosen = whole_at(place, found, record=record, by=by, pace=pace)
+            except PASSED_OVER as error:
                 passed.append(PassedOver(place.location, error.message))
                 whys.append(error.message)
                 continue
-            chosen = Chosen(manifest, tuple(skipped), unrecorded(report), found.as_of, tuple(passed))
-            return place.repository, chosen
+            return place.repository, replace(chosen, skipped=tuple(skipped), passed_over=tuple(passed))
         skipped.append(Skipped(found.savepoint, whys[0]))
-    raise NotFoundError(
+        damaged = found
+    nowhere = NotFoundError(
         f"No savepoint of {job} that {reference} means is whole anywhere: {_said(passed)}",
         code="no-good-savepoint",
         hint="`streambank verify --all -r LOCATION` shows what is wrong with each.",
     )
+    if damaged is None or asked.kind not in BY_AGE:
+        raise nowhere
+    raise name_older_of(nowhere, places, damaged, asked.said, lines, pace)
+
+
+def open_places(
+    locations: Sequence[str],
+    job: str,
+    target: str,
+    open_place: Callable[[str], Repository],
+    passed: list[PassedOver],
+) -> list[Place]:
+    """The repository and the replicas that answer, the nearest to a target first.
+
+    Args:
+        locations: The repository first, then the replicas as they are declared.
+        job: Whose savepoints they have, for messages.
+        target: The location that is restored into.
+        open_place: Opens one.
+        passed: Gets those that do not answer, and why.
+
+    Raises:
+        StorageError: None answers (code `no-place-answers`).
+    """
+    places: list[Place] = []
+    for location in by_distance(locations, target):
+        try:
+            places.append(Place(location, open_place(location)))
+        except PASSED_OVER as error:
+            passed.append(PassedOver(location, error.message))
+    if not places:
+        raise _none_answers(job, passed)
+    return places
+
+
+def whole_at(place: Place, found: Found, *, record: bool, by: Mapping[str, Any] | None, pace: Pace) -> Chosen:
+    """A savepoint of a place, each byte of it read and compared.
+
+    Args:
+        place: Where.
+        found: The savepoint.
+        record: Leave the result beside the manifest, where that is possible.
+        by: Who asks, for that record.
+        pace: Who does the work.
+
+    Raises:
+        NotFoundError, IntegrityError, FormatError, StorageError: It is not there, or not whole.
+    """
+    repository = place.repository
+    report = verify(repository, found.job, found.savepoint, "full", pace=pace, record=record, by=by)
+    require_whole(report)
+    require_key(repository, found.job, found.savepoint)
+    manifest = repository.load(found.job, found.savepoint)
+    return Chosen(manifest, (), unrecorded(report), found.as_of)
+
+
+def name_older_of(
+    error: NotFoundError,
+    places: Sequence[Place],
+    damaged: Found,
+    said: str,
+    left: Mapping[str, int],
+    pace: Pace,
+    *,
+    several: bool = False,
+) -> NotFoundError:
+    """The same error, with the newest older savepoint that any place has undamaged.
+
+    Args:
+        error: That no place has the one that is meant.
+        places: The repository and the replicas that answer.
+        damaged: The savepoint that is meant.
+        said: The reference.
+        left: See `choose_nearest`.
+        pace: Who reads the older ones.
+        several: The reference is of all queries of a job.
+    """
+    meant = _glimpse(places, damaged)
+
+    def verifies(savepoint: str) -> bool:
+        for place in places:
+            with suppress(*PASSED_OVER):
+                if verify(
+                    place.repository, damaged.job, savepoint, "full", pace=pace, record=False
+                ).restorable:
+                    return True
+        return False
+
+    return with_older(error, said, meant, _known(places, damaged.job, dict(left)), verifies, several=several)
+
+
+def _glimpse(places: Sequence[Place], found: Found) -> Manifest | None:
+    """A savepoint without its files, by the first place that can read it; None where none can."""
+    heads = (glimpse(place.repository.store, found.job, found.savepoint) for place in places)
+    return next((one for one in heads if one is not None), None)
+
+
+def meant_by(
+    places: list[Place],
+    locations: Sequence[str],
+    reference: str,
+    job: str,
+    passed: list[PassedOver],
+    left: Mapping[str, int],
+) -> Found:
+    """The savepoint that a reference means, whichever place knows it; of `latest-good` the newest.
+
+    Args:
+        places: The repository and the replicas that answer; those that fail are left out from then on.
+        locations: The repository first, then the replicas as they are declared.
+        reference: Any of `repository/references.py`.
+        job: `job` or `job/query`.
+        passed: Gets what is wrong with places.
+        left: See `choose_nearest`.
+
+    Raises:
+        NotFoundError: No place has such a savepoint.
+        StorageError: No place answers.
+    """
+    return next(_meant(places, locations, reference, job, passed, dict(left)))
 
 
 def _meant(
@@ -180,8 +296,19 @@ def _meant(
         if missing:
             raise missing[0]
         raise _none_answers(job, passed)
-    if asked.kind in ("latest", "time"):
-        yield max(found, key=lambda each: each[0])[1]
+    if asked.kind in BY_AGE:
+        newest = max(found, key=lambda each: each[0])[1]
+        head = _glimpse(places, newest)
+        hidden = (
+            Unreadable()
+            if head is None
+            else unreadable(
+                [place.repository.store for place in places], head, newest.as_of.at if newest.as_of else None
+            )
+        )
+        passed += [PassedOver(places[0].location, f"Savepoint {one}: {UNREADABLE}") for one in hidden.later]
+        # Which one is meant cannot be said, and an older one is never taken by itself.
+        yield Found(newest.job, hidden.meant[0], newest.as_of) if hidden.meant else newest
     else:
         yield found[0][1]  # the repository decides, then the first replica that knows it
 
@@ -193,7 +320,25 @@ def _newest_of_all(
     passed: list[PassedOver],
     left: dict[str, int],
 ) -> Iterator[Found]:
+    known = _known(declared, job, left, passed, places)
+    if not places:
+        raise _none_answers(job, passed)
+    if not known and not passed:
+        raise none_of(declared[0].repository.store, job)
+    by_age = sorted(known, key=lambda one: one.taken_at or _OLDEST)
+    yield from (Found(job, one.savepoint) for one in newest_first(by_age))
+
+
+def _known(
+    declared: Sequence[Place],
+    job: str,
+    left: dict[str, int],
+    passed: list[PassedOver] | None = None,
+    places: list[Place] | None = None,
+) -> list[SavepointSummary]:
+    """The savepoints that any place has, each once; `passed` and `places` hear of what cannot be read."""
     known: dict[str, SavepointSummary] = {}
+    passed = [] if passed is None else passed
     for place in declared:
         try:
             for one in place.repository.manifests(job):
@@ -207,13 +352,9 @@ def _newest_of_all(
                     known.setdefault(one.savepoint, one)
         except StorageError as error:
             passed.append(PassedOver(place.location, error.message))
-            places.remove(place)
-    if not places:
-        raise _none_answers(job, passed)
-    if not known and not passed:
-        raise none_of(declared[0].repository.store, job)
-    by_age = sorted(known.values(), key=lambda one: one.taken_at or _OLDEST)
-    yield from (Found(job, one.savepoint) for one in newest_first(by_age))
+            if places is not None:
+                places.remove(place)
+    return list(known.values())
 
 
 def _none_answers(job: str, passed: Sequence[PassedOver]) -> StorageError:

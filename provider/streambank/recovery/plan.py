@@ -13,7 +13,7 @@ from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
 from streambank.core.python310 import UTC
 from streambank.core.units import from_epoch_ms, to_json_time
-from streambank.inputs.replayable import replayable_effect
+from streambank.inputs.replayable import replayable_effect, source_effect
 from streambank.kafka.retention import Replay
 from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.reached import Reached
@@ -194,22 +194,7 @@ class RestorePlan:
 
     def source_effect(self) -> str:
         """What is still there of the input, in a sentence for people; empty where no source can be judged."""
-        if not self.sources:
-            return ""
-        says = [str(one["says"]) for one in self.sources if one["says"]]
-        if says:
-            return " ".join(says) + (" This is accepted." if self.source == "accept" else "")
-        files = [one for one in self.sources if one.get("kind") == "file"]
-        unknown = next((one["replay"]["why"] for one in files if one["safe"] is None), "")
-        again = sum(one["files_to_read_again"] or 0 for one in files)
-        there = f"The files that were read after the savepoint are there: {again:,} to read." if again else ""
-        if len(files) == len(self.sources):
-            return unknown or there
-        waiting = sum(one["records_to_read_again"] or 0 for one in self.sources)
-        compacted = any(one.get("compacted") for one in self.sources)
-        whole = "the newest record of each key" if compacted else "everything"
-        kafka = f"Kafka has {whole} after the savepoint: {waiting} records to read."
-        return " ".join(filter(None, (kafka, unknown or there)))
+        return source_effect(self.sources, accepted=self.source == "accept")
 
     def replayable_effect(self) -> str:
         """How long the input after the savepoint can be read again, for people; empty of no source."""

@@ -22,7 +22,6 @@ from streambank.core.choices import (
 from streambank.core.errors import (
     FormatError,
     InputError,
-    IntegrityError,
     RefusedError,
     StorageError,
     StreambankError,
@@ -81,8 +80,9 @@ class RestoreRequest:
             output aside, or out of a table; `accept`: leave it as it is, the only choice for sinks that are
             not guarded.
         sink_of: The same for single sinks, by the paths that a plan shows.
-        source: What to do where Kafka no longer has what the query would read next, or cannot be asked, or
-            a source cannot be repeated: `refuse` (default); `accept`: go on without those records.
+        source: What to do where Kafka no longer has what the query would read next, or cannot be asked, where
+            files are gone that it would read again, or a source cannot be repeated: `refuse` (default);
+            `accept`: go on without those records.
         kafka: How Kafka is reached; by what the savepoint says when left out.
         application: The path of the job's PySpark application, which may set `cleanSource`; empty where no
             job is declared.
@@ -92,6 +92,7 @@ class RestoreRequest:
             log that Spark goes on from: the location in the savepoint to the new one.
         unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch: what its sinks
             got of that is not always known. For `generation` only.
+        together: The other queries of the job are restored with this one.
         check: Called with the job held, before the plan and again before the first change that lasts: raises
             where the job may not be restored here, such as at a site that is not the active one.
         opener: Opens locations; tests bring their own.
@@ -119,6 +120,7 @@ class RestoreRequest:
     moved_sinks: Mapping[str, str] = field(default_factory=dict)
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     unmoved: bool = False
+    together: bool = False
     check: Callable[[], object] = lambda: None
     opener: Opener = open_store
     link: bool = False
@@ -536,7 +538,7 @@ def _left_outputs(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> dict
     """
     moved, manifest = sinks.moved_on(), chosen.manifest
     assert request.generation is not None
-    generations = _known_generations(request.generation, QueryRef.parse(manifest.job).query)
+    generations = request.generation.generations(QueryRef.parse(manifest.job).query).known()
     place, outputs = service_name(manifest.checkpoint), {sink.was for sink in sinks.guarded}
     saved = [one.new_sinks for one in generations if service_name(one.location) == place]
     if saved:
@@ -547,16 +549,6 @@ def _left_outputs(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> dict
     here = outputs | set(moved.values())
     left = {old: moved.get(new, new) for old, new in before.items() if old not in here}
     return {old: new for old, new in (left | moved).items() if old != new}
-
-
-def _known_generations(control: JobControl, query: str | None) -> list[Generation]:
-    """Every generation, oldest first; the current one alone where an older record is damaged."""
-    generations = control.generations(query)
-    try:
-        return generations.all()
-    except (FormatError, IntegrityError):
-        current = generations.current()
-        return [] if current is None else [current]
 
 
 def _lost_records(request: RestoreRequest, manifest: Manifest) -> str | None:
@@ -585,7 +577,7 @@ def _warnings(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> Iterator
     if (lost := _lost_records(request, chosen.manifest)) is not None:
         yield lost
     asked = QueryRef.parse(chosen.manifest.job)
-    if asked.query is not None and request.generation is not None:
+    if asked.query is not None and request.generation is not None and not request.together:
         yield (
             f"Only query {asked.query} of job {asked.job} goes back to this savepoint: the job's other "
             "queries go on from where they are. Savepoints of several queries are not mutually consistent."

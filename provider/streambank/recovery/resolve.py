@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from streambank.core.errors import IntegrityError, NotFoundError
 from streambank.core.units import say_duration, to_json_time, utc_now
+from streambank.declaration.declaration import Job
+from streambank.recovery.older import BY_AGE, unreadable, with_older
 from streambank.repository.catalog import (
     batch_of_id,
     glimpse,
@@ -19,7 +22,7 @@ from streambank.repository.catalog import (
 )
 from streambank.repository.manifest import Manifest
 from streambank.repository.marks import Verification
-from streambank.repository.references import AsOf, only_job, parse_reference
+from streambank.repository.references import AsOf, Found, only_job, parse_reference
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import refuse_without_key
 from streambank.savepoint.verify import VerifyReport, verify
@@ -103,7 +106,8 @@ class Chosen:
 
     Attributes:
         manifest: It.
-        skipped: Newer ones that are damaged, for `latest-good`.
+        skipped: Newer ones that are damaged, for `latest-good`; for a time those that seem younger, and whose
+            manifest does not say when they were taken.
         warnings: What a person should know about how it was chosen.
         as_of: The moment that a reference by time means.
         passed_over: What was wrong with repositories and replicas that were asked first (nearest.py).
@@ -116,6 +120,29 @@ class Chosen:
     passed_over: tuple[PassedOver, ...] = ()
 
 
+_NOTHING_SAVED = ("no-such-savepoint", "no-repository")
+
+
+@contextmanager
+def hinting_refresh(job: Job | None) -> Iterator[None]:
+    """Let the error of a copy that has no such savepoint say how a copy gets one of the live job's.
+
+    Args:
+        job: Whose savepoint is asked for; None where no job is declared.
+    """
+    try:
+        yield
+    except NotFoundError as error:
+        if error.code in _NOTHING_SAVED and job is not None and job.copy is not None:
+            live = job.original.name if job.original is not None else job.name
+            error.hint = (
+                f"A restore on the copy {job.copy.name} takes only the copy's own savepoints. One of the "
+                f"live job becomes the copy by a refresh: the verb fork ({live} {job.copy.name}), or the DAG "
+                f"{live}.refresh.{job.copy.name}."
+            )
+        raise
+
+
 def choose(
     repository: Repository,
     reference: str,
@@ -126,8 +153,12 @@ def choose(
     pace: Pace = DEFAULT_PACE,
     left: Mapping[str, int] | None = None,
     level: Literal["quick", "full"] = "quick",
+    several: bool = False,
 ) -> Chosen:
     """Find the savepoint and make sure that it is whole.
+
+    Where the one that a time or `latest` means is damaged, the error names the newest older one that
+    verifies.
 
     Args:
         repository: Where.
@@ -139,6 +170,7 @@ def choose(
         left: Checkpoints that the query has left, each with the last batch that counts
             (`sites.forks.left_after`): `latest-good` skips what was saved there later.
         level: How a savepoint that is named is verified; `latest-good` always reads every byte.
+        several: The reference is of all queries of a job.
 
     Raises:
         InputError: `ambiguous`, or `which-job`: there are several jobs; or it is no reference.
@@ -151,12 +183,65 @@ def choose(
         return _latest_good(repository, place, record, by, pace, dict(left or {}))
     found = repository.resolve(reference, job)
     place, savepoint = found.job, found.savepoint
-    require_key(repository, place, savepoint)
-    manifest = repository.load(place, savepoint)
-    require_whole(verify(repository, place, savepoint, level, pace=pace, record=False))
-    return Chosen(manifest, as_of=found.as_of)
+    head = glimpse(repository.store, place, savepoint) if asked.kind in BY_AGE else None
+    skipped: tuple[Skipped, ...] = ()
+    try:
+        if head is not None:
+            hidden = unreadable([repository.store], head, found.as_of.at if found.as_of else None)
+            skipped = tuple(Skipped(one, UNREADABLE) for one in hidden.later)
+            if hidden.meant:
+                head = None
+                raise hidden.error(place, asked.said)
+        require_key(repository, place, savepoint)
+        manifest = repository.load(place, savepoint)
+        require_whole(verify(repository, place, savepoint, level, pace=pace, record=False))
+    except IntegrityError as error:
+        if asked.kind not in BY_AGE:
+            raise
+        raise name_older(
+            error, repository, found, asked.said, head, left=left, pace=pace, several=several
+        ) from error
+    return Chosen(manifest, skipped, as_of=found.as_of)
 
 
+def name_older(
+    error: IntegrityError,
+    repository: Repository,
+    found: Found,
+    said: str,
+    meant: Manifest | None,
+    *,
+    left: Mapping[str, int] | None = None,
+    pace: Pace = DEFAULT_PACE,
+    several: bool = False,
+) -> IntegrityError:
+    """The same error, with the newest older savepoint of the query that verifies (`older.with_older`).
+
+    Args:
+        error: What is wrong with the savepoint that is meant.
+        repository: Where it is.
+        found: It, as the reference has led to it.
+        said: The reference.
+        meant: Its manifest; None where that one cannot be read.
+        left: See `choose`.
+        pace: Who reads the older ones.
+        several: The reference is of all queries of a job.
+    """
+    lines = dict(left or {})
+    summaries = [
+        one
+        for one in repository.manifests(found.job)
+        if one.job == found.job and one.error is None and not why_left(lines, one.checkpoint, one.batch)
+    ]
+
+    def verifies(savepoint: str) -> bool:
+        return verify(repository, found.job, savepoint, "full", pace=pace, record=False).restorable
+
+    return with_older(error, said, meant, summaries, verifies, several=several)
+
+
+UNREADABLE = "Its manifest cannot be read, so it is not known when it was taken."
+"""Why a savepoint that seems younger than a moment is skipped."""
 NEXT = 3
 """How many older savepoints a plan names."""
 _LOOKED_INTO = 50

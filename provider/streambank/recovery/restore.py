@@ -46,6 +46,7 @@ from streambank.core.names import MAIN, QueryRef
 from streambank.core.python310 import add_note
 from streambank.core.units import utc_now
 from streambank.inputs.sources import check_still_there
+from streambank.recovery.older import BY_AGE
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import (
     Prepared,
@@ -56,11 +57,13 @@ from streambank.recovery.preconditions import (
     records_of,
 )
 from streambank.recovery.report import RestoreReport, write_beside
-from streambank.recovery.resolve import Chosen, choose
+from streambank.recovery.resolve import Chosen, choose, name_older
 from streambank.recovery.sinks import SinkRollback, begin_outputs, roll_back_sinks, to_roll_back
 from streambank.repository.holds import Holds
 from streambank.repository.marks import add_mark
+from streambank.repository.references import Found, parse_reference
 from streambank.savepoint.materialize import MaterializeReport, Owner, materialize
+from streambank.savepoint.verify import verify
 from streambank.sinks.file.fresh_log import NewOutput
 from streambank.sites.forks import left_after
 from streambank.sites.records import Sites
@@ -130,7 +133,8 @@ def plan_restore(
     except RefusedError as error:
         against.append(error)
     owner = Owner({}, is_live, exclusive=request.generation is not None)
-    return prepare(request, chosen, owner, against).plan
+    with _naming_older(request, chosen, pace):
+        return prepare(request, chosen, owner, against).plan
 
 
 def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | None = None) -> RestoreReport:
@@ -169,7 +173,10 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
     ):
         request.check()
         holds = Holds(repository, OPERATION, request.by)
-        with holds.held(chosen.manifest.job, chosen.manifest.savepoint):
+        with (
+            holds.held(chosen.manifest.job, chosen.manifest.savepoint),
+            _naming_older(request, chosen, pace),
+        ):
             prepared = prepare(request, chosen, owner, [])
             prepared.plan.check()
             layout, rolled_back, begun = _write(request, prepared, owner, held, pace)
@@ -221,6 +228,25 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
         if request.mode == "claim":
             _claim(request, chosen, layout.target)
         return report
+
+
+@contextmanager
+def _naming_older(request: RestoreRequest, chosen: Chosen, pace: Pace) -> Iterator[None]:
+    """Let the error of a damaged savepoint that a time or `latest` means name the next older one."""
+    asked = parse_reference(request.reference)
+    try:
+        yield
+    except IntegrityError as error:
+        manifest = chosen.manifest
+        if asked.kind not in BY_AGE or request.chosen is not None:
+            raise
+        if verify(
+            request.repository, manifest.job, manifest.savepoint, "full", pace=pace, record=False
+        ).restorable:
+            raise  # something else is damaged, such as the job's records
+        found, left = Found(manifest.job, manifest.savepoint), left_by(request)
+        named = name_older(error, request.repository, found, asked.said, manifest, left=left, pace=pace)
+        raise named from error
 
 
 def left_by(request: RestoreRequest) -> dict[str, int]:

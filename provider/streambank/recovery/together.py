@@ -30,17 +30,29 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.generations import Noted, left_together, note_together, noted_together
 from streambank.core.choices import SinkChoice, SourceChoice
-from streambank.core.errors import InputError, StreambankError
+from streambank.core.errors import InputError, NotFoundError, StreambankError
+from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
 from streambank.kafka.settings import Brokers
+from streambank.recovery.nearest import (
+    NEAREST,
+    PASSED_OVER,
+    Place,
+    choose_nearest,
+    meant_by,
+    name_older_of,
+    open_places,
+    whole_at,
+)
+from streambank.recovery.older import BY_AGE
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.report import RestoreReport
-from streambank.recovery.resolve import choose
+from streambank.recovery.resolve import Chosen, PassedOver, choose, hinting_refresh
 from streambank.recovery.restore import hold_job, plan_restore, restore
-from streambank.repository.catalog import LATEST_GOOD
+from streambank.repository.catalog import LATEST_GOOD, none_of
 from streambank.repository.manifest import Manifest
-from streambank.repository.references import parse_reference
+from streambank.repository.references import Reference, parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.sites.forks import left_after, why_left
@@ -57,6 +69,9 @@ class TogetherRequest:
         job: The declared job.
         repository: Where the savepoints are.
         reference: `latest-good`, or whatever names a savepoint of each query, such as a time.
+        savepoints: The id of the savepoint of each query, instead of a reference: what a person approved.
+        whole: Read every byte of savepoints that are named, too; see `plan_restore`.
+        chosen: The savepoint of each query, where they have been chosen and verified already (`from_place`).
         control: The job's records; opened from the declaration when left out.
         sink: What to do where going on would lose or repeat rows; see `RestoreRequest`.
         sink_of: The same for single sinks, by the paths that a plan shows.
@@ -68,6 +83,9 @@ class TogetherRequest:
     job: Job
     repository: Repository
     reference: str = LATEST_GOOD
+    savepoints: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = False
+    chosen: Mapping[str, Chosen] | None = None
     control: JobControl | None = None
     sink: SinkChoice = "refuse"
     sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
@@ -191,7 +209,10 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
 
 
 def _planned(request: TogetherRequest, records: JobControl, pace: Pace, *, held: bool) -> TogetherPlan:
-    chosen = choose_together(request, pace=pace, record=held)
+    if request.chosen is not None:
+        chosen = {name: one.manifest for name, one in request.chosen.items()}
+    else:
+        chosen = choose_together(request, pace=pace, record=held)
     noted = noted_together(records) if left_together(records, request.job.queries) else {}
     done: list[str] = []
     if {name: one.savepoint for name, one in noted.items()} == {
@@ -225,6 +246,7 @@ def _of_query(request: TogetherRequest, records: JobControl, query: str, savepoi
     return RestoreRequest(
         request.repository,
         savepoint,
+        chosen=None if request.chosen is None else request.chosen[query],
         job=job.savepoint_name(query),
         generation=records,
         checkpoint=job.queries[query],
@@ -234,8 +256,195 @@ def _of_query(request: TogetherRequest, records: JobControl, query: str, savepoi
         kafka=request.kafka,
         application=job.application,
         declared_sinks=job.sinks,
+        together=len(job.queries) > 1,
         check=partial(check_active, job, records),
         by=request.by,
+    )
+
+
+def _parse(job: Job, reference: str) -> Reference:
+    """The reference, which has to be one of each query."""
+    asked = parse_reference(reference)
+    if len(job.queries) > 1 and (asked.place or asked.kind in ("id", "batch")):
+        raise InputError(
+            f"{reference} is a savepoint of one query, and job {job.name} has several.",
+            code="names-one-query",
+            hint="Use latest-good, latest, a name or a time; or restore that query alone.",
+        )
+    return asked
+
+
+def _check_each_named(job: Job, savepoints: Mapping[str, str]) -> None:
+    """Make sure that savepoints that are named by their ids are of all queries of a job, or that none is."""
+    if savepoints and set(savepoints) != set(job.queries):
+        raise InputError(
+            f"The queries of {job.name} are {', '.join(job.queries)}, and savepoints are named of "
+            f"{', '.join(savepoints)}.",
+            code="names-one-query",
+            hint="Plan the restore again: another query was declared, or one is not declared any more.",
+        )
+
+
+def from_place(
+    job: Job,
+    place: str | None,
+    reference: str,
+    *,
+    control: JobControl,
+    target: str,
+    record: bool,
+    savepoints: Mapping[str, str] | None = None,
+    by: Mapping[str, str] | None = None,
+    pace: Pace = DEFAULT_PACE,
+) -> tuple[Repository, Mapping[str, Chosen] | None]:
+    """Where the savepoints of all queries come from, and what `nearest` has chosen there.
+
+    The nearest place is the cheapest one that has the savepoint of every query undamaged; which savepoints
+    are meant does not depend on that. Of `latest-good` it is the newest moment that any place reaches with
+    all queries; see nearest.py.
+
+    Args:
+        job: The job.
+        place: The repository or a replica, or `nearest`; None for the job's repository.
+        reference: `latest-good`, or whatever names a savepoint of each query.
+        control: The job's records.
+        target: The location of a checkpoint that is restored into.
+        record: Leave the results of verifications beside the manifests, where that is possible.
+        savepoints: As in `TogetherRequest`.
+        by: Who asks, for those records.
+        pace: Who does the work.
+
+    Returns:
+        The repository, and for `nearest` the savepoint of each query.
+
+    Raises:
+        InputError: The reference is of one query (code `names-one-query`).
+        NotFoundError: A query has no such savepoint (code `no-such-savepoint`), or no place has all of them
+            whole (`no-good-savepoint`).
+        StorageError: No place answers (code `no-place-answers`).
+        StreambankError: As `Job.open_repository` and `Job.open_place`.
+    """
+    if place is None or place == job.repository:
+        with hinting_refresh(job):  # a copy of which no savepoint was taken has no repository
+            return job.open_repository(), None
+    if place != NEAREST:
+        return job.open_place(place), None
+    asked, sites, named = _parse(job, reference), Sites(control).all(), savepoints or {}
+    _check_each_named(job, named)
+    left = {name: left_after(sites, name) for name in job.queries}
+    locations = (job.repository, *job.replicate.to)
+    if len(job.queries) == 1:
+        (name,) = job.queries
+        repository, only = choose_nearest(
+            locations,
+            named.get(name, reference),
+            job.savepoint_name(name),
+            target=target,
+            record=record,
+            open_place=job.open_place,
+            by=by,
+            pace=pace,
+            left=left[name],
+        )
+        return repository, {name: only}
+    passed: list[PassedOver] = []
+    places = open_places(locations, job.name, target, job.open_place, passed)
+    if asked.kind == LATEST_GOOD and not named:
+        request = TogetherRequest(job, places[0].repository, reference, control=control, by=by or {})
+        return _newest_moment(request, places, left, passed, pace, record=record)
+    meant = {
+        name: meant_by(
+            places, locations, named.get(name, reference), job.savepoint_name(name), passed, left[name]
+        )
+        for name in job.queries
+    }
+    somewhere: set[str] = set()
+    for at in places:
+        found: dict[str, Chosen] = {}
+        for name, one in meant.items():
+            try:
+                found[name] = whole_at(at, one, record=record, by=by, pace=pace)
+            except PASSED_OVER as error:
+                passed.append(PassedOver(at.location, error.message))
+        if len(found) == len(meant):
+            return at.repository, {
+                name: replace(one, passed_over=tuple(passed)) for name, one in found.items()
+            }
+        somewhere |= found.keys()
+    nowhere = _no_place(job, reference, passed)
+    damaged = next((name for name in meant if name not in somewhere), None)
+    if damaged is None or asked.kind not in BY_AGE or named:
+        raise nowhere
+    raise name_older_of(nowhere, places, meant[damaged], asked.said, left[damaged], pace, several=True)
+
+
+def _newest_moment(
+    request: TogetherRequest,
+    places: Sequence[Place],
+    left: Mapping[str, dict[str, int]],
+    passed: list[PassedOver],
+    pace: Pace,
+    *,
+    record: bool,
+) -> tuple[Repository, Mapping[str, Chosen]]:
+    """The place with the newest moment that all queries reach; the nearest one of those with the same.
+
+    A place is read only where its manifests promise a newer moment than what was found whole.
+    """
+    promised: list[tuple[datetime, Place]] = []
+    for place in places:
+        try:
+            promised.append((_promised(request.job, place.repository, left), place))
+        except PASSED_OVER as error:
+            passed.append(PassedOver(place.location, error.message))
+    promised.sort(key=lambda one: one[0], reverse=True)
+    best: tuple[datetime, Place, dict[str, Manifest]] | None = None
+    for moment, place in promised:
+        if best is not None and best[0] >= moment:
+            passed.append(
+                PassedOver(place.location, f"It has all queries only up to {to_json_time(moment)}.")
+            )
+            continue
+        try:
+            chosen = choose_together(replace(request, repository=place.repository), pace=pace, record=record)
+        except PASSED_OVER as error:
+            passed.append(PassedOver(place.location, error.message))
+            continue
+        reached = min(one.taken_at for one in chosen.values())
+        if best is None or reached > best[0]:
+            best = reached, place, chosen
+    if best is None:
+        raise _no_place(request.job, request.reference, passed)
+    _, at, manifests = best
+    return at.repository, {name: Chosen(one, passed_over=tuple(passed)) for name, one in manifests.items()}
+
+
+def _promised(job: Job, repository: Repository, left: Mapping[str, dict[str, int]]) -> datetime:
+    """A moment beyond which not all queries have a savepoint there; what is damaged is found out later."""
+    newest = []
+    for name in job.queries:
+        of_query = job.savepoint_name(name)
+        taken = [
+            one.taken_at
+            for one in repository.manifests(of_query)
+            if one.job == of_query
+            and one.taken_at is not None
+            and not why_left(left[name], one.checkpoint, one.batch)
+        ]
+        if not taken:
+            raise none_of(repository.store, of_query)
+        newest.append(max(taken))
+    return min(newest)
+
+
+def _no_place(job: Job, reference: str, passed: Sequence[PassedOver]) -> NotFoundError:
+    said = " ".join(f"{one.location}: {one.why}" for one in dict.fromkeys(passed))
+    return NotFoundError(
+        f"Neither the repository of {job.name} nor a replica of it has whole what {reference} means of each "
+        f"query: {said}",
+        code="no-good-savepoint",
+        hint="`streambank verify --all -r LOCATION` shows what is wrong with each. `streambank repair` "
+        "brings a place what another one has.",
     )
 
 
@@ -258,26 +467,24 @@ def choose_together(
     """
     job, found = request.job, {}
     sites = Sites(request.control or job.records()).all()
-    asked = parse_reference(request.reference)
-    if len(job.queries) > 1 and (asked.place or asked.kind in ("id", "batch")):
-        raise InputError(
-            f"{request.reference} is a savepoint of one query, and job {job.name} has several.",
-            code="names-one-query",
-            hint="Use latest-good, latest, a name or a time; or restore that query alone.",
-        )
+    asked = _parse(job, request.reference)
+    _check_each_named(job, request.savepoints)
     for name in job.queries:
         of_query = job.savepoint_name(name)
-        chosen = choose(
-            request.repository,
-            request.reference,
-            of_query,
-            record=record,
-            by=request.by,
-            pace=pace,
-            left=left_after(sites, name),
-        )
+        with hinting_refresh(job):
+            chosen = choose(
+                request.repository,
+                request.savepoints.get(name, request.reference),
+                of_query,
+                record=record,
+                by=request.by,
+                pace=pace,
+                left=left_after(sites, name),
+                level="full" if request.whole else "quick",
+                several=len(job.queries) > 1,
+            )
         found[name] = chosen.manifest
-    if asked.kind != LATEST_GOOD:
+    if asked.kind != LATEST_GOOD or request.savepoints:
         return found
     moment = min(manifest.taken_at for manifest in found.values())
     return {

@@ -29,7 +29,7 @@ def refresh_dag(job: Job, copy: CopyPolicy, file: DagFile) -> DAG:
             "on. Nothing of the job is touched. The copy in use stays until the new one is whole; if a job "
             "runs on it, the refresh is refused."
         ),
-        params=recovery.refresh_form(queries, refresh_repositories(job, copy)),
+        params=recovery.refresh_form(queries, refresh_repositories(job, copy), copy.source),
         schedule=copy.schedule,
     )
     with dag:
@@ -38,6 +38,7 @@ def refresh_dag(job: Job, copy: CopyPolicy, file: DagFile) -> DAG:
             copy=copy.name,
             savepoint="{{ params.savepoint }}",
             repository=f"{{{{ '' if params.repository == '{DECLARED}' else params.repository }}}}",
+            source="{{ params.source }}",
             from_form=True,
             **file.task_args(job),
         )

@@ -20,8 +20,8 @@ from streambank_airflow.operators.job import StartStreamingJobOperator, StopStre
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 
 SEVERAL = (
-    " Restores one query: the others go on from where they are. If several are lost, restore one after the "
-    "other, and let only the last run start the job."
+    " Restores all queries as one, to savepoints that belong together; the approval is of all of them. Or "
+    "restores one query: then the others go on from where they are."
 )
 
 
@@ -31,8 +31,7 @@ def restore_dag(job: Job, file: DagFile) -> DAG:
     `stop` comes before the restore even where nothing runs: it records that the job is meant to be stopped,
     so that `<job>.run` does not start it again in the middle. `keep_running` hands the job back to
     `<job>.run`, which must not be paused (`check_run`, before anything is done), and `watched` waits for the
-    proof that it was taken over. Of several queries one is restored; where more are lost, all but the last
-    are restored without a start.
+    proof that it was taken over. Of several queries all are restored as one, or one of them.
     """
     queries = [query for query in job.query_names if query is not None]
     places = restore_repositories(job)
@@ -115,7 +114,8 @@ def restore_tasks(
     approved = None
     asked: list[ApprovePlanOperator] = []
     if approve:
-        asked = [approve_task(job.restore, plan, choices=left_by(plan, CHOICES_KEY), **whereabouts)]
+        place = {**whereabouts, "job": job.name}
+        asked = [approve_task(job.restore, plan, choices=left_by(plan, CHOICES_KEY), **place)]
         # None where the task was marked as a success by hand.
         chosen = f"ti.xcom_pull(task_ids='{asked[0].task_id}', key='{CHOICE_KEY}')"
         approved, stop = f"{{{{ {chosen} }}}}", f"{stop} or ({chosen} or {{}}).get('stop')"

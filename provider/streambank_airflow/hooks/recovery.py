@@ -79,13 +79,15 @@ class RecoveryVerbs:
             StreambankError: Whatever else speaks against it.
         """
         from streambank.recovery.approval import HELD, obstacles
+        from streambank.recovery.resolve import hinting_refresh
         from streambank.recovery.restore import plan_restore
         from streambank.work.executor import Pace
 
         pace = Pace(executor=executor)
         asked = (into, sink, mode, source, new_sinks, kafka, sink_of, repository)
-        request = self._request(ref, savepoint, *asked, pace, by={}, record=False)
-        plan = plan_restore(request, pace=pace, whole=whole)
+        with hinting_refresh(self.declared.get(ref)):
+            request = self._request(ref, savepoint, *asked, pace, by={}, record=False)
+            plan = plan_restore(request, pace=pace, whole=whole)
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD or offer:
                 raise refusal
@@ -114,73 +116,16 @@ class RecoveryVerbs:
         repository: str | None = None,
     ) -> dict[str, Any]:
         """Restore a savepoint; see `plan` and `streambank.recovery.restore.restore`."""
+        from streambank.recovery.resolve import hinting_refresh
         from streambank.recovery.restore import restore
         from streambank.work.executor import Pace
 
         pace = Pace(executor=executor)
         asked_by = {**by, "reason": note} if note else by
         asked = (into, sink, mode, source, new_sinks, kafka, sink_of, repository)
-        request = self._request(ref, savepoint, *asked, pace, by=asked_by, record=True)
-        return restore(replace(request, link=link, unmoved=unmoved), pace=pace).to_dict()
-
-    @connected
-    def restore_together(
-        self,
-        ref: str,
-        savepoint: str,
-        *,
-        plan_only: bool,
-        sink: SinkChoice,
-        sink_of: Mapping[str, SinkChoice],
-        source: SourceChoice,
-        note: str,
-        by: Mapping[str, str],
-    ) -> dict[str, Any]:
-        """Restore all queries of a stopped job as one; see `streambank.recovery.together`.
-
-        Args:
-            ref: The job.
-            savepoint: A reference to a savepoint of each query.
-            plan_only: Change nothing, and say what would be done.
-            sink: What to do where going on would lose or repeat rows.
-            sink_of: The same for single sinks.
-            source: What to do where input cannot be read again.
-            note: Why.
-            by: Who asks.
-
-        Raises:
-            InputError: A query is named (code `bad-option`).
-            StreambankError: What speaks against it, in a plan too; and whatever a restore raises.
-        """
-        from streambank.job.savepoint import open_repository
-        from streambank.kafka.settings import Brokers
-        from streambank.recovery.together import TogetherRequest, plan_together, restore_together
-
-        job, query = self.declared.find(ref)
-        if query is not None:
-            raise InputError(
-                f"All queries of a job are restored, and {ref} names one.",
-                code="bad-option",
-                hint=f"Name the job alone, {job.name}; RestoreSavepointOperator restores one query.",
-            )
-        records = job.records()
-        request = TogetherRequest(
-            job,
-            open_repository(job, records),
-            savepoint,
-            control=records,
-            sink=sink,
-            sink_of=sink_of,
-            source=source,
-            kafka=Brokers(job.kafka),
-            by={**by, "reason": note} if note else by,
-        )
-        if not plan_only:
-            return restore_together(request).to_dict()
-        plan = plan_together(request)
-        for refusal in plan.refusals:
-            raise refusal
-        return plan.to_dict()
+        with hinting_refresh(self.declared.get(ref)):
+            request = self._request(ref, savepoint, *asked, pace, by=asked_by, record=True)
+            return restore(replace(request, link=link, unmoved=unmoved), pace=pace).to_dict()
 
     @connected
     def refresh(
@@ -190,6 +135,7 @@ class RecoveryVerbs:
         *,
         savepoint: str,
         repository: str | None,
+        source: str | None,
         note: str,
         by: Mapping[str, str],
     ) -> RefreshReport:
@@ -200,6 +146,7 @@ class RecoveryVerbs:
             copy: The copy.
             savepoint: A reference to a savepoint of each query.
             repository: The repository or replica that it comes from, or `nearest`; None for what is declared.
+            source: `refuse` or `accept`, where sources lack input; None for what is declared.
             note: Why.
             by: Who asks.
 
@@ -216,7 +163,10 @@ class RecoveryVerbs:
                 code="bad-option",
                 hint=f"Name the job alone: {job.name}.",
             )
-        return refresh(RefreshRequest(job, copy, savepoint, repository=repository, by=by, why=note))
+        choice = None if source is None else check_choice(source, "source", SOURCE_CHOICES)
+        return refresh(
+            RefreshRequest(job, copy, savepoint, repository=repository, source=choice, by=by, why=note)
+        )
 
     @connected
     def drill(
@@ -533,6 +483,8 @@ class RecoveryVerbs:
         """The repository or replica that the savepoint comes from, and the savepoint that `nearest` chose."""
         from streambank.recovery.nearest import NEAREST, choose_nearest
         from streambank.repository.repository import Repository
+        from streambank.sites.forks import left_after
+        from streambank.sites.records import Sites
 
         job = self.declared.get(ref)
         if repository is None or (job is not None and repository == job.repository):
@@ -547,6 +499,7 @@ class RecoveryVerbs:
                 code="bad-option",
                 hint="Declare the job, or name the replica.",
             )
+        _, query = self.declared.find(ref)
         return choose_nearest(
             (job.repository, *job.replicate.to),
             savepoint,
@@ -556,4 +509,5 @@ class RecoveryVerbs:
             open_place=job.open_place,
             by=by,
             pace=pace,
+            left=left_after(Sites(job.records()).all(), query or MAIN),
         )

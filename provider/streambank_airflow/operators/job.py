@@ -23,10 +23,12 @@ from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
 from streambank_airflow.choices import IF_RUNNING, sink_choices
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hooks.together import AskedTogether
 from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
     as_number,
+    as_text,
     asked_by,
     by_schedule,
     flat,
@@ -502,6 +504,8 @@ class RestoreStreamingJobOperator(StreambankOperator):
 
     Args:
         savepoint: Which savepoint of each query: `latest-good`, `latest`, a name, or a time.
+        repository: Where they come from: a replica, or `nearest`: the repository or replica that is cheapest
+            to read and has those of all queries undamaged. None for the job's repository.
         sink: What to do where going on would lose or repeat rows: `refuse`, `rollback` or `accept`.
         sink_of: The same for single sinks, by the paths that a plan shows: a mapping, or a list of
             `SINK=CHOICE`.
@@ -517,6 +521,7 @@ class RestoreStreamingJobOperator(StreambankOperator):
     template_fields: Sequence[str] = (
         *StreambankOperator.template_fields,
         "savepoint",
+        "repository",
         "sink",
         "sink_of",
         "source",
@@ -527,6 +532,7 @@ class RestoreStreamingJobOperator(StreambankOperator):
         self,
         *,
         savepoint: str = "latest-good",
+        repository: str | None = None,
         sink: str = "refuse",
         sink_of: Mapping[str, str] | Sequence[str] | str | None = None,
         source: str = "refuse",
@@ -535,6 +541,7 @@ class RestoreStreamingJobOperator(StreambankOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.savepoint = savepoint
+        self.repository = repository
         self.sink = known_or_template(sink, "sink", SINK_CHOICES)
         self.sink_of = sink_of
         self.source = known_or_template(source, "source", SOURCE_CHOICES)
@@ -548,16 +555,17 @@ class RestoreStreamingJobOperator(StreambankOperator):
             AirflowException: The environment failed, and a retry may finish it.
         """
         with airflow_failures():
-            done = self.hook.recovery.restore_together(
-                self.job,
+            asked = AskedTogether(
                 str(self.savepoint),
-                plan_only=as_bool(self.plan_only, "plan_only"),
-                sink=check_choice(self.sink, "sink", SINK_CHOICES),
+                as_text(self.repository),
+                sink=self.sink,
                 sink_of=sink_choices(self.sink_of),
-                source=check_choice(self.source, "source", SOURCE_CHOICES),
-                note=self.why,
-                by=asked_by(context),
+                source=self.source,
             )
+            if as_bool(self.plan_only, "plan_only"):
+                done = self.hook.together.plan(self.job, asked, may_stop=False, whole=False).to_dict()
+            else:
+                done = self.hook.together.restore(self.job, asked, note=self.why, by=asked_by(context))
         names = ("savepoint", "batch", "taken_at", "generation", "location")
         queries = {}
         for query, one in done["queries"].items():

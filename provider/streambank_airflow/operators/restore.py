@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
-from streambank.core.errors import RefusedError, StreambankError, check_choice
-from streambank.core.units import say_bytes, say_duration, to_json_time, utc_now
+from streambank.core.errors import InputError, RefusedError, StreambankError, check_choice
+from streambank.core.units import say_duration
 from streambank.recovery.approval import (
-    HELD,
     Choice,
+    as_one,
     choices_of,
+    choices_of_all,
     chosen_of,
-    is_alive,
     newest_of,
-    shown_choices,
     subject_of,
+    subject_of_all,
 )
 from streambank_airflow.choices import (
+    ALL_QUERIES,
     IF_RUNNING,
     check_form_copy,
     check_form_origin,
@@ -30,7 +31,7 @@ from streambank_airflow.choices import (
 )
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of
-from streambank_airflow.markdown import code, filled, table
+from streambank_airflow.hooks.together import AskedTogether
 from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     SparkWork,
@@ -44,17 +45,22 @@ from streambank_airflow.operators.base import (
     known_or_template,
     left_stopped,
 )
+from streambank_airflow.restore_plans import plan_markdown, refresh_markdown, together_markdown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from streambank.copies.report import RefreshReport
     from streambank.job.stop import StopResult
     from streambank.recovery.plan import RestorePlan
+    from streambank.recovery.together import TogetherPlan
 
 
 class RestoreSavepointOperator(SparkWork):
     """Restores a savepoint into the next generation of its job, or into an empty directory.
+
+    With `JOB/*` as its job it restores all queries of the job as one, to savepoints that belong together, as
+    `RestoreStreamingJobOperator` does; its approval is then of the whole set. That works for the next
+    generation alone, not for a directory, a fork or new outputs.
 
     Args:
         savepoint: Its id, the beginning of one, its name, `latest`, a batch (`batch:41`), a time (`03:00`:
@@ -163,6 +169,8 @@ class RestoreSavepointOperator(SparkWork):
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException("Nothing is restored by this task in this run.")
+            if str(self.job).endswith(f"/{ALL_QUERIES}"):
+                return self._all_queries(context)
             if self.from_form:
                 job, query = self.hook.declared.find(self.job)
                 check_form_places(job, query, self.into, new_sink_choices(self.new_sinks))
@@ -183,6 +191,105 @@ class RestoreSavepointOperator(SparkWork):
         for warning in report["warnings"]:
             self.log.warning("%s", warning)
         return flat(report)
+
+    def _all_queries(self, context: Context) -> dict[str, Any]:
+        """The same for all queries of the job, as one."""
+        self.job = str(self.job).removesuffix(f"/{ALL_QUERIES}")
+        if self.into or self.mode != "no-claim" or new_sink_choices(self.new_sinks):
+            raise InputError(
+                f"All queries of {self.job} are restored into the next generation of each, and into nothing "
+                "else.",
+                code="bad-option",
+                hint="Name one query to restore into a directory, as a fork, with a claim or to new outputs.",
+            )
+        if self.from_form:
+            check_form_origin(self.hook.declared.job(self.job), as_text(self.repository))
+        if as_bool(self.plan_only, "plan_only"):
+            return self._show_all(context, self._plan_all(offer=self.offer))
+        approved = chosen_of(as_data(self.approved))
+        try:
+            if approved is not None:
+                self._check_all_still_so(approved)
+                self.sink, self.source = approved.sink, approved.source
+                self.sink_of = {**sink_choices(self.sink_of), **approved.sink_of}
+            done = self.hook.together.restore(
+                self.job, self._asked_together(), note=self.why, by=asked_by(context)
+            )
+        except StreambankError as error:
+            error.hint = f"{error.hint} {self.aftermath()}".strip()
+            raise
+        for query, one in done["queries"].items():
+            self.log.info("Query %s: batch %d of %s.", query, one["batch"], one["savepoint"])
+            for said in (one["sink_effect"], one["source_effect"]):
+                if said:
+                    self.log.info("%s", said)
+            for warning in one["warnings"]:
+                self.log.warning("%s", warning)
+        return _flat_together(done)
+
+    def _asked_together(self) -> AskedTogether:
+        savepoint = as_data(self.savepoint)
+        return AskedTogether(
+            dict(savepoint) if isinstance(savepoint, Mapping) else str(savepoint),
+            as_text(self.repository),
+            sink=self.sink,
+            sink_of=sink_choices(self.sink_of),
+            source=self.source,
+            kafka=self.kafka or None,
+            executor=self.machines,
+        )
+
+    def _plan_all(self, *, offer: bool, whole: bool = True) -> TogetherPlan:
+        may_stop = offer or self._may_stop()
+        return self.hook.together.plan(
+            self.job, self._asked_together(), may_stop=may_stop, offer=offer, whole=whole
+        )
+
+    def _check_all_still_so(self, approved: Choice) -> None:
+        """Make sure that it is the set that a person has seen, and that nothing else speaks against it.
+
+        Raises:
+            RefusedError: It is another set, or something else does (code `approval-outdated`).
+        """
+        asked = self._asked_together().savepoint
+        if asked != approved.savepoints:
+            raise _outdated(approved, "The savepoints are not those that the plan has shown.")
+        plan = self._plan_all(offer=True, whole=False)  # the job stands, and the restore reads it all
+        for query, one in plan.plans.items():
+            newest, shown = newest_of(one), approved.newest_by_query[query]
+            if not approved.stop and query not in plan.done and newest > shown:
+                raise _outdated(
+                    approved, f"Query {query} has gone on to batch {newest}, but the plan ended at {shown}."
+                )
+        self._check_resolved(approved, as_one(plan.plans))
+
+    def _check_resolved(self, approved: Choice, plan: RestorePlan) -> None:
+        sinks = () if approved.stop else plan.sink_refusals[plan.sink]
+        for refusal in (*sinks, *plan.source_refusals[plan.source]):
+            if refusal.code not in approved.resolves:
+                raise _outdated(approved, refusal.message)
+
+    def _show_all(self, context: Context, plan: TogetherPlan) -> dict[str, Any]:
+        whole = as_one(plan.plans)
+        offered = choices_of_all(plan.plans, may_stop=self._may_stop()) if self.offer else []
+        self._retry_what_may_pass(whole, context["ti"])
+        oldest = say_duration(round(max(one.age_s for one in plan.plans.values())))
+        self._leave(
+            context,
+            together_markdown(plan, offered),
+            subject_of_all(self.job, plan.plans, offered, age=oldest),
+            offered,
+        )
+        return _flat_together(plan.to_dict())
+
+    def _leave(self, context: Context, shown: str, subject: str, offered: Sequence[Choice]) -> None:
+        """Leave a plan, and what is asked about it, for the approval."""
+        task_instance: Any = context["ti"]
+        self.log.info("The plan:\n%s", shown)
+        task_instance.xcom_push(key=PLAN_KEY, value=shown)
+        if self.offer:
+            task_instance.xcom_push(key=SUBJECT_KEY, value=subject)
+            task_instance.xcom_push(key=CHOICES_KEY, value=[one.to_dict() for one in offered])
 
     def _restore(self, context: Context) -> dict[str, Any]:
         approved = chosen_of(as_data(self.approved))
@@ -256,22 +363,13 @@ class RestoreSavepointOperator(SparkWork):
             raise _outdated(
                 approved, f"The query has gone on to batch {newest}, but the plan ended at batch {shown}."
             )
-        sinks = () if approved.stop else plan.sink_refusals[plan.sink]
-        for refusal in (*sinks, *plan.source_refusals[plan.source]):
-            if refusal.code not in approved.resolves:
-                raise _outdated(approved, refusal.message)
+        self._check_resolved(approved, plan)
 
     def _show(self, context: Context, plan: RestorePlan) -> dict[str, Any]:
-        task_instance: Any = context["ti"]
         offered = choices_of(plan, may_stop=self._may_stop()) if self.offer else []
-        self._retry_what_may_pass(plan, task_instance)
-        shown = plan_markdown(plan, offered)
-        self.log.info("The plan:\n%s", shown)
-        task_instance.xcom_push(key=PLAN_KEY, value=shown)
-        if self.offer:
-            subject = subject_of(plan, offered, age=say_duration(round(plan.age_s)))
-            task_instance.xcom_push(key=SUBJECT_KEY, value=subject)
-            task_instance.xcom_push(key=CHOICES_KEY, value=[one.to_dict() for one in offered])
+        self._retry_what_may_pass(plan, context["ti"])
+        subject = subject_of(plan, offered, age=say_duration(round(plan.age_s)))
+        self._leave(context, plan_markdown(plan, offered), subject, offered)
         return flat(plan.to_dict())
 
     def _retry_what_may_pass(self, plan: RestorePlan, task_instance: Any) -> None:
@@ -283,59 +381,23 @@ class RestoreSavepointOperator(SparkWork):
                 raise refusal
 
 
+def _flat_together(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan or report of all queries for an XCom: what is of all, and each query's own."""
+    queries = {name: flat(one) for name, one in result["queries"].items()}
+    return {
+        **flat(result),
+        "savepoint": {name: one["savepoint"] for name, one in queries.items()},
+        "queries": queries,
+        "already_restored": result["already_restored"],
+    }
+
+
 def _outdated(approved: Choice, why: str) -> RefusedError:
     return RefusedError(
         f"{approved.label!r} was approved, but things have changed since the plan was shown: {why}",
         code="approval-outdated",
         hint="Trigger the restore again: its plan shows how things are now.",
     )
-
-
-def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
-    """A restore's plan as a person reads it before approving.
-
-    Args:
-        plan: The plan.
-        offered: What they may choose, where that is more than yes or no.
-    """
-    savepoint = filled("{} of {}", code(plan.savepoint), code(plan.job))
-    rows: list[tuple[str, str]] = [
-        ("Savepoint", filled("{}: {}", savepoint, plan.note) if plan.note else savepoint),
-        ("Batch", f"{plan.batch:,}"),
-        ("Taken", f"{to_json_time(plan.taken_at)}, {say_duration(round(plan.age_s))} ago"),
-        ("Comes from", code(plan.repository)),
-        *([] if plan.as_of is None else [("As of", str(plan.as_of))]),
-        ("State rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
-        ("Size", f"{say_bytes(plan.bytes)} in {plan.files:,} files"),
-        ("Restored to", code(plan.location)),
-        ("Output written later", plan.sink_effect()),
-    ]
-    if said := plan.watermark_effect():
-        rows.append(("Event time", said))
-    if said := plan.read_again_effect():
-        rows.append(("Read again", said))
-    if said := plan.replayable_effect():
-        rows.append(("Replayable", said))
-    rows += [("Takes", one.sentence()) for one in plan.estimates]
-    rows += [("Next if this one fails", one.sentence(utc_now())) for one in plan.next]
-    if plan.sources:
-        only_kafka = all(
-            one.get("repeatable") is not False and one.get("kind") != "file" for one in plan.sources
-        )
-        if said := plan.source_effect():
-            rows.append(("Input in Kafka" if only_kafka else "Input", said))
-    rows += [
-        ("Writes to", filled("{} instead of {}", code(sink["new_path"]), code(sink["path"])))
-        for sink in plan.sinks
-        if sink.get("new_path")
-    ]
-    rows += [("Passed over", filled("{}: {}", code(one.location), one.why)) for one in plan.passed_over]
-    rows += [("Skipped", filled("{}: {}", code(one.savepoint), one.why)) for one in plan.skipped]
-    rows += [("Warning", warning) for warning in plan.warnings]
-    if is_alive(plan):
-        alive = next(one for one in plan.other_refusals if one.code == HELD)
-        rows.append(("The job now", f"{alive.message} It will be stopped first."))
-    return f"{table(rows)}{shown_choices(offered)}"
 
 
 class ReinstateGenerationOperator(StreambankOperator):
@@ -455,6 +517,8 @@ class RefreshCopyOperator(StreambankOperator):
         copy: The copy that the job declares, such as `staging`.
         savepoint: Which savepoint of each query: `latest-good`, or what names one of each, such as a time.
         repository: The repository or replica that it comes from, or `nearest`; None for what is declared.
+        source: `refuse` where a source lacks input that the copy would read next, or cannot be asked;
+            `accept` to go on without it; None for what is declared.
         from_form: `repository` comes from a form: only what the job declares is taken.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
 
@@ -462,7 +526,13 @@ class RefreshCopyOperator(StreambankOperator):
         What `streambank fork --json` gives, without `by`, `why`, `dry_run` and `refusals`.
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "copy", "savepoint", "repository")
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        "copy",
+        "savepoint",
+        "repository",
+        "source",
+    )
     alert_kinds = ("refresh-failed",)
 
     def __init__(
@@ -471,6 +541,7 @@ class RefreshCopyOperator(StreambankOperator):
         copy: str,
         savepoint: str = "latest-good",
         repository: str | None = None,
+        source: str | None = None,
         from_form: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -478,6 +549,7 @@ class RefreshCopyOperator(StreambankOperator):
         self.copy = copy
         self.savepoint = savepoint
         self.repository = repository
+        self.source = None if source is None else known_or_template(source, "source", SOURCE_CHOICES)
         self.from_form = from_form
 
     @property
@@ -501,6 +573,7 @@ class RefreshCopyOperator(StreambankOperator):
                 self.copy,
                 savepoint=as_text(self.savepoint) or "latest-good",
                 repository=repository,
+                source=as_text(self.source),
                 note=self.why,
                 by=asked_by(context),
             )
@@ -512,27 +585,3 @@ class RefreshCopyOperator(StreambankOperator):
         task_instance.xcom_push(key=REPORT_KEY, value=shown)
         left_out = ("by", "why", "dry_run", "refusals")
         return {name: value for name, value in report.to_dict().items() if name not in left_out}
-
-
-def refresh_markdown(report: RefreshReport) -> str:
-    """The report of a refresh as a person reads it.
-
-    Args:
-        report: The report.
-    """
-    rows: list[tuple[str, str]] = [("Copy", code(report.runs_as))]
-    for one in report.queries:
-        age = say_duration(round(one.age_s))
-        rows.append(
-            (
-                f"Query {one.query}",
-                filled("{} of batch {}, {} old", code(one.savepoint), f"{one.batch:,}", age),
-            )
-        )
-        rows += [("Repository", code(one.repository)), ("Checkpoint", code(one.location))]
-        rows += [("Output", code(new)) for new in one.outputs.values()]
-    if report.state_only:
-        rows.append(("Application", "none runs on it: the copy is of the state alone"))
-    rows += [("Removed", code(location)) for location in report.removed]
-    rows += [("Warning", filled("{}", warning)) for warning in report.warnings]
-    return table(rows)

@@ -30,16 +30,20 @@ from streambank.driver.prepare import prepare_launch
 from streambank.job.history import job_history
 from streambank.job.sign_records import sign_records
 from streambank.job.start import start_job
+from streambank.kafka.recording import Reader, SourceRecorder
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import assess_job
 from streambank.storage import open_store
 from streambank.storage.locations import local_path
-from tests.support.cli import streambank
+from streambank.storage.store import Store
+from tests.support.cli import streambank, succeed
 from tests.support.jobs.copied_job import STAGING, CopiedJob, numbered
 from tests.support.jobs.declared import fake_launcher
 from tests.support.jobs.simulated_job import BY
+from tests.support.kafka.fake_broker import SERVERS, FakeBroker, write_checkpoint
 from tests.support.repository.damaged_job import flip, keys
+from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import SimulatedCrash
 
 
@@ -241,6 +245,112 @@ def test_a_file_sink_without_a_saved_log_is_refused(tmp_path: Path) -> None:
     plan = plan_refresh(RefreshRequest(made.job, "staging", by=BY))
     assert [one.code for one in plan.refusals] == ["sink-not-saved"]
     made.refresh(savepoint=made.saved)
+
+
+def test_input_that_the_copy_would_read_next_and_is_gone_is_refused(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path, inputs=tmp_path / "in")
+    (query,) = plan_refresh(RefreshRequest(made.job, "staging", by=BY)).queries
+    assert query.source_effect == "The files that were read after the savepoint are there: 2 to read."
+    assert query.to_dict()["sources"][0]["safe"] is True
+    assert query.replayable_effect == "Nothing limits how long the input can be read again."
+    gone = tmp_path / "in/4.json"
+    gone.unlink()
+    error = refused(made, "source-would-lose-files")
+    assert gone.as_uri() in error.message and "--source accept" in error.hint
+    plan = plan_refresh(RefreshRequest(made.job, "staging", by=BY))
+    assert [one.code for one in plan.refusals] == ["source-would-lose-files"]
+    assert gone.as_uri() in plan.queries[0].source_effect
+    answer = streambank("fork", "orders", "staging", "--jobs", made.jobs, "--dry-run")
+    assert answer.code == 8 and answer.out.count(gone.as_uri()) == 1, answer
+    done = streambank("fork", "orders", "staging", "--jobs", made.jobs, "--source", "accept", "--json")
+    assert done.code == 0 and done.document["queries"][0]["source_effect"].endswith("This is accepted.")
+    assert any(gone.as_uri() in warning for warning in done.document["warnings"])
+
+
+def test_a_copy_can_declare_that_it_goes_on_without_lost_input(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path, f'{STAGING}source = "accept"\n', inputs=tmp_path / "in")
+    (tmp_path / "in/4.json").unlink()
+    assert any("4.json" in warning for warning in made.refresh().warnings)
+    with pytest.raises(RefusedError):
+        made.refresh(source="refuse")
+
+
+def test_a_copy_of_the_state_alone_reads_nothing(tmp_path: Path) -> None:
+    made = CopiedJob(
+        tmp_path, STAGING.replace('outputs = { "./out" = "staging/out" }', ""), inputs=tmp_path / "in"
+    )
+    (tmp_path / "in/4.json").unlink()
+    (query,) = made.refresh().queries
+    assert (query.sources, query.source_effect, query.replayable_effect) == ((), "", "")
+
+
+def test_records_that_kafka_lets_go_while_a_copy_is_filled_are_refused(tmp_path: Path) -> None:
+    """A refresh may take hours, and the first look is at its beginning."""
+    broker = FakeBroker()
+    broker.put("flights", (0, 150), (0, 130))
+    made = copied_job(tmp_path)
+    checkpoint = open_store(str(write_checkpoint(tmp_path / "kafka", '{"flights":{"0":100,"1":120}}')))
+    readers = SourceRecorder(broker.brokers(), [Reader(SERVERS, {"subscribe": "flights"})])
+    request = TakeRequest(checkpoint, made.repository, "orders", sources=readers, new_query=True)
+    taken = take(request)
+
+    def opened(where: object) -> Store:
+        """The copy's checkpoint, which is opened after the first look at the topic."""
+        assert broker.earliest["flights", 0] == 0
+        broker.earliest["flights", 0] = 140
+        return open_store(str(where))
+
+    with pytest.raises(RefusedError) as caught:
+        made.refresh(savepoint=taken.savepoint, kafka=broker.brokers(), opener=opened)
+    assert caught.value.code == "source-would-lose-records" and "40 records" in caught.value.message
+    assert not copied(made.on().records())
+
+
+def test_a_restore_on_a_copy_takes_no_savepoint_of_the_live_job(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    made.refresh()
+    before, saved = made.live_files(), contents(made.repository_store)
+    copy, live = "orders@staging", tmp_path / "repository"
+    asked = (
+        ("job", "restore", copy),
+        ("job", "restore", copy, "--from", live),
+        ("restore", "latest-good", "-r", live, "--job", "orders-staging", "--generation"),
+        ("restore", made.saved, "-r", live, "--job", "orders-staging", "--generation", "--from", live),
+    )
+    for command in asked:
+        answer = streambank(*command, "--jobs", made.jobs)
+        assert answer.code == NotFoundError.exit_code, answer
+        assert "There is no " in answer.err and "the verb fork (orders staging)" in answer.err
+    assert (made.live_files(), contents(made.repository_store)) == (before, saved)
+    generation = made.on().records().generation()
+    assert generation is not None and generation.number == 2, "the copy is what it was"
+
+
+def test_a_savepoint_of_a_copy_from_before_its_first_start_names_its_output(tmp_path: Path) -> None:
+    made = copied_job(tmp_path)
+    (query,) = made.refresh().queries
+    before, command = made.live_files(), ("job", "restore", "orders@staging", "--jobs", made.jobs)
+    first = succeed("job", "savepoint", "orders@staging", "--jobs", made.jobs, "--json").document
+    (output,) = query.outputs.values()
+    repository = Repository.open(open_store(made.on().repository))
+    (sink,) = repository.load("orders-staging", first["savepoint"]).sinks
+    assert (sink["kind"], sink["path"]) == ("file", output)
+
+    # Its first driver says where it writes, and saves the same batch.
+    told = {
+        "query_id": query.query_id,
+        "sink": f"FileSink[file:{local_path(output)}]",
+        "sink_path": output,
+        "generation": query.generation,
+    }
+    made.on().records().record_query(None, told)
+    again = succeed("job", "savepoint", "orders@staging", "--jobs", made.jobs, "--json").document
+    assert (again["savepoint"], again["already_there"]) == (first["savepoint"], True)
+    done = succeed(*command, "--json").document["queries"]["main"]
+    assert done["location"] == (tmp_path / "staging/ck.g0003").as_uri()
+    assert made.live_files() == before
+    redirect = prepare_launch(made.on(), made.on().records(), by=BY).queries["main"].redirect
+    assert redirect is not None and list(redirect.outputs.values()) == [output]
 
 
 def test_old_copies_go_and_never_the_one_in_use(tmp_path: Path) -> None:

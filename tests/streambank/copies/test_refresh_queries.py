@@ -12,7 +12,6 @@ from streambank.control.generations import Generation, Generations
 from streambank.control.operation import Operation
 from streambank.copies.refresh import RefreshRequest, refresh
 from streambank.copies.report import RefreshReport
-from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.driver.outputs import Output
 from streambank.driver.prepare import prepare_launch
@@ -22,6 +21,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.cli import succeed
 from tests.support.jobs.simulated_job import BY
 from tests.support.storage.faulty_store import SimulatedCrash
 
@@ -84,12 +84,19 @@ def test_they_have_one_number_and_one_place(tmp_path: Path) -> None:
     assert locations == {name: (tmp_path / f"look/ck/{name}.g0003").as_uri() for name in QUERIES}
 
 
-def test_nearest_is_not_asked_of_several(tmp_path: Path) -> None:
-    """Each query would be the newest of its own, not of one moment."""
+def test_nearest_is_one_place_for_all_of_them(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
-    with pytest.raises(InputError) as caught:
-        refresh(RefreshRequest(pair.job, "look", repository="nearest", by=BY))
-    assert caught.value.code == "names-one-query"
+    declared = pair.jobs.read_text()
+    pair.jobs.write_text(f'{declared}[jobs.flights.replicate]\nto = ["replica"]\n')
+    succeed("replicate", "-r", tmp_path / "repository", "--to", tmp_path / "replica")
+    request = RefreshRequest(pair.job, "look", repository="nearest", by=BY)
+    assert {one.repository for one in refresh(request).queries} == {pair.repository.store.uri}
+    for info in list(pair.repository.store.list("savepoints/flights/sessions")):
+        pair.repository.store.write(info.path, b"{}")
+    report = refresh(request)
+    assert {one.repository for one in report.queries} == {open_store(tmp_path / "replica").uri}
+    assert any(pair.repository.store.uri in warning for warning in report.warnings)
+    assert pair.in_use() == dict.fromkeys(QUERIES, (3, 2))
 
 
 def test_what_ends_between_two_of_them_is_made_up_for(

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from streambank.inputs import files
+from streambank.core.choices import SourceChoice
+from streambank.core.errors import RefusedError
 from streambank.inputs.clean_source import cleaning_of
 from streambank.inputs.files import MOST_FILES, FilesStanding, look_at_files
 from streambank.recovery.preconditions import RestoreRequest
-from streambank.recovery.restore import plan_restore
+from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.manifest import Manifest
 from streambank.storage import open_store
 from streambank.storage.store import Store
@@ -145,16 +146,39 @@ def test_a_log_that_takes_too_long_leaves_it_unknown(tmp_path: Path) -> None:
     assert "could not be looked at within 0 s" in found.not_known
 
 
-def test_a_plan_says_it_and_refuses_nothing(shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_exists", lambda uri: False)  # its directory /in is there, and empty
+def test_a_restore_without_them_is_refused_unless_that_is_accepted(
+    shop: SimulatedJob, tmp_path: Path
+) -> None:
+    """Spark would go on without their rows, and not say so."""
+    shop.live.inputs = tmp_path.as_uri()
+    for batch in range(5):
+        (tmp_path / f"{batch}.json").write_text("{}")
     shop.run(3)
     taken = shop.take()
     shop.run(2)
-    request = RestoreRequest(
-        shop.repository, taken.savepoint, into=shop.open("back"), sink="accept", opener=quick_store
-    )
-    plan = plan_restore(request)
-    assert plan.possible
+
+    def request(source: SourceChoice = "refuse") -> RestoreRequest:
+        return RestoreRequest(
+            shop.repository,
+            taken.savepoint,
+            into=shop.open("back"),
+            sink="accept",
+            source=source,
+            opener=quick_store,
+        )
+
+    assert plan_restore(request()).possible, "they are there"
+    gone = tmp_path / "3.json"
+    gone.unlink()
+    plan = plan_restore(request())
+    assert [one.code for one in plan.refusals] == ["source-would-lose-files"]
     (source,) = plan.sources
     assert (source["kind"], source["safe"], source["files_to_read_again"]) == ("file", False, 2)
-    assert "such as file:///in/3.json" in plan.source_effect()
+    assert f"such as {gone.as_uri()}" in plan.source_effect()
+    assert plan.possible_choices.source == ("accept",)
+    with pytest.raises(RefusedError) as caught:
+        restore(request())
+    assert caught.value.code == "source-would-lose-files" and "--source accept" in caught.value.hint
+    report = restore(request("accept"))
+    assert report.source_effect.endswith("This is accepted.")
+    assert any(gone.as_uri() in warning for warning in report.warnings)

@@ -11,12 +11,15 @@ from streambank.core.choices import SinkChoice
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.core.units import utc_now
 from streambank.recovery.approval import (
+    as_one,
     choices_of,
+    choices_of_all,
     chosen_of,
     newest_of,
     obstacles,
     shown_choices,
     subject_of,
+    subject_of_all,
 )
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.reached import Reached
@@ -266,3 +269,50 @@ def test_sinks_of_both_kinds_offer_a_choice_for_each() -> None:
     assert mixed.means == "Left as they are: kafka://broker/topic."
     assert accept.sink == "accept" and not accept.sink_of
     assert chosen_of(mixed.to_dict()) == mixed
+
+
+class TestAllQueries:
+    """All queries of a job as one: each choice is of the whole set, and bound to what was shown."""
+
+    def pair(self, hours: RestorePlan, users: RestorePlan) -> dict[str, RestorePlan]:
+        return {
+            "hours": replace(hours, job="flights/hours"),
+            "users": replace(users, job="flights/users", savepoint="b000007-y", batch=7),
+        }
+
+    def test_a_choice_names_the_savepoint_of_each_and_how_far_it_got(self) -> None:
+        plans = self.pair(plan(), plan(refuse=(AHEAD,), reached=Reached(9, 9, "")))
+        found = choices_of_all(plans, may_stop=False)
+        assert [one.label for one in found] == [
+            "Restore and set later output aside",
+            "Restore and leave later output",
+        ]
+        for one in found:
+            assert one.savepoints == {"hours": "b000002-x", "users": "b000007-y"}
+            assert one.newest_by_query == {"hours": 2, "users": 9} and one.newest is None
+            assert one.resolves == ("sink-would-lose-rows",)
+            assert chosen_of(one.to_dict()) == one, "as it comes back from an approval"
+
+    def test_what_one_query_refuses_all_refuse(self) -> None:
+        plans = self.pair(plan(refuse=(AHEAD,), rollback=(STUCK,)), plan(refuse=(AHEAD,)))
+        assert [one.sink for one in choices_of_all(plans, may_stop=False)] == ["accept"]
+        mixed: dict[str, SinkChoice] = {"/out/users": "accept"}
+        plans = self.pair(plan(refuse=(AHEAD,)), plan(refuse=(AHEAD,), rollback=(STUCK,), mixed=mixed))
+        first, second = choices_of_all(plans, may_stop=False)
+        assert (first.sink, first.sink_of) == ("rollback", mixed) and second.sink == "accept"
+        neither = self.pair(plan(ALIVE, STUCK), plan(ALIVE))
+        assert [one.message for one in obstacles(as_one(neither))] == [STUCK.message]
+
+    def test_the_input_of_any_of_them_is_asked_about(self) -> None:
+        plans = self.pair(plan(source=GONE), plan())
+        (only,) = choices_of_all(plans, may_stop=False)
+        assert (only.source, only.resolves) == ("accept", ("source-would-lose-records",))
+
+    def test_the_question_is_of_all(self) -> None:
+        plans = self.pair(plan(ALIVE, refuse=(AHEAD,)), plan(ALIVE, refuse=(AHEAD,), sinks=(LEDGER,)))
+        asked = subject_of_all("flights", plans, choices_of_all(plans, may_stop=False), age="6 min")
+        assert asked == (
+            "Restore all 2 queries of flights as one, to savepoints that are up to 6 min old? It runs, and "
+            "will be stopped. 1,200 rows are left. users: Batches 8 to 10 were sent to a sink that is not "
+            "guarded."
+        )

@@ -10,10 +10,13 @@ import pytest
 
 from streambank.control.marker import read_marker
 from streambank.core.errors import InputError, NotFoundError, StorageError, StreambankError
+from streambank.core.units import utc_now
+from streambank.declaration.standby import PRIMARY, STANDBY
 from streambank.recovery.nearest import by_distance, choose_nearest
 from streambank.recovery.resolve import Chosen
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
+from streambank.sites.records import SiteRecord, Sites
 from streambank.storage import open_store
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import declare
@@ -131,6 +134,60 @@ def test_one_that_is_damaged_everywhere_is_skipped_and_the_next_one_found(places
         places.choose(damaged.savepoint)
     assert caught.value.code == "no-good-savepoint"
     assert places.repository in caught.value.message and places.replica in caught.value.message
+
+
+@pytest.mark.parametrize("readable", [True, False])
+@pytest.mark.parametrize("reference", ["2999-01-01", "latest"])
+def test_of_a_time_nothing_older_is_taken_but_the_next_one_is_named(
+    places: Places, reference: str, readable: bool
+) -> None:
+    old = places.shop.take()
+    places.replicate()
+    packs = {info.path for info in places.shop.repository_store.list("packs")}
+    places.shop.run(2)
+    damaged = places.shop.take()
+    places.replicate()
+    for location in (places.repository, places.replica):
+        store = open_store(location)
+        for info in [one for one in store.list("packs") if one.path not in packs]:
+            store.write(info.path, b"x" * info.size_bytes)
+        if not readable:
+            store.write(f"savepoints/{JOB}/{damaged.savepoint}.json", b"{}")
+    with pytest.raises(NotFoundError) as caught:
+        places.choose(reference)
+    assert caught.value.code == "no-good-savepoint"
+    assert damaged.savepoint in caught.value.message
+    assert f"The newest older one that verifies is {old.savepoint} of batch 2" in caught.value.message
+    assert f"give {old.savepoint} as the savepoint instead of {reference}" in caught.value.hint
+
+
+def test_a_manifest_that_only_a_replica_can_read_is_read_there(places: Places) -> None:
+    places.shop.take()
+    places.shop.run(1)
+    newest = places.shop.take()
+    places.replicate()
+    open_store(places.repository).write(f"savepoints/{JOB}/{newest.savepoint}.json", b"{}")
+    place, chosen = places.choose("2999-01-01")
+    assert (place, chosen.manifest.savepoint) == (places.replica, newest.savepoint)
+
+
+def test_the_verb_leaves_out_what_was_saved_on_a_line_that_the_job_left(folder: Path) -> None:
+    job = declare(folder, more='[jobs.flights.replicate]\nto = ["replica"]')
+    checkpoint = worked(job)
+    jobs = ("--jobs", folder / "streaming_jobs.toml")
+    counts = succeed("job", "savepoint", "flights", *jobs, "--json").document
+    checkpoint.run(1)
+    succeed("job", "savepoint", "flights", *jobs)
+    succeed("replicate", "--to", folder / "replica", "-r", folder / "repository")
+    left = {"main": open_store(job.checkpoint).uri}
+    record = SiteRecord(
+        3, "active", STANDBY, PRIMARY, True, {}, "", utc_now(), {"main": counts["savepoint"]}, {}, left
+    )
+    Sites(job.records()).write(record)
+    place = ("--into", folder / "back", "--sink", "accept", "--dry-run", "--json", "--from", "nearest")
+    plan = succeed("restore", "latest-good", "--job", "flights", *jobs, *place).document
+    assert plan["savepoint"] == counts["savepoint"]
+    assert all("on the line that it left" in one["why"] for one in plan["passed_over"])
 
 
 def test_what_was_saved_on_a_line_that_the_job_left_does_not_count(places: Places) -> None:

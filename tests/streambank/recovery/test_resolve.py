@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError, IntegrityError, NotFoundError
+from streambank.core.units import to_json_time
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.resolve import choose
-from streambank.recovery.restore import plan_restore
+from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import VerifyReport, verify
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.repository.damaged_job import flip, keys
 from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import Fault, FaultyStore
 
@@ -175,3 +177,76 @@ class TestLatestGood:
             shop.restore("latest-good")
         assert caught.value.code == "which-job"
         assert shop.restore("latest-good", job="other").job == "other"
+
+
+class TestByTime:
+    """A person who names a moment decides how far back the job goes: nothing older is just taken."""
+
+    def two(self, shop: SimulatedJob) -> tuple[str, str, list[str]]:
+        """An older savepoint, a newer one, and the packs of the newer one."""
+        shop.run(3)
+        older = shop.take().savepoint
+        before = keys(shop, "packs")
+        shop.run(2)
+        newer = shop.take().savepoint
+        shop.run(1)
+        return older, newer, [key for key in keys(shop, "packs") if key not in before]
+
+    def request(self, shop: SimulatedJob, reference: str) -> RestoreRequest:
+        return RestoreRequest(
+            shop.repository, reference, into=shop.open("restored"), sink="rollback", opener=quick_store
+        )
+
+    @pytest.mark.parametrize("reference", ["2999-01-01", "latest"])
+    def test_a_damaged_one_is_named_with_the_next_older_one_that_verifies(
+        self, shop: SimulatedJob, reference: str
+    ) -> None:
+        older, newer, packs = self.two(shop)
+        for key in packs:
+            flip(shop, key)
+        errors = []
+        with pytest.raises(IntegrityError) as caught:
+            plan_restore(self.request(shop, reference), whole=True)
+        errors.append(caught.value)
+        with pytest.raises(IntegrityError) as caught:
+            restore(self.request(shop, reference))
+        errors.append(caught.value)
+        for error in errors:
+            assert f"The newest older one that verifies is {older} of batch 2" in error.message
+            assert "earlier and 2 batches before." in error.message
+            assert error.hint.startswith(
+                f"To go back that far, give {older} as the savepoint instead of {reference};"
+            )
+        assert newer in errors[0].message and errors[0].code == "savepoint-damaged"
+        assert contents(shop.open("restored")) == {}, "nothing older is restored by itself"
+        assert restore(self.request(shop, older)).savepoint == older
+
+    @pytest.mark.parametrize("reference", ["2999-01-01", "latest"])
+    def test_one_whose_manifest_says_nothing_may_be_the_one_that_is_meant(
+        self, shop: SimulatedJob, reference: str
+    ) -> None:
+        older, newer, _ = self.two(shop)
+        shop.repository_store.write(f"savepoints/{JOB}/{newer}.json", b"{}")
+        with pytest.raises(IntegrityError) as caught:
+            plan_restore(self.request(shop, reference))
+        assert caught.value.code == "savepoint-damaged"
+        assert newer in caught.value.message and f"verifies is {older} of" in caught.value.message
+        assert f"give {older} as the savepoint" in caught.value.hint
+
+    def test_one_that_seems_younger_than_the_moment_is_only_said(self, shop: SimulatedJob) -> None:
+        older, newer, _ = self.two(shop)
+        last = shop.take().savepoint
+        shop.repository_store.write(f"savepoints/{JOB}/{last}.json", b"{}")
+        moment = to_json_time(shop.repository.load(JOB, older).taken_at)
+        plan = plan_restore(self.request(shop, moment))
+        assert plan.savepoint == older != newer
+        assert [one.savepoint for one in plan.skipped] == [last]
+
+    def test_where_no_older_one_verifies_the_error_stays_as_it_was(self, shop: SimulatedJob) -> None:
+        shop.run(3)
+        only = shop.take().savepoint
+        for key in keys(shop, "packs"):
+            flip(shop, key)
+        with pytest.raises(IntegrityError) as caught:
+            plan_restore(self.request(shop, "2999-01-01"), whole=True)
+        assert only in caught.value.message and "older one" not in caught.value.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -13,14 +14,23 @@ import pytest
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.control.processes import this_process
-from streambank.core.errors import FormatError, InputError, RefusedError
+from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
 from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.standby import PRIMARY, STANDBY
 from streambank.driver.prepare import prepare_launch
 from streambank.recovery import together
 from streambank.recovery.restore import restore
-from streambank.recovery.together import TogetherReport, TogetherRequest, plan_together, restore_together
+from streambank.recovery.together import (
+    TogetherReport,
+    TogetherRequest,
+    from_place,
+    plan_together,
+    restore_together,
+)
+from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
+from streambank.sites.records import SiteRecord, Sites
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
@@ -322,3 +332,125 @@ def test_a_reference_with_a_place_is_of_one_query(trio: Trio) -> None:
     with pytest.raises(InputError) as caught:
         plan_together(trio.request(reference="flights/users/latest-good"))
     assert caught.value.code == "names-one-query"
+
+
+def test_a_job_that_has_lost_its_checkpoints_comes_back(trio: Trio, tmp_path: Path) -> None:
+    taken = trio.take_all(0)
+    for name in QUERIES:
+        trio.control.record_query(name, {"query_id": trio.live[name].query_id})
+    shutil.rmtree(tmp_path / "ck")
+    command = ("job", "restore", "flights", "--jobs", tmp_path / "jobs.toml")
+    done = succeed(*command, "--sink", "accept", "--json").document
+    assert {name: one["savepoint"] for name, one in done["queries"].items()} == taken
+    assert not any("goes back to this savepoint" in str(one["warnings"]) for one in done["queries"].values())
+
+
+def unreadable(place: Repository, query: str, savepoint: str) -> None:
+    place.store.write(f"savepoints/flights/{query}/{savepoint}.json", b"{}")
+
+
+def test_of_a_time_the_error_names_the_time_of_the_next_older_one(trio: Trio) -> None:
+    older = trio.take_all(0)
+    trio.run(1)
+    newer = trio.take_all(10)
+    unreadable(trio.repository, "users", newer["users"])
+    with pytest.raises(IntegrityError) as caught:
+        plan_together(trio.request(reference="2999-01-01"))
+    assert newer["users"] in caught.value.message and older["users"] in caught.value.message
+    moment = "2026-03-01T12:00:02.000Z"
+    assert caught.value.hint.startswith(f"To go back that far, give {moment} as the savepoint instead of")
+    plan = plan_together(trio.request(reference=moment))
+    assert {name: one.savepoint for name, one in plan.plans.items()} == older
+
+
+class TestFromPlace:
+    """Where the savepoints of all queries come from, as one."""
+
+    @pytest.fixture
+    def pair(self, trio: Trio, tmp_path: Path) -> Trio:
+        """The job with a replica of its repository."""
+        replica = open_store(tmp_path / "replica").uri
+        trio.job = replace(trio.job, replicate=replace(trio.job.replicate, to=(replica,)))
+        return trio
+
+    def replicate(self, trio: Trio) -> Repository:
+        replica = open_replica(trio.repository, open_store(trio.job.replicate.to[0]))
+        list(replicate(trio.repository, replica, newest_first(trio.repository)))
+        return Repository.open(open_store(trio.job.replicate.to[0]))
+
+    def nearest(self, trio: Trio, reference: str = "latest-good") -> tuple[str, dict[str, str], set[str]]:
+        """The place, the savepoint of each query, and what was passed over."""
+        place, chosen = from_place(
+            trio.job,
+            "nearest",
+            reference,
+            control=trio.control,
+            target=trio.job.queries["hours"],
+            record=False,
+        )
+        assert chosen is not None
+        passed = {one.location for each in chosen.values() for one in each.passed_over}
+        plan = plan_together(replace(trio.request(reference=reference, chosen=chosen), repository=place))
+        assert {one.repository for one in plan.plans.values()} == {place.store.uri}
+        return place.store.uri, {name: one.manifest.savepoint for name, one in chosen.items()}, passed
+
+    @pytest.mark.parametrize("reference", ["latest-good", "latest", "2999-01-01"])
+    def test_the_nearest_place_has_those_of_all_queries(self, pair: Trio, reference: str) -> None:
+        newest = pair.take_all(0)
+        replica = self.replicate(pair)
+        place, found, passed = self.nearest(pair, reference)
+        assert (place, found) == (pair.repository.store.uri, newest)
+        unreadable(pair.repository, "sessions", newest["sessions"])
+        place, found, passed = self.nearest(pair, reference)
+        assert (place, found, passed) == (replica.store.uri, newest, {pair.repository.store.uri})
+
+    def test_which_ones_are_meant_does_not_depend_on_the_place(self, pair: Trio) -> None:
+        """The replica is behind, and of one query the repository is damaged down to where that is."""
+        older = pair.take_all(0)
+        replica = self.replicate(pair)
+        pair.run(1)
+        newer = pair.take_all(10)
+        assert self.nearest(pair)[:2] == (pair.repository.store.uri, newer)
+        unreadable(pair.repository, "users", newer["users"])
+        assert self.nearest(pair)[:2] == (pair.repository.store.uri, older), "the same moment, and nearer"
+        unreadable(pair.repository, "users", older["users"])
+        assert self.nearest(pair)[:2] == (replica.store.uri, older)
+        with pytest.raises(NotFoundError) as caught:
+            self.nearest(pair, "latest")
+        assert caught.value.code == "no-good-savepoint"
+        assert "give 2026-03-01T12:00:02.000Z as the savepoint" in caught.value.hint
+
+    def test_of_latest_no_place_has_all_though_each_is_somewhere(self, pair: Trio) -> None:
+        newest = pair.take_all(0)
+        replica = self.replicate(pair)
+        unreadable(pair.repository, "users", newest["users"])
+        unreadable(replica, "hours", newest["hours"])
+        with pytest.raises(NotFoundError) as caught:
+            self.nearest(pair, "latest")
+        assert caught.value.code == "no-good-savepoint" and "older one" not in caught.value.message
+        assert newest["users"] in caught.value.message and newest["hours"] in caught.value.message
+
+    def test_a_site_that_the_job_left_does_not_count(self, pair: Trio) -> None:
+        older = pair.take_all(0)
+        pair.run(1)
+        pair.take_all(10)
+        left = {name: open_store(pair.job.queries[name]).uri for name in QUERIES}
+        Sites(pair.control).write(
+            SiteRecord(3, "active", STANDBY, PRIMARY, True, {}, "", BEGIN, older, {}, left)
+        )
+        assert self.nearest(pair)[1] == older
+
+    def test_the_command_restores_from_the_nearest_place(self, pair: Trio, tmp_path: Path) -> None:
+        newest = pair.take_all(0)
+        replica = self.replicate(pair)
+        declared = tmp_path / "jobs.toml"
+        declared.write_text(f'{declared.read_text()}[jobs.flights.replicate]\nto = ["replica"]\n')
+        unreadable(pair.repository, "users", newest["users"])
+        command = ("job", "restore", "flights", "--jobs", declared, "--from")
+        plan = succeed(*command, "nearest", "--dry-run", "--json").document
+        assert {one["repository"] for one in plan["queries"].values()} == {replica.store.uri}
+        assert plan["queries"]["users"]["passed_over"][0]["location"] == pair.repository.store.uri
+        done = succeed(*command, "nearest", "--json").document
+        assert {name: one["savepoint"] for name, one in done["queries"].items()} == newest
+        again = succeed(*command, replica.store.uri, "--dry-run", "--json").document
+        assert {one["repository"] for one in again["queries"].values()} == {replica.store.uri}

@@ -20,8 +20,8 @@ FORMS = {
     "sla": daily.sla_form(),
     "drill": recovery.drill_form((), DrillPolicy(), ("/repository", "s3://replica")),
     "drill of several queries": recovery.drill_form(("hourly", "sessions"), DrillPolicy(), ("/repository",)),
-    "refresh": recovery.refresh_form((), ("/repository", "s3://replica", "nearest")),
-    "refresh of several queries": recovery.refresh_form(("hourly", "sessions"), ("/repository",)),
+    "refresh": recovery.refresh_form((), ("/repository", "s3://replica", "nearest"), "refuse"),
+    "refresh of several queries": recovery.refresh_form(("hourly", "sessions"), ("/repository",), "accept"),
     "upgrade": recovery.upgrade_form(3),
     "failover": recovery.failover_form("refuse", "refuse"),
     "restore": recovery.restore_form((), RestorePolicy()),
@@ -119,7 +119,7 @@ def test_what_a_job_declares_is_done_unless_the_form_says_no() -> None:
 
 def test_a_query_is_asked_for_only_where_there_are_several() -> None:
     assert "query" not in recovery.restore_form((), RestorePolicy())
-    assert recovery.restore_form(("a", "b"), RestorePolicy())["query"].schema["enum"] == ["a", "b"]
+    assert recovery.restore_form(("a", "b"), RestorePolicy())["query"].schema["enum"] == ["*", "a", "b"]
 
 
 @pytest.mark.parametrize("given", [None, [], ["/out=/new", ""], ["s3a://a/x=s3a://b/y", "/day=1=/new"]])

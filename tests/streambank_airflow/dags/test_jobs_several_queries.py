@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 
 from streambank_airflow.dags.jobs import build_dags
-from streambank_airflow.operators.approve import PLAN_KEY
+from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY
+from streambank_airflow.operators.restore import RestoreSavepointOperator
 from tests.support.airflow_face.metadata_db import (
     answer_question,
     asset_events,
@@ -56,7 +58,7 @@ def test_their_pages_say_what_several_queries_mean(managed: Managed) -> None:
 
     assert "each query of the running job (hourly, sessions)" in str(dags["flights.savepoint"].doc_md)
     assert "not mutually consistent" in str(dags["flights.savepoint"].doc_md)
-    assert "Restores one query" in str(dags["flights.restore"].doc_md)
+    assert "Restores all queries as one" in str(dags["flights.restore"].doc_md)
     for dag in dags.values():
         assert DagSerialization.from_dict(DagSerialization.to_dict(dag)).dag_id == dag.dag_id
         if dag.dag_id != "flights.rescale":  # whose form has one field that nothing answers for a person
@@ -149,3 +151,80 @@ def test_a_start_while_another_query_is_still_lost_is_refused(
     assert "checkpoint-lost" in out
     assert "sessions" in out
     assert not managed.driver_lives()
+
+
+@pytest.mark.storm
+def test_all_are_restored_as_one_with_one_approval(airflow_database: None, managed: Managed) -> None:
+    took = saved_and_killed(managed)
+
+    run = restore(managed)
+
+    states = task_states(run)
+    assert states.pop("restore_into") == "skipped"
+    assert set(states.values()) == {"success"}
+    shown = xcom(run, "plan", PLAN_KEY)
+    assert "All queries, as one" in shown and "goes back to this savepoint" not in shown
+    assert all(f"**Query `{query}`**" in shown and took[query] in shown for query in QUERIES)
+    assert xcom(run, "plan")["savepoint"] == xcom(run, "restore")["savepoint"] == took
+    (choice,) = xcom(run, "plan", CHOICES_KEY)
+    assert choice["savepoints"] == took and set(choice["newest_by_query"]) == set(QUERIES)
+    assert generations(managed) == {query: (2, took[query]) for query in QUERIES}
+    assert managed.driver_lives()
+
+
+@pytest.mark.storm
+def test_an_approval_of_all_is_of_the_set_that_was_shown(
+    airflow_database: None, managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    took = saved_and_killed(managed)
+    shown = run_dag(plan_of_all(managed, savepoint="latest"))
+    (choice,) = xcom(shown, "restore", CHOICES_KEY)
+    other = {**choice, "savepoints": {**choice["savepoints"], "hourly": "b000000-0123456789ab"}}
+
+    refused = run_dag(plan_of_all(managed, savepoint=took, plan_only=False, approved=other))
+
+    assert task_states(refused)["restore"] == "failed"
+    assert "The savepoints are not those that the plan has shown." in capfd.readouterr().out
+    assert generations(managed) == {query: (1, None) for query in QUERIES}
+
+    behind = {**choice, "newest_by_query": dict.fromkeys(QUERIES, -1)}
+    refused = run_dag(plan_of_all(managed, savepoint=took, plan_only=False, approved=behind))
+
+    assert task_states(refused)["restore"] == "failed"
+    assert "has gone on to batch" in capfd.readouterr().out
+    assert generations(managed) == {query: (1, None) for query in QUERIES}
+
+
+@pytest.mark.parametrize("option", [{"into": "/elsewhere"}, {"mode": "fork"}, {"new_sinks": ["/a=/b"]}])
+def test_all_are_restored_in_place_or_not_at_all(
+    airflow_database: None, managed: Managed, capfd: pytest.CaptureFixture[str], option: dict[str, Any]
+) -> None:
+    run = run_dag(plan_of_all(managed, **option))
+    assert task_states(run)["restore"] == "failed"
+    assert "and into nothing else" in capfd.readouterr().out
+
+
+def saved_and_killed(managed: Managed) -> dict[str, str]:
+    """The savepoint of each query of a job that died and lost its checkpoints."""
+    managed.start()
+    for query in QUERIES:
+        managed.wait_for_batch(3, query)
+        poll(partial(managed.control.query_facts, query))
+    dags = build_dags(managed.jobs_file)
+    saved = run_dag(dags["flights.savepoint"])
+    managed.kill()
+    shutil.rmtree(managed.checkpoint_of("hourly").parent)
+    write_dags(dags["flights.run"])
+    return {query: xcom(saved, f"take_{query}")["savepoint"] for query in QUERIES}
+
+
+def plan_of_all(managed: Managed, **options: Any) -> DAG:
+    """A DAG that plans a restore of all queries, or does it."""
+    with DAG("all_of_flights") as dag:
+        RestoreSavepointOperator(
+            task_id="restore",
+            job="flights/*",
+            jobs_file=str(managed.jobs_file),
+            **{"plan_only": True, "offer": True, **options},
+        )
+    return dag

@@ -61,7 +61,7 @@ def test_there_is_one_for_each_copy_and_none_without(tmp_path: Path) -> None:
 def test_the_form_takes_no_place_but_what_is_declared(tmp_path: Path) -> None:
     dags = declared(tmp_path, COPIES)
     params = dags["flights.refresh.staging"].params
-    assert set(params) == {"savepoint", "repository", "note"}
+    assert set(params) == {"savepoint", "repository", "source", "note"}
     usual = (tmp_path / "r").as_uri()
     assert params.get_param("repository").schema["enum"] == ["declared", usual, "s3://far/x", "nearest"]
     assert dags["flights.refresh.analysis"].params["repository"] == "declared"

@@ -17,7 +17,8 @@ from streambank.storage import open_store
 from streambank_airflow.choices import check_form_origin, restore_repositories
 from streambank_airflow.dags.forms.recovery import restore_form
 from streambank_airflow.hooks.streambank import StreambankHook
-from streambank_airflow.operators.restore import RestoreSavepointOperator, plan_markdown
+from streambank_airflow.operators.restore import RestoreSavepointOperator
+from streambank_airflow.restore_plans import plan_markdown
 from tests.support.airflow_face.metadata_db import run_dag, xcom
 from tests.support.jobs.declared import declare
 from tests.support.jobs.lost_repository import move_on, worked

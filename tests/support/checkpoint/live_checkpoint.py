@@ -28,6 +28,9 @@ class LiveCheckpoint:
         state_bytes: Size of a delta; snapshots are four times as large.
         query_id: Its query id.
         seed: What the bytes are made from; two timelines have different ones.
+
+    Attributes:
+        inputs: Where its source reads a file for each batch, as a URI.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class LiveCheckpoint:
         self.snapshot_every = snapshot_every
         self.state_bytes = state_bytes
         self.query_id = query_id or str(uuid.uuid4())
+        self.inputs = "file:///in"
         self._random = random.Random(seed)
         self.next_batch = 0
 
@@ -70,7 +74,7 @@ class LiveCheckpoint:
                 "stateStoreInfo": [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 2}],
             }
             self.store.write("state/0/_metadata/metadata", f"v1\n{json.dumps(operator)}".encode())
-        entry = {"path": f"file:///in/{batch}.json", "timestamp": batch, "batchId": batch}
+        entry = {"path": f"{self.inputs}/{batch}.json", "timestamp": batch, "batchId": batch}
         self.store.write(f"sources/0/{batch}", f"v1\n{json.dumps(entry)}".encode())
         head = {"batchWatermarkMs": batch * 1000, "batchTimestampMs": batch, "conf": CONF}
         lines = ["v1", json.dumps(head), json.dumps({"logOffset": batch})]

@@ -32,10 +32,17 @@ class CopiedJob(SimulatedJob):
     Args:
         base: A directory.
         more: Lines of the declaration.
+        inputs: Where its source reads a file for each batch, `0.json` and so on; a directory that is not
+            there when left out.
     """
 
-    def __init__(self, base: Path, more: str = STAGING) -> None:
+    def __init__(self, base: Path, more: str = STAGING, inputs: Path | None = None) -> None:
         super().__init__(base)
+        if inputs is not None:
+            inputs.mkdir()
+            for batch in range(5):
+                (inputs / f"{batch}.json").write_text("{}", encoding="utf-8")
+            self.live.inputs = inputs.as_uri()
         self.folder = base
         (base / "app.py").write_text("", encoding="utf-8")
         self.jobs = base / "streaming_jobs.toml"

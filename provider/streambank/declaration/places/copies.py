@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streambank.control.place import SUFFIX
+from streambank.core.choices import SOURCE_CHOICES, SourceChoice
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN, check_name
 from streambank.declaration.fields import Fields
@@ -40,6 +41,8 @@ class CopyPolicy:
             state alone, for people who look at it, and no application may run on it.
         repository: The repository or replica that savepoints come from, or `nearest`; None for the job's own.
         control: Where the records of the copy are.
+        source: What a refresh does where the sources have not all of what the copy would read next:
+            `refuse` or `accept`.
         schedule: A cron expression or an Airflow preset; None for by hand only.
         keep: How many copies stay, the one in use among them.
     """
@@ -49,6 +52,7 @@ class CopyPolicy:
     outputs: Mapping[str, str] = field(default_factory=dict)
     repository: str | None = None
     control: str | None = None
+    source: SourceChoice = "refuse"
     schedule: str | None = None
     keep: int = KEEP
 
@@ -118,6 +122,7 @@ def _read_copy(name: str, fields: Fields) -> CopyPolicy:
         outputs=_outputs(fields),
         repository=source if source in (None, NEAREST) else fields.location("repository"),
         control=fields.location("control"),
+        source=fields.choice("source", SOURCE_CHOICES) or "refuse",
         schedule=fields.schedule("schedule"),
         keep=KEEP if keep is None else keep,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import Param
 
-from streambank_airflow.choices import DECLARED, NEAREST
+from streambank_airflow.choices import ALL_QUERIES, DECLARED, NEAREST
 from streambank_airflow.dags.forms.fields import (
     END,
     PLACE,
@@ -15,7 +15,6 @@ from streambank_airflow.dags.forms.fields import (
     choice,
     note,
     optional,
-    query_form,
 )
 from streambank_airflow.markdown import code
 
@@ -54,12 +53,13 @@ DRILLED = {
 }
 
 
-def refresh_form(queries: Sequence[str], repositories: Sequence[str]) -> dict[str, Param]:
+def refresh_form(queries: Sequence[str], repositories: Sequence[str], source: str) -> dict[str, Param]:
     """The form of `<job>.refresh.<copy>`.
 
     Args:
         queries: The job's queries where it has several by name: no id of a savepoint is of all of them.
         repositories: Where savepoints may come from, `declared` first.
+        source: What the copy declares for input that cannot be read again.
     """
     other = "" if queries else "; a batch (`batch:41`); an id, or the beginning of one"
     shown = {NEAREST: ANY_PLACE, DECLARED: "as the copy declares"}
@@ -78,6 +78,12 @@ def refresh_form(queries: Sequence[str], repositories: Sequence[str]) -> dict[st
             title="Repository",
             description_md="Where the savepoint comes from: what the copy declares, the job's repository, or "
             "a declared replica.",
+        ),
+        "source": choice(
+            source,
+            {**SOURCE_CHOICES, "refuse": "refuse - fail if input is lost, unknown, or cannot be repeated"},
+            title="Input that cannot be read again",
+            description_md="What the copy would read next, and the sources no longer have.",
         ),
         "note": note(),
     }
@@ -269,6 +275,22 @@ def _places(below: Sequence[str] | None, other: str) -> str:
     return f"below {' or '.join(map(code, below))}" if below else "(the job allows none)"
 
 
+def _restored_queries(queries: Sequence[str]) -> dict[str, Param]:
+    """Which queries of a job with several; nothing for the others."""
+    if not queries:
+        return {}
+    return {
+        "query": choice(
+            ALL_QUERIES,
+            {ALL_QUERIES: "all of them - as one, to savepoints that belong together"}
+            | {query: f"{query} - the others go on from where they are" for query in queries},
+            title="Query",
+            description_md="Which queries of the job are restored. A directory, a fork and new outputs need "
+            "one query; so do an id and a batch as *Savepoint*.",
+        )
+    }
+
+
 def restore_form(
     queries: Sequence[str], restore: RestorePolicy, repositories: Sequence[str] = ()
 ) -> dict[str, Param]:
@@ -280,7 +302,7 @@ def restore_form(
         repositories: Where savepoints may come from, the usual place first; no field for fewer than two.
     """
     return {
-        **query_form(queries),
+        **_restored_queries(queries),
         "savepoint": Param(
             "latest-good",
             type="string",

@@ -51,6 +51,15 @@ def restore(
             "verified savepoints of all queries reach.",
         ),
     ] = "latest-good",
+    source_of: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="LOCATION|nearest",
+            help="Where the savepoints come from, if not from the repository: a replica, or nearest: the "
+            "repository or replica that is cheapest to read, and has those of all queries undamaged.",
+        ),
+    ] = None,
     sink: Sink = "refuse",
     sink_of: SinkOf = None,
     source: Source = "refuse",
@@ -69,9 +78,8 @@ def restore(
     from streambank.cli.verbs.recovery.restore import show_done, show_plan
     from streambank.control.processes import who
     from streambank.declaration.declaration import load_jobs
-    from streambank.job.savepoint import open_repository
     from streambank.recovery.choices import parse_sink_choices
-    from streambank.recovery.together import TogetherRequest, plan_together, restore_together
+    from streambank.recovery.together import TogetherRequest, from_place, plan_together, restore_together
     from streambank.work.executor import Pace
 
     declared = cache(lambda: load_jobs(jobs).job(name))
@@ -79,24 +87,38 @@ def restore(
     job = declared()
     records = job.records()
     by = who("cli")
-    request = TogetherRequest(
-        job,
-        open_repository(job, records),
-        savepoint,
-        control=records,
-        sink=sink,
-        sink_of=parse_sink_choices(sink_of or []),
-        source=source,
-        kafka=brokers_of(kafka, job.kafka),
-        by={**by, "reason": why} if why else by,
-    )
+
+    def request(pace: Pace) -> TogetherRequest:
+        repository, chosen = from_place(
+            job,
+            source_of,
+            savepoint,
+            control=records,
+            target=next(iter(job.queries.values())),
+            record=not dry_run,
+            by=by,
+            pace=pace,
+        )
+        return TogetherRequest(
+            job,
+            repository,
+            savepoint,
+            chosen=chosen,
+            control=records,
+            sink=sink,
+            sink_of=parse_sink_choices(sink_of or []),
+            source=source,
+            kafka=brokers_of(kafka, job.kafka),
+            by={**by, "reason": why} if why else by,
+        )
+
     with console.progress() as progress:
         pace = Pace(executor=machines, progress=progress)
         if dry_run:
-            plan = plan_together(request, pace=pace)
+            plan = plan_together(request(pace), pace=pace)
             found = plan.to_dict()
         else:
-            found = restore_together(request, pace=pace).to_dict()
+            found = restore_together(request(pace), pace=pace).to_dict()
 
     def text() -> None:
         for of_query in found["queries"].values():

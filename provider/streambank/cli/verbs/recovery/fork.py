@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, DryRun, JobsFile, Json, Why
+from streambank.cli.options import Debug, DryRun, JobsFile, Json, Kafka, Why
 from streambank.cli.output import console
+from streambank.core.choices import SourceChoice
 
 if TYPE_CHECKING:
     from streambank.copies.report import RefreshReport
@@ -50,6 +51,16 @@ def fork(
             "that has the savepoint undamaged. Default: what the copy declares, or the repository.",
         ),
     ] = None,
+    input_choice: Annotated[
+        SourceChoice | None,
+        typer.Option(
+            "--source",
+            help="If Kafka lacks records that the copy would read next, or cannot be asked, if files are "
+            "gone that it would read, or a source cannot be read again: refuse; accept goes on without "
+            "them. Default: what the copy declares, or refuse.",
+        ),
+    ] = None,
+    kafka: Kafka = None,
     dry_run: DryRun = False,
     why: Why = "",
     as_json: Json = False,
@@ -60,6 +71,7 @@ def fork(
     Each query is restored with a new query id into a fresh directory, which then becomes the copy. Nothing
     of the live job is touched. `streambank job start JOB@COPY` runs the application on it.
     """
+    from streambank.cli.options import brokers_of
     from streambank.control.processes import who
     from streambank.copies.refresh import RefreshRequest, plan_refresh, refresh
     from streambank.declaration.declaration import load_jobs
@@ -69,7 +81,16 @@ def fork(
 
     declared = load_jobs(jobs).job(job)
     live = declared if SEPARATOR in job else at_active_site(declared)
-    request = RefreshRequest(live, copy, savepoint, repository=source, by=who("cli"), why=why)
+    request = RefreshRequest(
+        live,
+        copy,
+        savepoint,
+        repository=source,
+        source=input_choice,
+        kafka=brokers_of(kafka, declared.kafka),
+        by=who("cli"),
+        why=why,
+    )
     with console.progress() as progress:
         pace = Pace(progress=progress)
         report = (plan_refresh if dry_run else refresh)(request, pace=pace)
@@ -91,6 +112,9 @@ def _show(report: RefreshReport) -> None:
         if one.query_id is not None:
             rows.append(("query id", one.query_id))
         console.fields(rows)
+        for effect in (one.source_effect, one.replayable_effect):
+            if effect and not any(refusal.message in effect for refusal in report.refusals):  # said below
+                console.line(effect)
     if len(report.queries) > 1:
         console.line(f"The savepoints were taken within {console.age(report.skew_s)} of each other.")
     for location in report.removed:

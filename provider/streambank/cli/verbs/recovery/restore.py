@@ -129,12 +129,16 @@ def restore(
     """Restore a savepoint into an empty directory, or into the next generation of its job."""
     from streambank.cli.options import executor
     from streambank.control.processes import who
+    from streambank.core.names import QueryRef
     from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
     from streambank.recovery.nearest import NEAREST, choose_nearest
     from streambank.recovery.preconditions import RestoreRequest
+    from streambank.recovery.resolve import hinting_refresh
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
     from streambank.repository.references import job_of_reference
+    from streambank.sites.forks import left_after
+    from streambank.sites.records import Sites
     from streambank.sites.standing import check_active
     from streambank.storage import open_store
     from streambank.work.executor import Pace
@@ -159,7 +163,8 @@ def restore(
         of_job = job
     else:
         opened = _open(source_of or repository, job, jobs if source_of is None else None)
-        of_job = job_of_reference(opened.store, savepoint, job)
+        with hinting_refresh(None if job is None else declared_job(job, jobs)):
+            of_job = job_of_reference(opened.store, savepoint, job)
     owner = _owner(of_job, repository, jobs, guess=not generation)
     by, single_sinks = who("cli"), parse_sink_choices(sink_of or [])
 
@@ -180,6 +185,7 @@ def restore(
             open_place=owner.declared.open_place,
             by=by,
             pace=pace,
+            left=left_after(Sites(owner.records).all(), QueryRef.parse(of_job).name),
         )
         return request(place, chosen=chosen)
 
