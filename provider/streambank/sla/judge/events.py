@@ -85,7 +85,8 @@ class Facts:
         replayable: How long the input after its newest savepoint can be read again.
         replicas: Its newest savepoint in each replica, by location; None for a replica that has none.
         copies: The savepoint that each copy of its state holds, by name; None for one that was never made.
-        unknown_copies: Copies of which that is not known.
+        unknown_replicas: Replicas that cannot be read.
+        unknown_copies: Copies of which it is not known which savepoint they hold.
     """
 
     savepoints: Sequence[Fact] | None = None
@@ -103,6 +104,7 @@ class Facts:
     replayable: Replayable | None = None
     replicas: Mapping[str, Fact | None] | None = None
     copies: Mapping[str, Fact | None] | None = None
+    unknown_replicas: Sequence[str] = ()
     unknown_copies: Sequence[str] = ()
 
 
@@ -229,19 +231,28 @@ def _held_s(one: Replay, now: datetime) -> float:
 
 
 def _replica_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
-    """By the replica that is the furthest behind."""
+    """By the replica that is the furthest behind; one that cannot be read hides no other too old one."""
     missing = "There is no savepoint of it in {}."
-    return _furthest_behind(case, objective, facts.replicas, newest, missing, "The newest savepoint in {}")
+    found = _furthest_behind(case, objective, facts.replicas, newest, missing, "The newest savepoint in {}")
+    why = "It is not known how old the newest savepoint in {} is, which cannot be read."
+    return _or_unknown(case, objective, found, facts.unknown_replicas, why)
 
 
 def _copy_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
     """By the copy that is the furthest behind; one of which nothing is known hides no other too old one."""
     missing, what = "The copy {} was never made.", "The savepoint of the copy {}"
     found = _furthest_behind(case, objective, facts.copies, newest, missing, what)
-    if not facts.unknown_copies or found.level not in ("ok", "unknown"):
+    why = "It is not known how old the savepoint is that the copy {} holds."
+    return _or_unknown(case, objective, found, facts.unknown_copies, why)
+
+
+def _or_unknown(
+    case: Case, objective: Objective, found: Verdict, unknown: Sequence[str], why: str
+) -> Verdict:
+    """A verdict of what is known; where that keeps the objective, others may break it."""
+    if not unknown or found.level not in ("ok", "unknown"):
         return found
-    why = f"It is not known how old the savepoint is that the copy {facts.unknown_copies[0]} holds."
-    return case.verdict(objective, "unknown", why)
+    return case.verdict(objective, "unknown", why.format(unknown[0]))
 
 
 def _furthest_behind(

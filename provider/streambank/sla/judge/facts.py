@@ -113,6 +113,7 @@ def facts_of_query(
     by_name = {one.name: one for one in wanted}
     held: dict[str, Fact | None] | None = None
     unknown: dict[str, str] = {}
+    unread: dict[str, str] = {}
     brought: dict[str, Fact | None] | None = None
     heads = savepoints = replayable = drills = failures = recovered = skews = hot_keys = None
     if not by_name.keys().isdisjoint(("savepoint_age", "replayable_for")):
@@ -126,7 +127,8 @@ def facts_of_query(
             lambda: replayable_now(repository, newest, location, brokers or Brokers(), application),
         )
     if "replica_age" in by_name:
-        brought = looking.at("Its replicas", lambda: newest_in_replicas(replicas, savepoint_name))
+        brought, unread = newest_in_replicas(replicas, savepoint_name)
+        looking.unreadable += unread.values()
     if "copy_age" in by_name:
         held, unknown = held_by_copies(copies or {}, query)
         looking.unreadable += unknown.values()
@@ -159,6 +161,7 @@ def facts_of_query(
         drills=drills,
         replayable=replayable,
         replicas=brought,
+        unknown_replicas=tuple(unread),
         copies=held,
         unknown_copies=tuple(unknown),
     )
@@ -264,17 +267,25 @@ def replayable_now(
     return look_at_replayable(opened, savepoint, brokers, location, application)
 
 
-def newest_in_replicas(replicas: Sequence[str], name: str) -> dict[str, Fact | None]:
-    """The newest savepoint of a query in each replica that is not known to be damaged; None for none.
+def newest_in_replicas(replicas: Sequence[str], name: str) -> tuple[dict[str, Fact | None], dict[str, str]]:
+    """The newest savepoint of a query in each replica that is not known to be damaged.
 
     Args:
         replicas: Their locations.
         name: `job`, or `job/query`.
 
-    Raises:
-        StreambankError: One cannot be read.
+    Returns:
+        By replica, what is known, with None where there is no savepoint; and of the others why they cannot be
+        read.
     """
-    return {place: next(iter(newest_savepoints(place, name)), None) for place in replicas}
+    found: dict[str, Fact | None] = {}
+    unread: dict[str, str] = {}
+    for place in replicas:
+        try:
+            found[place] = next(iter(newest_savepoints(place, name)), None)
+        except StreambankError as error:
+            unread[place] = f"The replica {place}: {error.message}"
+    return found, unread
 
 
 def held_by_copies(

@@ -268,6 +268,18 @@ def test_a_replica_without_a_savepoint_is_worse_than_an_old_one() -> None:
     assert found({}).level == "unknown", "it has no replica"
 
 
+def test_a_replica_that_cannot_be_read_hides_no_other_one_that_is_too_old() -> None:
+    policy = declare(replica_age=Declared(breach=60.0))
+    old, new = {"s3://west": Fact(NOW - 59 * MINUTE, subject="b1")}, {"s3://west": Fact(NOW, subject="b9")}
+
+    def level(replicas: Mapping[str, Fact | None]) -> Verdict:
+        facts = Facts(replicas=replicas, unknown_replicas=("s3://away",))
+        return verdicts(batches([STEADY]), policy, facts)["replica_age"]
+
+    assert (level(old).level, level(new).level, level({}).level) == ("breach", "unknown", "unknown")
+    assert "s3://away" in level(new).why
+
+
 def test_a_copy_that_was_never_made_is_worse_than_an_old_one() -> None:
     policy = declare(copy_age=Declared(breach=60.0))
 
