@@ -60,6 +60,16 @@ PAGES = (
     "sla",
 )
 """What wakes a person."""
+MORNING = (
+    "restart",
+    "approval-waits",
+    "replica-failed",
+    "savepoint-damaged",
+    "compaction-failed",
+    "drill-failed",
+    "refresh-failed",
+)
+"""What waits until the morning. The team gets all kinds."""
 
 
 def recording_notifier(file: Path, to: str, more: str = "") -> str:

@@ -17,12 +17,38 @@ from streambank.core.errors import StorageError
 from streambank.declaration.declaration import load_jobs
 from tests.support.cli import streambank
 from tests.support.jobs.declared import end_drivers
-from tests.support.jobs.release_story import NAME, ReleaseStory
+from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory
 from tests.support.storage.s3_network import Network, network
+from tests.support.storage.s3_profiles import use_profiles
 from tests.support.storage.s3_servers import S3Server, run_seaweedfs
 from tests.support.waiting import poll
 
 pytestmark = [pytest.mark.storm, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
+
+
+TWO_QUERIES = """
+import sys, time
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+source, out, slow = sys.argv[1], sys.argv[2], sys.argv[3]
+
+def nap(n):
+    with open(slow) as file:
+        time.sleep(float(file.read() or 0))
+    return n
+
+def start(name, path):
+    rows = spark.readStream.schema("k string, n int").option("maxFilesPerTrigger", 1).json(source)
+    rows = rows.coalesce(1).withColumn("n", udf(nap, "int")("n")).dropDuplicates(["k"])
+    writer = rows.writeStream.queryName(name).format("json").option("path", path)
+    writer.trigger(processingTime="200 milliseconds").start()
+
+spark = SparkSession.builder.getOrCreate()
+start("first", out)
+start("second", out + "-second")
+spark.streams.awaitAnyTermination()
+"""
 
 
 class Story(ReleaseStory):
@@ -31,10 +57,12 @@ class Story(ReleaseStory):
     Args:
         folder: Where the checkpoints, the input and the output are.
         own_outputs: The standby writes to a separate directory; else to that of the primary.
+        two_queries: The job has two, each with an output.
     """
 
-    def __init__(self, folder: Path, *, own_outputs: bool) -> None:
-        super().__init__(folder, "")
+    def __init__(self, folder: Path, *, own_outputs: bool, two_queries: bool = False) -> None:
+        super().__init__(folder, "", application=TWO_QUERIES if two_queries else APPLICATION)
+        queries = 'queries = ["first", "second"]' if two_queries else ""
         self.there = folder / "out-there" if own_outputs else self.out
         arguments = json.dumps([str(self.source), str(self.there), str(self.slow)])
         more = f'"{self.out}" = "{self.there}"' if own_outputs else ""
@@ -49,6 +77,7 @@ application = "app.py"
 args = {own}
 checkpoint = "a/checkpoint"
 control = "s3://site-a/control"
+{queries}
 master = "local[2]"
 [jobs.{NAME}.lease]
 beat = "500ms"
@@ -74,6 +103,28 @@ args = {arguments}
         assert answer.code == 0, answer.err
         found: Mapping[str, Any] = answer.document
         return found
+
+    def batch(self, site: str) -> int:
+        """The newest batch that each query has committed there; -1 before the first."""
+        found = [one["batch"] for one in self.at(site)["queries"].values()]
+        return min(-1 if one is None else one for one in found)
+
+    def until_in_batch(self, site: str) -> None:
+        """Wait until each query is in the middle of a batch there."""
+
+        def planned() -> bool:
+            found = self.at(site)["queries"].values()
+            return all((one["planned_batch"] or 0) > (one["batch"] or 0) for one in found)
+
+        poll(planned, timeout_s=60)
+
+    def second_rows(self) -> Counter[str]:
+        """How often each key is in the output of the second query."""
+        own, self.out = self.out, self.out.with_name(f"{self.out.name}-second")
+        try:
+            return self.rows()
+        finally:
+            self.out = own
 
     def fail_over(self, *options: str, code: int = 0) -> Any:
         """Fail over; the report, or the error."""
@@ -113,25 +164,34 @@ def servers(tmp_path: Path) -> Iterator[Mapping[str, S3Server]]:
 
 @contextmanager
 def running_job(
-    folder: Path, servers: Mapping[str, S3Server], patch: pytest.MonkeyPatch, *, own_outputs: bool
+    folder: Path,
+    servers: Mapping[str, S3Server],
+    patch: pytest.MonkeyPatch,
+    *,
+    own_outputs: bool,
+    two_queries: bool = False,
+    profiles: bool = False,
 ) -> Iterator[tuple[Story, Network, Network]]:
     """A running job with a savepoint at the standby and some batches after it; the networks of both sites."""
     patch.setenv("XDG_STATE_HOME", str(folder / "state"))
     with network(servers) as here, network(servers) as there:
         here.use(patch)
-        story = Story(folder / "story", own_outputs=own_outputs)
+        if profiles:
+            use_profiles(servers, folder, patch)
+            patch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+        story = Story(folder / "story", own_outputs=own_outputs, two_queries=two_queries)
         try:
             story.feed(3)
             story.do("start")
-            poll(lambda: (story.at("primary")["batch"] or 0) >= 2, timeout_s=120)
+            poll(lambda: story.batch("primary") >= 2, timeout_s=120)
             story.save()
             story.feed(3)
-            poll(lambda: story.at("primary")["batch"] >= 5, timeout_s=120)
+            poll(lambda: story.batch("primary") >= 5, timeout_s=120)
             yield story, here, there
         finally:
             here.cut.clear()
             there.cut.clear()
-            there.use(patch)
+            there.use(patch)  # with profiles, these count
             job = load_jobs(story.jobs).job(NAME)
             for site in ("primary", "standby"):
                 with suppress(StorageError):  # its server was ended, and its driver with it
@@ -145,7 +205,7 @@ def test_a_site_that_is_killed_in_the_middle_of_a_batch_leaves_the_output_of_a_r
         status = story.at("primary")
         story.nap(0.5)
         story.feed()
-        poll(lambda: (found := story.at("primary"))["queries"]["main"]["planned_batch"] > found["batch"])
+        story.until_in_batch("primary")
         for pid in (servers["site-a"].pid, status["jvm_pid"], status["pid"]):
             os.kill(pid, signal.SIGKILL)
         story.nap(0)
@@ -162,6 +222,67 @@ def test_a_site_that_is_killed_in_the_middle_of_a_batch_leaves_the_output_of_a_r
         story.feed(2)
         poll(lambda: story.rows() == story.expected(), timeout_s=180)
         assert story.at("standby")["site"]["unfenced"] == "primary"
+        print("RPO and RTO in s:", report["rpo_s"], report["rto_s"], report["steps"])
+
+
+def test_a_job_with_two_queries_goes_on_at_the_standby_after_its_site_was_killed(
+    tmp_path: Path, servers: Mapping[str, S3Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_job(tmp_path, servers, monkeypatch, own_outputs=False, two_queries=True) as (
+        story,
+        _,
+        there,
+    ):
+        status = story.at("primary")
+        story.nap(0.5)
+        story.feed()
+        story.until_in_batch("primary")
+        for pid in (servers["site-a"].pid, status["jvm_pid"], status["pid"]):
+            os.kill(pid, signal.SIGKILL)
+        story.nap(0)
+        there.use(monkeypatch)
+        report = story.fail_over("--is-down", "primary", "--sink", "rollback")
+        assert (report["site"], sorted(report["savepoints"])) == ("standby", ["first", "second"])
+        story.feed(2)
+        poll(lambda: story.rows() == story.second_rows() == story.expected(), timeout_s=180)
+        print("RPO and RTO in s:", report["rpo_s"], report["rto_s"], report["steps"])
+
+
+def test_a_planned_fail_over_of_two_queries_and_the_way_back(
+    tmp_path: Path, servers: Mapping[str, S3Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_job(tmp_path, servers, monkeypatch, own_outputs=False, two_queries=True) as (story, _, _):
+        report = story.fail_over()
+        assert (report["fenced"], report["rpo_s"], sorted(report["batches"])) == (
+            True,
+            0,
+            ["first", "second"],
+        )
+        story.feed(2)
+        poll(lambda: story.rows() == story.second_rows() == story.expected(), timeout_s=180)
+        back = story.fail_over("--to", "primary")
+        assert (back["site"], back["rpo_s"]) == ("primary", 0)
+        story.feed(2)
+        poll(lambda: story.rows() == story.second_rows() == story.expected(), timeout_s=180)
+
+
+def test_a_site_on_another_service_goes_on_after_the_primarys_was_killed(
+    tmp_path: Path, servers: Mapping[str, S3Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each bucket has a profile with its endpoint and its credentials: no proxy is between."""
+    with running_job(tmp_path, servers, monkeypatch, own_outputs=False, profiles=True) as (story, _, _):
+        status = story.at("primary")
+        story.nap(0.5)
+        story.feed()
+        story.until_in_batch("primary")
+        for pid in (servers["site-a"].pid, status["jvm_pid"], status["pid"]):
+            os.kill(pid, signal.SIGKILL)
+        story.nap(0)
+        assert story.fail_over(code=8)["error"] == "site-not-fenced"
+        report = story.fail_over("--is-down", "primary", "--sink", "rollback")
+        assert (report["site"], report["fenced"], report["rto_s"] is not None) == ("standby", False, True)
+        story.feed(2)
+        poll(lambda: story.rows() == story.expected(), timeout_s=180)
         print("RPO and RTO in s:", report["rpo_s"], report["rto_s"], report["steps"])
 
 

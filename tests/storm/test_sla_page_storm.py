@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from streambank.storage import open_store
+from tests.support.browser import plots, shown
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import succeed
 from tests.support.jobs.declared import declare
 from tests.support.sla.growing_state import grow
 
 pytestmark = pytest.mark.storm
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
-
-def browser() -> str:
-    found = next((path for name in BROWSERS if (path := shutil.which(name)) is not None), None)
-    assert found is not None, "This storm needs a browser: install it (Debian: apt-get install chromium)."
-    return found
-
-
-def shown(page: Path, profile: Path) -> tuple[str, str]:
-    """What the page has become once its script has run, and what the browser said of it."""
-    done = subprocess.run(
-        [
-            browser(),
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            f"--user-data-dir={profile}",
-            "--host-resolver-rules=MAP * ~NOTFOUND",
-            "--enable-logging=stderr",
-            "--virtual-time-budget=20000",
-            "--dump-dom",
-            page.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-    )
-    return done.stdout, done.stderr
 
 
 def test_verdicts_and_plots_are_there(tmp_path: Path) -> None:
@@ -58,12 +26,9 @@ def test_verdicts_and_plots_are_there(tmp_path: Path) -> None:
 
     dom, said = shown(page, tmp_path / "profile")
 
-    charts = len(re.findall(r'<div[^>]* id="chart-\d+"', dom))
+    charts, drawn = plots(dom)
     assert charts > 3
-    drawn = re.findall(r'<div[^>]* id="chart-\d+"[^>]*class="[^"]*js-plotly-plot', dom) or re.findall(
-        r'<div[^>]*class="[^"]*js-plotly-plot[^"]*"[^>]* id="chart-\d+"', dom
-    )
-    assert len(drawn) == charts, "every plot is drawn"
+    assert drawn == charts, "every plot is drawn"
     assert dom.count("main-svg") >= charts and "restart" in dom
     assert "time_to_limit" in dom and "state_bytes reaches 3 GB in" in dom
     assert not [line for line in said.splitlines() if "CONSOLE" in line], said

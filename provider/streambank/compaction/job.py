@@ -16,7 +16,6 @@ from streambank.control.control import JobControl
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import check_records, declared_query
-from streambank.sites.standing import check_active
 from streambank.storage import Opener, open_store
 from streambank.work.pace import Progress
 
@@ -81,7 +80,6 @@ def compact_job(
     )
     if dry_run:
         return _plans(job, records, places, request, stopped, opener)
-    check_active(job, records)
     done = {}
     with _held(records, by, stopped=stopped) as (is_held, check):
         for name, place in places.items():
@@ -130,7 +128,6 @@ def undo_job(
     places = {_place(job, records, name, opener): name for name in job.queries}
     if record.checkpoint not in places:
         raise _of_another_job(job, quarantine, record.checkpoint, "current checkpoint")
-    check_active(job, records)
     with _held(records, by, stopped=record.mode == "stopped") as (_, check):
         report = bring_back(opener(record.checkpoint), kept_apart, check=check, progress=progress)
         _record(records, _UNDONE, places[record.checkpoint], report.to_dict(), by, why)
@@ -153,6 +150,8 @@ def purge_job(
 
     Raises:
         InputError: The quarantine is of no checkpoint that the job has ever had (code `another-job`).
+        RefusedError: The job has another site that is the active one (`failed-over`, `failing-over`,
+            `sites-disagree`).
         ConflictError: Another operation works on the job (`operation-in-progress`).
         StreambankError: Whatever `purge` raises.
     """

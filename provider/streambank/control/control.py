@@ -27,8 +27,9 @@ sla/hot-keys/<q>/ the largest key of the state, as Spark found it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -51,6 +52,7 @@ from streambank.storage import open_store
 from streambank.storage.store import Store
 
 DesiredState = Literal["running", "stopped"]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,11 @@ class JobControl:
         name: The job's name.
         here: This observer's host; tests give another one.
         clock: This observer's clock; tests give another one.
+
+    Attributes:
+        check_site: Raises where the job must not be changed at the site of these records, since another one
+            is active; returns what cannot be excluded. The declaration of a job sets it (`Job.records`);
+            records that were found without a declaration do not know of sites.
     """
 
     def __init__(
@@ -96,6 +103,7 @@ class JobControl:
         self.signer = Signer(name, signing_keys())
         self.desired_records = RecordStream(store, "desired", signer=self.signer)
         self.event_records = RecordStream(store, "events")
+        self.check_site: Callable[[], Sequence[str]] = tuple
 
     @classmethod
     def open(
@@ -190,15 +198,29 @@ class JobControl:
 
     # Who may act.
 
+    @contextmanager
     def operation(
-        self, name: str, *, by: Mapping[str, str], wait_s: float = 0.0
-    ) -> AbstractContextManager[Operation]:
+        self, name: str, *, by: Mapping[str, str], wait_s: float = 0.0, any_site: bool = False
+    ) -> Iterator[Operation]:
         """Hold the operation lock for a `with` block (operation.py).
+
+        Args:
+            name: The operation: `start`, `stop`, `restore`, ...
+            by: Who asks.
+            wait_s: How long to wait for another operation to end.
+            any_site: The operation changes nothing that another site has gone on from, or asks the sites in
+                its own way.
 
         Raises:
             ConflictError: Another operation works on the job (code `operation-in-progress`).
+            RefusedError: Another site of the job is the active one (`failed-over`, `failing-over`,
+                `sites-disagree`).
         """
-        return self.operation_lock.hold(name, by=by, wait_s=wait_s)
+        with self.operation_lock.hold(name, by=by, wait_s=wait_s) as held:
+            if not any_site:
+                for warning in self.check_site():
+                    _log.warning("%s of job %s: %s", name, self.name, warning)
+            yield held
 
     # What happened.
 

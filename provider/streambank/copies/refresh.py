@@ -49,10 +49,10 @@ from streambank.core.errors import (
     StreambankError,
     check_choice,
 )
+from streambank.core.names import SEPARATOR
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.places.copies import NEAREST
-from streambank.declaration.standby import SEPARATOR
 from streambank.driver.outputs import FILES, Output
 from streambank.driver.preflight import declared_query, held_elsewhere
 from streambank.driver.redirected import place_for
@@ -357,7 +357,8 @@ class _Refresh:
             together = TogetherRequest(
                 self.job, repository, self.request.savepoint, control=self.live, by=self.request.by
             )
-            manifests = choose_together(together, pace=self.pace, record=record)
+            found = choose_together(together, pace=self.pace, record=record).queries
+            manifests = {name: one.manifest for name, one in found.items()}
         return self._placed({name: (repository, manifest) for name, manifest in manifests.items()})
 
     def _placed(self, found: Mapping[str, tuple[Repository, Manifest]]) -> dict[str, _Chosen]:
@@ -407,9 +408,13 @@ class _Refresh:
         """What the sources have of what the application on the copy would read next."""
         if self.policy.state_only:
             return None
-        current = self.live.generation(query)
-        live = manifest.checkpoint if current is None else current.location
+        live = self._live_checkpoint(query, manifest)
         return look_at_sources(repository, manifest, self.brokers, live, application=self.job.application)
+
+    def _live_checkpoint(self, query: str, manifest: Manifest) -> str:
+        """Where the live query has gone on after a savepoint."""
+        current = self.live.generation(query)
+        return manifest.checkpoint if current is None else current.location
 
     def _outputs(self, query: str, manifest: Manifest) -> dict[str, str]:
         """Which of the declared outputs are those of a query; all where nothing says where it writes."""
@@ -498,9 +503,10 @@ class _Refresh:
             raise
 
     def _commit(self, chosen: Mapping[str, _Chosen], held: Held, seen: int) -> None:
-        for one in chosen.values():
+        for name, one in chosen.items():
             if one.sources is not None:
-                check_still_there(one.repository, one.manifest, self.brokers, self.choice)
+                live = self._live_checkpoint(name, one.manifest)
+                check_still_there(one.repository, one.manifest, self.brokers, self.choice, live)
         held.check()
         queries = {
             name: CopiedQuery(

@@ -16,7 +16,18 @@ LEDGER = "streambank_batches"
 MAIN = "main"
 """What the only query of a job is called; a job that declares queries may call none of them so."""
 
+PRIMARY = "primary"
+STANDBY = "standby"
+SITES = (PRIMARY, STANDBY)
+SEPARATOR = "@"
+"""Between the name of a job and that of a site, where a site is meant: `orders@standby`."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def other_of(site: str) -> str:
+    """The other one of the two sites."""
+    return STANDBY if site == PRIMARY else PRIMARY
 
 
 def check_name(name: str, what: str) -> str:

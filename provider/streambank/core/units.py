@@ -87,6 +87,11 @@ def to_json_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def say_minute(moment: datetime) -> str:
+    """A time for people, by the minute and in UTC: `2026-11-21 03:12Z`."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}Z"
+
+
 def from_json_time(text: str) -> datetime:
     """The aware UTC datetime that `to_json_time` wrote.
 

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streambank.control.control import JobControl
 from streambank.control.place import at_declared
 from streambank.core.errors import InputError, NotFoundError, RefusedError
-from streambank.core.names import MAIN, QueryRef, check_job_name
+from streambank.core.names import MAIN, PRIMARY, SEPARATOR, SITES, STANDBY, QueryRef, check_job_name, other_of
 from streambank.core.python310 import parse_toml
 from streambank.core.signing import VARIABLE, signing_keys
 from streambank.core.zones import UTC_NAME, time_zone
@@ -52,21 +53,13 @@ from streambank.declaration.savepoints import (
 )
 from streambank.declaration.sinks import read_sinks
 from streambank.declaration.sla import SlaPolicy, read_sla, with_usual, without_copies, without_copy_age
-from streambank.declaration.standby import (
-    PRIMARY,
-    SEPARATOR,
-    SITES,
-    STANDBY,
-    PrimaryPlaces,
-    Standby,
-    other_of,
-    read_standby,
-)
+from streambank.declaration.standby import PrimaryPlaces, Standby, read_standby
 from streambank.declaration.state import CompactPolicy, StatePolicy, read_compact, read_state
 from streambank.kafka.settings import KafkaConnection
 from streambank.repository.repository import Repository
 from streambank.retention.policy import Policy
 from streambank.sinks.declared import DeclaredSink, settle_declared_tags
+from streambank.sites.standing import check_active
 from streambank.storage.locations import open_store
 
 if TYPE_CHECKING:
@@ -317,7 +310,7 @@ class Job:
         )
 
     def records(self) -> JobControl:
-        """The job's records, where they are.
+        """The job's records, where they are; they know which site may change the job.
 
         Raises:
             ConflictError: They are in two places, or on the way to this one (code `records-twice`,
@@ -328,8 +321,11 @@ class Job:
         """
         self._require_key()
         if self.control is None:
-            return JobControl.of_repository(open_store(self.repository), self.name, guess=False)
-        return JobControl(at_declared(open_store(self.control).child(self.name), self.name), self.name)
+            records = JobControl.of_repository(open_store(self.repository), self.name, guess=False)
+        else:
+            records = JobControl(at_declared(open_store(self.control).child(self.name), self.name), self.name)
+        records.check_site = partial(check_active, self, records)
+        return records
 
     def open_repository(self, *, create: bool = False, like: str | None = None) -> Repository:
         """The repository of its savepoints; see `Repository.open`.

@@ -18,12 +18,14 @@ class DrillPolicy:
 
     Attributes:
         schedule: A cron expression or an Airflow preset; None for by hand only.
-        savepoint: Which savepoint: `latest-good`, or `random` for any of those that are kept.
+        savepoint: Which savepoint: `latest-good`, `random` for any of those that are kept, or `each` for all
+            of them, one after the other.
+        limit: At most so many savepoints with `each`, the newest ones; None for all.
         repository: The repository or replica that it comes from; None for the job's own repository.
         batches: How many batches of the live query are executed again.
         scratch: Under which location the copy is written, seen by the job's Spark; None for beside the
             checkpoint.
-        timeout_s: How long the application may take.
+        timeout_s: How long the application may take, for each savepoint.
         compare: What of output and state has to be as in the live query: `values`, or only `counts` of rows,
             for an application whose values depend on the order of rows.
         sources: Kinds of sources that a copy may read although it is not known that this leaves the live
@@ -33,6 +35,7 @@ class DrillPolicy:
 
     schedule: str | None = None
     savepoint: str = "latest-good"
+    limit: int | None = None
     repository: str | None = None
     batches: int = DRILL_BATCHES
     scratch: str | None = None
@@ -48,7 +51,8 @@ def read_drill(fields: Fields) -> DrillPolicy:
     batches = fields.whole("batches", minimum=0)
     policy = DrillPolicy(
         schedule=fields.schedule("schedule"),
-        savepoint=fields.choice("savepoint", ("latest-good", "random")) or usual.savepoint,
+        savepoint=fields.choice("savepoint", ("latest-good", "random", "each")) or usual.savepoint,
+        limit=fields.whole("limit", minimum=1),
         repository=fields.location("repository"),
         batches=usual.batches if batches is None else batches,
         scratch=fields.location("scratch"),

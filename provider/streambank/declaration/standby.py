@@ -19,17 +19,6 @@ from streambank.kafka.settings import KafkaConnection
 from streambank.sinks.declared import DeclaredSink
 from streambank.storage import is_inside
 
-PRIMARY = "primary"
-STANDBY = "standby"
-SITES = (PRIMARY, STANDBY)
-SEPARATOR = "@"
-"""Between the name of a job and that of a site, where a site is meant: `orders@standby`."""
-
-
-def other_of(site: str) -> str:
-    """The other one of the two sites."""
-    return STANDBY if site == PRIMARY else PRIMARY
-
 
 @dataclass(frozen=True, slots=True)
 class Standby:
@@ -49,6 +38,7 @@ class Standby:
         kafka: How Kafka is reached.
         sinks: What its queries write to.
         outputs: Output directories of file sinks of the primary, each with the one that is used here instead.
+        approve: Whether `<job>.failover` shows its plan, and waits for a person's approval.
     """
 
     checkpoint: str
@@ -64,6 +54,7 @@ class Standby:
     kafka: KafkaConnection | None = None
     sinks: tuple[DeclaredSink, ...] | None = None
     outputs: Mapping[str, str] = field(default_factory=dict)
+    approve: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +119,7 @@ def read_standby(fields: Fields, primary: PrimaryPlaces, *, env: tuple[str, ...]
         kafka=read_kafka(fields.table("kafka")) if "kafka" in fields.data else None,
         sinks=read_sinks(fields, primary.queries) if "sinks" in fields.data else None,
         outputs=_outputs(fields),
+        approve=fields.boolean("approve") is not False,
     )
     fields.done()
     _check_apart(fields, primary, found)

@@ -37,6 +37,8 @@ def scratch_of(job: Job, name: str) -> str:
 def check_scratch(job: Job, control: JobControl, scratch: str, source: str) -> None:
     """Make sure that the copy lies in nothing that is live, and that nothing live lies in it.
 
+    Where the job is one on a copy of another one's state, that other one is live, too.
+
     Args:
         job: The live job.
         control: Its records.
@@ -45,12 +47,15 @@ def check_scratch(job: Job, control: JobControl, scratch: str, source: str) -> N
 
     Raises:
         InputError: It does not lie apart (code `scratch-not-apart`).
+        StorageError: Records cannot be read.
     """
     live = {job.repository, source, control.store.uri, *job.replicate.to, *job.queries.values()}
     for name in job.queries:
         generation = control.generation(name)
         output = (control.query_facts(name) or {}).get("sink_path")
-        live |= {one for one in (generation and generation.location, output) if one}
+        live |= {output} if output else set()
+        if generation is not None:  # where it writes is known before it runs
+            live |= {generation.location, *generation.new_sinks.values()}
     for place in sorted(live):
         if is_inside(scratch, place) or is_inside(place, scratch):
             raise InputError(
@@ -58,6 +63,8 @@ def check_scratch(job: Job, control: JobControl, scratch: str, source: str) -> N
                 code="scratch-not-apart",
                 hint="Give a scratch that is apart: drill.scratch of the job, or --scratch.",
             )
+    if job.original is not None:
+        check_scratch(job.original, job.original.records(), scratch, source)
 
 
 def checkpoint_in(scratch: str, query: str) -> str:

@@ -23,7 +23,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -31,7 +31,7 @@ from streambank.checkpoint.position import batches_of
 from streambank.checkpoint.replay import Replay, stage_replay
 from streambank.code.chosen import as_chosen
 from streambank.control.control import JobControl
-from streambank.control.drills import record_drill
+from streambank.control.drills import called, record_drill, savepoints_of
 from streambank.control.progress import progress_of_batch
 from streambank.core.errors import InputError, IntegrityError, NotFoundError, RefusedError, StreambankError
 from streambank.core.units import utc_now
@@ -46,11 +46,13 @@ from streambank.drills.copy_of_job import (
     scratch_of,
 )
 from streambank.drills.report import OF_A_RESTORE, BatchDrill, DrillReport, QueryDrill
+from streambank.drills.request import RANDOM, DrillRequest
 from streambank.drills.watched import BATCH, DONE, REFUSED, STATE_COMPARED, STATE_READ, Watched
 from streambank.driver.connections import placed
 from streambank.driver.failure import shown
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.prepare import check_made
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.recovery.resolve import choose
@@ -66,50 +68,11 @@ from streambank.sinks.file.capture import KIND as FILE
 from streambank.storage import open_store
 from streambank.work.executor import DEFAULT_PACE, Pace
 
-RANDOM = "random"
-"""The reference that stands for any savepoint that is kept."""
 _LOOK_S = 0.5
 _PATIENCE_S = 5.0
 """How long the copy's driver may finish its batch at the end of a drill."""
 _GONE_WITHIN_S = 2.0
 """How long a driver that was killed is waited for."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrillRequest:
-    """What a drill is asked for.
-
-    Attributes:
-        job: The live job.
-        savepoint: `random`, or any reference to a savepoint (`repository/references.py`).
-        repository: The repository or replica that it comes from; the declared one when left out.
-        batches: How many batches of the live query are executed again; the declared number when left out.
-        scratch: Under which location the copy is written; the declared one when left out.
-        keep: Leave the scratch where it is.
-        timeout_s: How long the application may take; the declared time when left out.
-        by: Who asks.
-        why: Why.
-        runs: The job as it is run on the copy, where its code is another one (an upgrade that is rehearsed);
-            as it counts now when left out.
-        savepoints: Which savepoint of each query, instead of `savepoint`.
-        compare: What has to be as in the live query: `values`, `counts`, or `none` for nothing: differences
-            are reported, and the drill passes. What is declared when left out.
-        inspect: Called with the records of the copy after it ran; what it raises fails the step `compare`.
-    """
-
-    job: Job
-    savepoint: str | None = None
-    repository: str | None = None
-    batches: int | None = None
-    scratch: str | None = None
-    keep: bool = False
-    timeout_s: float | None = None
-    by: Mapping[str, str] = field(default_factory=dict)
-    why: str = ""
-    runs: Job | None = None
-    savepoints: Mapping[str, str] = field(default_factory=dict)
-    compare: str | None = None
-    inspect: Callable[[JobControl], None] = lambda records: None
 
 
 def drill(
@@ -119,7 +82,7 @@ def drill(
     say: Callable[[str], None] = lambda step: None,
     pace: Pace = DEFAULT_PACE,
 ) -> DrillReport:
-    """Rehearse a restore.
+    """Rehearse a restore of one savepoint of each query.
 
     A step that fails ends the drill and stands in its report: that a restore would not have worked is what a
     drill is for. Raised is only what keeps the report from being kept. A drill that is interrupted leaves no
@@ -133,13 +96,24 @@ def drill(
 
     Raises:
         StorageError: The report could not be written down.
-        InputError: Where the job runs is not known here (code `connection-not-known`).
+        InputError, RefusedError: As `rehearse`.
+    """
+    report = rehearse(request, launcher=launcher, say=say, pace=pace)
+    leave_report(request, report)
+    return report
+
+
+def leave_report(request: DrillRequest, report: DrillReport) -> None:
+    """Keep the report of a drill among the records of the live job.
+
+    Raises:
+        StorageError: It could not be written down.
     """
     control = request.job.records()
-    report = rehearse(request, launcher=launcher, say=say, pace=pace)
     record_drill(control, report.to_dict())
     control.record_event(
         "drilled",
+        savepoint=called(savepoints_of(report.to_dict())) or None,
         passed=report.passed,
         step=report.failed_step,
         error=report.error,
@@ -150,7 +124,6 @@ def drill(
         by=dict(request.by),
         why=request.why,
     )
-    return report
 
 
 def rehearse(
@@ -170,11 +143,25 @@ def rehearse(
 
     Raises:
         InputError: Where the job runs is not known here (code `connection-not-known`).
+        RefusedError: The job is one on a copy that was never made (code `copy-not-made`), or that is of the
+            state alone (`copy-of-state`).
     """
-    job = placed(request.job)
+    job = as_drilled(request)
     control = job.records()
     name = left.name_of(utc_now(), secrets.token_hex(3))
     return _Drill(request, job, control, launcher or launcher_for(job), name, say, pace).run()
+
+
+def as_drilled(request: DrillRequest) -> Job:
+    """The live job, with all that is known of where it runs.
+
+    Raises:
+        InputError, RefusedError: As `rehearse`.
+    """
+    job = placed(request.job)
+    if job.copy is not None:
+        check_made(job, job.records())
+    return job
 
 
 class _Drill:
@@ -196,7 +183,7 @@ class _Drill:
         self.pace = pace
         folder = request.scratch or job.drill.scratch
         self.scratch = scratch_of(job if folder is None else _with_scratch(job, folder), name)
-        self.source = request.repository or job.drill.repository or job.repository
+        self.source = request.source
         self.steps: dict[str, float] = {}
         self.step = "choose"
         self.queries: dict[str, QueryDrill] = {}
@@ -322,11 +309,7 @@ class _Drill:
             if reference == RANDOM:
                 kept = [head.savepoint for head in heads(repository.store, of_query) if head.job == of_query]
                 if not kept:
-                    raise NotFoundError(
-                        f"There is no savepoint of {of_query} in {self.source}.",
-                        code="no-such-savepoint",
-                        hint="Take one first, or drill from another repository.",
-                    )
+                    raise none_kept(of_query, self.source)
                 which = random.choice(kept)
             else:
                 which = self.request.savepoints.get(name, reference)
@@ -414,20 +397,15 @@ class _Drill:
     # The application.
 
     def _watch(self, watched: Watched, replays: Mapping[str, Replay | None], deadline: float) -> None:
-        read_s = 0.0
         with self._in("state", "opening the state"):
-            watched.wait(
-                lambda: watched.queries(STATE_READ) >= set(self.queries) or bool(watched.events(REFUSED)),
-                deadline,
-                "has opened its state",
-            )
-            for event in watched.events(STATE_READ):
-                state = {name: event[name] for name in ("batch", "parts", "why", "seconds") if name in event}
-                query = str(event["query"])
-                self.queries[query] = replace(self.queries[query], state=state)
-                read_s = max(read_s, float(event["seconds"]))
-                if "why" in state:
-                    self._say_not_compared(query, f"its state was not read: {shown(str(state['why']))}")
+            try:
+                watched.wait(
+                    lambda: watched.queries(STATE_READ) >= set(self.queries) or bool(watched.events(REFUSED)),
+                    deadline,
+                    "has opened its state",
+                )
+            finally:
+                read_s = self._note_states(watched)
         # Until it opens its state the application only comes up.
         self.steps["launch"] += self.steps["state"] - read_s
         self.steps["state"] = read_s
@@ -438,6 +416,18 @@ class _Drill:
         started = watched.queries(STATE_READ, DONE, "query-started")
         for name in self.queries.keys() - started:
             self.not_run.setdefault(name, f"the application did not start query {name} on the copy.")
+
+    def _note_states(self, watched: Watched) -> float:
+        """Take down which states were opened; how many seconds the longest took."""
+        read_s = 0.0
+        for event in watched.events(STATE_READ):
+            state = {name: event[name] for name in ("batch", "parts", "why", "seconds") if name in event}
+            query = str(event["query"])
+            self.queries[query] = replace(self.queries[query], state=state)
+            read_s = max(read_s, float(event["seconds"]))
+            if "why" in state:
+                self._say_not_compared(query, f"its state was not read: {shown(str(state['why']))}")
+        return read_s
 
     def _is_done(self, watched: Watched, replays: Mapping[str, Replay | None]) -> bool:
         if watched.events(REFUSED):
@@ -565,6 +555,15 @@ class _Drill:
         if len(self.first_batch_s) < len(self.queries):
             return sum(self.steps[name] for name in OF_A_RESTORE)
         return sum(self.steps[name] for name in OF_A_RESTORE[:-1]) + max(self.first_batch_s.values())
+
+
+def none_kept(of_query: str, source: str) -> NotFoundError:
+    """The error of a query of which no savepoint is kept."""
+    return NotFoundError(
+        f"There is no savepoint of {of_query} in {source}.",
+        code="no-such-savepoint",
+        hint="Take one first, or drill from another repository.",
+    )
 
 
 def _with_scratch(job: Job, folder: str) -> Job:

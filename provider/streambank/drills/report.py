@@ -145,6 +145,7 @@ class DrillReport:
         seconds: How long it took.
         by: Who asked.
         why: Why.
+        round: The round that it is part of (`each.py`); None for a drill by itself.
     """
 
     job: str
@@ -162,6 +163,7 @@ class DrillReport:
     seconds: float
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
+    round: Mapping[str, Any] | None = None
 
     @property
     def passed(self) -> bool:
@@ -193,4 +195,5 @@ class DrillReport:
             "why": self.why,
             "started_at": to_json_time(self.started_at),
             "seconds": round(self.seconds, 3),
+            "round": None if self.round is None else dict(self.round),
         }

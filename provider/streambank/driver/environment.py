@@ -36,6 +36,8 @@ PASSED = frozenset(
 )
 """Names that pass as they are; so do those that begin with `LC_`."""
 
+IN_CLUSTERS = ("STREAMBANK_S3_PROFILES",)
+"""What leads a driver to its files, and is the same on each machine of a cluster."""
 
 OWN_PROGRAMS = ("STREAMBANK_SIGNING_KEYS",)
 """What programs of ours get besides: they take savepoints as this process does. No job's application does."""
@@ -60,6 +62,15 @@ def driver_environment(
     wanted = PASSED | variables_for(locations) | {name for name in extra if not is_airflows(name)}
     passed = {name: value for name, value in parent.items() if name in wanted or name.startswith("LC_")}
     return passed | dict(settings or {})
+
+
+def cluster_variables(parent: Mapping[str, str]) -> dict[str, str]:
+    """What a driver in a cluster gets besides the variables that its job names: no credentials among them.
+
+    Args:
+        parent: The environment of this process.
+    """
+    return {name: parent[name] for name in IN_CLUSTERS if name in parent}
 
 
 def is_airflows(name: str) -> bool:

@@ -8,9 +8,10 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import InputError, RefusedError, StorageError
+from streambank.core.names import PRIMARY, SITES, STANDBY, other_of
 from streambank.declaration.declaration import Job
-from streambank.declaration.standby import PRIMARY, SITES, STANDBY, other_of
 from streambank.failover.report import FailoverRequest
+from streambank.sites.look import Look, look_at
 from streambank.sites.records import SiteRecord, Sites, which_counts
 
 DONE = "failed-over"
@@ -46,8 +47,8 @@ class Known:
         self.known: dict[str, SiteRecord | None] = {}
         self.sites: dict[str, Sites] = {}
         self.silent: dict[str, StorageError] = {}
-        for site, job in self.jobs.items():
-            self._reach(site, job)
+        for site, look in look_at(self.jobs.values(), patient=True).items():
+            self._reach(site, look)
         self.newest, self.disagree = self._newest()
         self.site = request.to or self._usual_site()
         if self.site not in SITES:
@@ -87,11 +88,15 @@ class Known:
                 hint="Mount the disk, or look at the declared locations of the site.",
             )
 
-    def _reach(self, site: str, job: Job) -> None:
+    def _reach(self, site: str, look: Look) -> None:
+        if look.silent is not None:
+            self.silent[site] = look.silent
+            return
         try:
-            sites = Sites(job.records())
-            self.known[site] = sites.newest()
-            self.sites[site] = sites
+            self.sites[site] = Sites(
+                self.jobs[site].records()
+            )  # with the usual patience: this is for the work
+            self.known[site] = look.newest
         except StorageError as error:
             self.silent[site] = error
 
@@ -115,7 +120,7 @@ class Known:
         newest = self.newest
         if newest is None:
             return STANDBY
-        if newest.active is None or _is_same_run(newest.by, self.request.by):
+        if newest.active is None or is_same_run(newest.by, self.request.by):
             return newest.site
         return newest.site if self._is_unproven(newest) else other_of(newest.site)
 
@@ -144,7 +149,8 @@ class Known:
         return newest.was, newest.number + 1, False  # the one to the other site is given up
 
 
-def _is_same_run(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+def is_same_run(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether the same run of a DAG asked for both."""
     return all(one.get(name) and one.get(name) == other.get(name) for name in _RUN)
 
 

@@ -37,11 +37,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from streambank.control.operation import Operation
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
+from streambank.core.names import PRIMARY, SITES
 from streambank.core.python310 import add_note
 from streambank.core.units import utc_now
-from streambank.declaration.standby import PRIMARY, SITES
 from streambank.driver.launcher import Launcher
-from streambank.failover.decide import DONE, Known, check_not_rolled_back_there
+from streambank.failover.approval import Approved
+from streambank.failover.decide import DONE, Known, check_not_rolled_back_there, is_same_run
 from streambank.failover.fence import fence_site
 from streambank.failover.report import FailoverPlan, FailoverReport, FailoverRequest, SavepointAtSite
 from streambank.job.savepoint import savepoint_job
@@ -49,6 +50,7 @@ from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import last_batches
 from streambank.kafka.settings import Brokers
+from streambank.recovery.approval import newest_of
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.resolve import Chosen, choose
@@ -80,6 +82,7 @@ def failover(
     other_launcher: Launcher | None = None,
     say: Callable[[str], None] = lambda words: None,
     pace: Pace = DEFAULT_PACE,
+    approved: Approved | None = None,
 ) -> FailoverReport:
     """Let a job go on at its other site. A second run finishes what a first one began.
 
@@ -89,18 +92,20 @@ def failover(
         other_launcher: The same of the other site.
         say: Called when a step begins, in words.
         pace: How fast files are written, and who hears of it.
+        approved: What a person has seen and approved; None where no person was asked. It is not asked again
+            by a run of a DAG that has begun the fail-over.
 
     Raises:
         InputError: The job has no standby (code `no-standby`), or no such site (`no-such-site`).
         RefusedError: The other site does not answer, and no person says that it is down (code
-            `site-not-fenced`); it gave no last savepoint (`final-savepoint-failed`); or what a restore or a
-            start refuses.
+            `site-not-fenced`); it gave no last savepoint (`final-savepoint-failed`); things have changed
+            since the plan was approved (`approval-outdated`); or what a restore or a start refuses.
         NotFoundError: There is no savepoint at the site (`no-such-job`, `no-good-savepoint`).
         ConflictError: Another fail-over, or another operation, works on the job (`site-moved`,
             `operation-in-progress`).
         StorageError: The site does not answer, or its driver was not ready in time.
     """
-    return _Failover(request, launcher, other_launcher, say, pace).run()
+    return _Failover(request, launcher, other_launcher, say, pace).run(approved)
 
 
 class _Failover:
@@ -126,30 +131,32 @@ class _Failover:
         self.newest, self.disagree = known.newest, known.disagree
         self.site, self.other = known.site, known.other
         self.job, self.old = self.jobs[self.site], self.jobs[self.other]
+        self.sites[self.site].control.check_site = self._check_begun
         self.was, self.number, self.resumes = known.was, known.number, known.resumes
         self.is_active, self.restores = known.is_active, known.restores
         self.begun: SiteRecord | None = None
+        self.approved: Approved | None = None
 
     # The plan.
 
     def plan(self) -> FailoverPlan:
-        refusals: list[str] = []
-        as_it_stands: list[str] = []
+        refusals: list[StreambankError] = []
+        as_it_stands: list[StreambankError] = []
         savepoints: dict[str, SavepointAtSite] = {}
         plans: dict[str, RestorePlan] = {}
         answers = self.other not in self.silent
         if not answers and not self.is_active and self.request.is_down is None:
-            refusals.append(self._not_fenced().message)
+            refusals.append(self._not_fenced())
         if self.restores:
             try:
                 self._choose(record=False)
                 savepoints = self._savepoints()
                 for name in self.job.queries:
                     plans[name] = plan_restore(self._request(name), pace=self.pace)
-                    as_it_stands += [one.message for one in plans[name].refusals]
+                    as_it_stands += plans[name].refusals
             except StreambankError as error:
-                as_it_stands.append(error.message)
-        saves = answers and self.request.final_savepoint
+                as_it_stands.append(error)
+        could_save = answers and self.request.final_savepoint
         return FailoverPlan(
             self.job.name,
             self.site,
@@ -162,8 +169,14 @@ class _Failover:
             savepoints,
             max((one.age_s for one in savepoints.values()), default=None),
             plans,
-            (*refusals, *(() if saves else as_it_stands)),
-            tuple(as_it_stands) if saves else (),
+            self._behind(savepoints),
+            (*refusals, *(() if could_save else as_it_stands)),
+            tuple(as_it_stands) if could_save else (),
+            committed=self._committed() if self.restores else {},
+            saves=answers and self.restores and not self._all_restored(),
+            needs_final=self.request.final_savepoint and not self.resumes,
+            disagree=self.disagree,
+            gives_up=self.gives_up,
         )
 
     def _driver(self) -> str | None:
@@ -184,7 +197,10 @@ class _Failover:
 
     # The work.
 
-    def run(self) -> FailoverReport:
+    def run(self, approved: Approved | None = None) -> FailoverReport:
+        if approved is not None and not (self.newest and is_same_run(self.newest.by, self.request.by)):
+            approved.check(self.plan())
+            self.approved = approved
         fence: str | None = None
         answers = self.other not in self.silent
         if self.is_active:
@@ -252,7 +268,7 @@ class _Failover:
         if self.other in self.silent:
             return nullcontext(None)
         records = self.sites[self.other].control
-        return records.operation("failover", by=self.request.by, wait_s=_PATIENCE_S)
+        return records.operation("failover", by=self.request.by, wait_s=_PATIENCE_S, any_site=True)
 
     def _complete(self) -> str | None:
         """The site is active already: let the other one know, where it answers, and fence it if need be."""
@@ -288,7 +304,7 @@ class _Failover:
         fence = self._fence(operation)
         if not self.restores:
             return fence  # what it has is not what the job goes on from
-        if all(self._restored(name) for name in self.job.queries):
+        if self._all_restored():
             return fence
         with self._in("save", f"taking a last savepoint at the {self.other}"):
             try:
@@ -381,7 +397,6 @@ class _Failover:
             kafka=Brokers(self.job.kafka),
             declared_sinks=self.job.sinks,
             new_sinks={**outputs, **self.request.new_outputs},
-            check=self._check_begun,
             by=self.request.by,
         )
 
@@ -391,9 +406,14 @@ class _Failover:
             return
         try:
             self._choose(record=True)
+            there = self._committed()
             for name in self.job.queries:
                 if not self._restored(name):
-                    plan_restore(self._request(name), pace=self.pace).check()
+                    plan = plan_restore(self._request(name), pace=self.pace)
+                    plan.check()
+                    if self.approved is not None and name not in self.final:
+                        newest = max(newest_of(plan), there.get(name, -1))
+                        self.approved.check_lost(self.job.name, name, newest, plan.batch)
         except StreambankError as error:
             if not self.resumes and self.other not in self.silent:
                 add_note(
@@ -446,19 +466,23 @@ class _Failover:
             return ""  # the other site may have written since: the sinks are asked again
         return current.from_savepoint if current.number > begun.generations.get(name, 0) else ""
 
+    def _all_restored(self) -> bool:
+        return all(self._restored(name) for name in self.job.queries)
+
     def _generations(self) -> dict[str, int]:
         """The generation of each query at the site; 0 for none."""
         control = self.sites[self.site].control
         current = {name: control.generation(name) for name in self.job.queries}
         return {name: 0 if one is None else one.number for name, one in current.items()}
 
-    def _check_begun(self) -> None:
+    def _check_begun(self) -> tuple[str, ...]:
         """Make sure that this fail-over is still the one under way: called with the site's job held."""
         if self.begun is None:
-            return  # a plan, before it has begun
+            return ()  # a plan, before it has begun
         newest = self.sites[self.site].newest()
         if newest is None or newest.to_dict() != self.begun.to_dict():
             raise self._moved("" if newest is None else f"{newest.describe()}")
+        return ()
 
     def _moved(self, what: str) -> ConflictError:
         return ConflictError(
@@ -504,19 +528,20 @@ class _Failover:
             why=self.request.why,
         )
 
-    def _behind(self, savepoints: Mapping[str, SavepointAtSite]) -> int | None:
-        if not savepoints or self.other in self.silent:
-            return None
+    def _committed(self) -> dict[str, int]:
+        """The newest committed batch of each query at the other site, where that is known."""
+        if self.other in self.silent:
+            return {}
         try:
             there = last_batches(self.sites[self.other].control, self.old)
         except StreambankError:
-            return None
-        behind = [
-            one.committed - savepoints[name].batch
-            for name, one in there.items()
-            if name in savepoints and one.committed is not None
-        ]
-        return max(0, *behind) if len(behind) == len(savepoints) else None
+            return {}
+        return {name: one.committed for name, one in there.items() if one.committed is not None}
+
+    def _behind(self, savepoints: Mapping[str, SavepointAtSite]) -> int | None:
+        there = self._committed() if savepoints else {}
+        behind = [there[name] - one.batch for name, one in savepoints.items() if name in there]
+        return max(0, *behind) if savepoints and len(behind) == len(savepoints) else None
 
     def _leave(self, report: FailoverReport) -> None:
         """Leave the report behind in both sites; where the other one fails now, the site's own has to do."""

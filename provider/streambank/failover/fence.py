@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from streambank.control.control import JobControl
 from streambank.control.operation import Operation
 from streambank.core.errors import InputError, StorageError
+from streambank.core.names import PRIMARY, STANDBY, other_of
 from streambank.declaration.declaration import Job
-from streambank.declaration.standby import PRIMARY, STANDBY, other_of
 from streambank.driver.launcher import Launcher
 from streambank.job.stop import stop_job
+from streambank.sites.look import look_at
 from streambank.sites.records import SiteRecord, Sites, agree, which_counts
 
 _PATIENCE_S = 60.0
@@ -83,13 +84,16 @@ def fence_other(
         StorageError: One of the sites does not answer.
     """
     primary, standby = job.at_site(PRIMARY), job.at_site(STANDBY)
+    for look in look_at((primary, standby)).values():
+        if look.silent is not None:
+            raise look.silent
     known = {PRIMARY: Sites(primary.records()), STANDBY: Sites(standby.records())}
     newest = which_counts(known[PRIMARY], known[STANDBY], job.name)
     if newest is None or newest.active is None:
         return newest, None
     passive = job.at_site(other_of(newest.site))
     records = known[passive.site].control
-    with records.operation("failover", by=by, wait_s=_PATIENCE_S) as operation:
+    with records.operation("failover", by=by, wait_s=_PATIENCE_S, any_site=True) as operation:
         counts = agree(known[newest.site], known[passive.site], job.name)
         if counts.active != newest.active:
             return counts, None  # another fail-over came first: that site is not the passive one any more

@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from streambank.core.choices import SinkChoice, SourceChoice
+from streambank.core.errors import StreambankError
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
+from streambank.recovery.approval import newest_of
 from streambank.recovery.plan import RestorePlan
 
 
@@ -82,14 +84,20 @@ class FailoverPlan:
         answers_why: Why not.
         driver: How the job is doing at the other site, such as `running`; None where it does not answer.
         resumes: A fail-over to this site has begun, or only the start is missing: this would finish it.
-        savepoints: The newest savepoint of each query at the site that verifies. Where the other site
-            answers, a last one is taken first, and nothing is lost.
-        rpo_s: How old the oldest of them is: what would be lost or repeated at most, in seconds; None where
-            nothing is restored, or there is none.
+        savepoints: The newest savepoint of each query at the site that verifies, or what it was restored
+            from already.
+        rpo_s: How old the oldest of them is now: what would be lost or repeated without a last savepoint, in
+            seconds; None where nothing is restored, or there is none.
         restores: What the restore of each would do as things stand.
+        batches_behind: By how many batches they are behind at most; None where that is not known.
         refusals: What speaks against it.
         without_final: What would speak against it as well if the other site, which answers, gave no last
             savepoint.
+        committed: The newest committed batch of each query at the other site, where that is known.
+        saves: A last savepoint is taken at the other site first, with which nothing is lost.
+        needs_final: The fail-over is refused where the other site answers, and gives none.
+        disagree: The sites do not agree which is the active one, and this decides it.
+        gives_up: A fail-over to the other site has begun, and this gives it up.
     """
 
     job: str
@@ -103,8 +111,26 @@ class FailoverPlan:
     savepoints: Mapping[str, SavepointAtSite]
     rpo_s: float | None
     restores: Mapping[str, RestorePlan]
-    refusals: tuple[str, ...]
-    without_final: tuple[str, ...]
+    batches_behind: int | None
+    refusals: tuple[StreambankError, ...]
+    without_final: tuple[StreambankError, ...]
+    committed: Mapping[str, int]
+    saves: bool
+    needs_final: bool
+    disagree: bool
+    gives_up: bool
+
+    @property
+    def newest(self) -> dict[str, int]:
+        """The newest batch of each query, its sinks, or the other site, as far as is known."""
+        return {
+            name: max(newest_of(one), self.committed.get(name, -1)) for name, one in self.restores.items()
+        }
+
+    @property
+    def lost_after(self) -> datetime | None:
+        """What came after it is lost or repeated without a last savepoint; None where nothing is."""
+        return min((one.taken_at for one in self.savepoints.values()), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -120,8 +146,13 @@ class FailoverPlan:
             "savepoints": {name: one.to_dict() for name, one in self.savepoints.items()},
             "rpo_s": None if self.rpo_s is None else round(self.rpo_s, 1),
             "restores": {name: one.to_dict() for name, one in self.restores.items()},
-            "refusals": list(self.refusals),
-            "without_final": list(self.without_final),
+            "batches_behind": self.batches_behind,
+            "refusals": [one.message for one in self.refusals],
+            "without_final": [one.message for one in self.without_final],
+            "saves": self.saves,
+            "needs_final": self.needs_final,
+            "disagree": self.disagree,
+            "gives_up": self.gives_up,
         }
 
 

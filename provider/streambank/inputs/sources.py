@@ -17,7 +17,7 @@ from streambank.checkpoint.sources import cannot_repeat
 from streambank.core.choices import SourceChoice
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.core.units import utc_now
-from streambank.inputs.clean_source import cleaning_of
+from streambank.inputs.clean_source import Cleaning, cleaning_of
 from streambank.inputs.files import FilesStanding, look_at_files
 from streambank.kafka.recording import sources_before
 from streambank.kafka.retention import Replay, replay_of_standing
@@ -172,18 +172,22 @@ def look_at_sources(
         for record in manifest.sources
         if isinstance(record, Mapping) and (what := cannot_repeat(record)) is not None
     ]
-    files: tuple[FilesStanding, ...] = ()
-    if live is not None and any(_reads_files(record) for record in manifest.sources):
-        files = look_at_files(
-            manifest,
-            live,
-            (manifest.checkpoint, repository.store.uri),
-            cleaning=cleaning_of(application) if application else None,
-            patience_s=patience_s,
-        )
-    return Sources(
-        tuple(standing for _, standing in inspected), tuple(replays), tuple(unrepeatable), tuple(files)
-    )
+    cleaning = cleaning_of(application) if application else None
+    files = _files(repository, manifest, live, cleaning, patience_s)
+    return Sources(tuple(standing for _, standing in inspected), tuple(replays), tuple(unrepeatable), files)
+
+
+def _files(
+    repository: Repository,
+    manifest: Manifest,
+    live: str | None,
+    cleaning: Cleaning | None = None,
+    patience_s: float | None = None,
+) -> tuple[FilesStanding, ...]:
+    if live is None or not any(_reads_files(record) for record in manifest.sources):
+        return ()
+    named = (manifest.checkpoint, repository.store.uri)
+    return look_at_files(manifest, live, named, cleaning=cleaning, patience_s=patience_s)
 
 
 def _reads_files(record: object) -> bool:
@@ -191,26 +195,35 @@ def _reads_files(record: object) -> bool:
 
 
 def check_still_there(
-    repository: Repository, manifest: Manifest, brokers: Brokers, choice: SourceChoice
+    repository: Repository,
+    manifest: Manifest,
+    brokers: Brokers,
+    choice: SourceChoice,
+    live: str | None = None,
 ) -> None:
     """Ask once more, right before the restored directory becomes a checkpoint.
 
-    Files may have been written for hours since the first look, and topics go on letting records go.
+    Files may have been written for hours since the first look; topics go on letting records go, and a query
+    that runs on may clean its source.
 
     Args:
         repository: Where the savepoint is.
         manifest: The savepoint.
         brokers: Who is asked; whoever did not answer before is asked again.
         choice: What was chosen for sources.
+        live: The location of the checkpoint in which a query runs on, whose files are looked for once more;
+            None where none does.
 
     Raises:
-        RefusedError: Kafka has not all of the input any more (code `source-would-lose-records`).
+        RefusedError: Kafka has not all of the input any more (code `source-would-lose-records`), or files are
+            gone (`source-would-lose-files`).
         StorageError: It does not answer now (code `source-not-known`).
     """
     if choice == "accept":
         return
     brokers.begin(afresh=True)
-    found = Sources(tuple(standing for _, standing in _look(repository, manifest, brokers)))
+    kafka = tuple(standing for _, standing in _look(repository, manifest, brokers))
+    found = Sources(kafka, files=_files(repository, manifest, live))
     for refusal in found.refusals(choice):
         raise refusal
 

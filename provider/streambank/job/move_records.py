@@ -125,7 +125,7 @@ def move_records(
     _check_there(job, records)
     _check_stopped(records)
     with (
-        records.operation(OPERATION, by=by, wait_s=wait_s) as operation,
+        records.operation(OPERATION, by=by, wait_s=wait_s, any_site=True) as operation,
         records.lease.held(OPERATION, by=by) as lease,
     ):
         _check_stopped(records)

@@ -185,7 +185,9 @@ def start_job(
     )
     while True:
         lock: AbstractContextManager[Operation] = (
-            nullcontext(operation) if operation else records.operation("start", by=by, wait_s=start.timeout_s)
+            nullcontext(operation)
+            if operation
+            else records.operation("start", by=by, wait_s=start.timeout_s, any_site=True)
         )
         with lock as work:
             early = start.begin(work, obey_desired, why)

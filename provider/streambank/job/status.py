@@ -12,9 +12,9 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.progress import last_progress
 from streambank.core.errors import InputError, RefusedError, StorageError
+from streambank.core.names import PRIMARY, other_of
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
-from streambank.declaration.standby import PRIMARY, other_of
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.location import check_launched_here, launched_handle

@@ -204,7 +204,7 @@ def stop_job(
     stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, asked, lasting)
     if operation is not None:
         return stop.run(savepoint, note, pin, progress, name)
-    with records.operation("stop", by=by, wait_s=stop.patience_s()):
+    with records.operation("stop", by=by, wait_s=stop.patience_s(), any_site=True):
         return stop.run(savepoint, note, pin, progress, name)
 
 

@@ -52,6 +52,7 @@ class Choice:
         source: What is done where the source lacks input.
         stop: Whether a job that lives is stopped for it.
         resolves: Codes of the refusals that a person accepts to settle by it.
+        resolves_by_query: The same of each query, where all of a job are restored as one.
         newest: The newest batch that the plan has shown, by `newest_of`; None in choices from before that was
             kept, and where all queries of a job are restored as one.
         newest_by_query: The same of each query, where all of a job are restored as one.
@@ -67,11 +68,17 @@ class Choice:
     sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
     newest_by_query: Mapping[str, int] = field(default_factory=dict)
     savepoints: Mapping[str, str] = field(default_factory=dict)
+    resolves_by_query: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         mappings = {name: dict(getattr(self, name)) for name in ("sink_of", "newest_by_query", "savepoints")}
-        return asdict(self) | {"resolves": list(self.resolves), **mappings}
+        by_query = {name: list(codes) for name, codes in self.resolves_by_query.items()}
+        return asdict(self) | {
+            "resolves": list(self.resolves),
+            "resolves_by_query": by_query,
+            **mappings,
+        }
 
     @property
     def means(self) -> str:
@@ -93,7 +100,7 @@ def obstacles(plan: RestorePlan) -> list[StreambankError]:
     """What speaks against the restore and no choice resolves; no job is stopped for a directory beside it."""
     found = [one for one in plan.other_refusals if one.code != HELD or plan.generation is None]
     possible = plan.possible_choices
-    if not possible.sink:
+    if not possible.sink and not plan.mixed_sinks:
         found += plan.sink_refusals[plan.sink]
     if not possible.source:
         found += plan.source_refusals[plan.source]
@@ -111,10 +118,9 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
         plan: The plan, with the form's answers, without `obstacles`.
         may_stop: The form says that the job may be stopped.
     """
-    alive = is_alive(plan)
-    against = (*plan.sink_refusals[plan.sink], *plan.source_refusals[plan.source])
-    resolves = tuple(dict.fromkeys(one.code for one in against))
+    alive, resolves = is_alive(plan), _codes(plan)
     source = "accept" if plan.source_refusals[plan.source] else plan.source
+    possible, sinks = plan.possible_choices.sink, _sinks(plan, alive=alive)
     found = [
         Choice(
             _label(plan, sink, source, stop=alive, approved=may_stop or not alive),
@@ -124,16 +130,22 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
             resolves,
             newest_of(plan),
         )
-        for sink in _sinks(plan, alive=alive)
+        for sink in sinks
     ]
-    if plan.mixed_sinks and plan.sink == "refuse":
+    if plan.mixed_sinks and (plan.sink == "refuse" or not possible or plan.sink not in sinks):
         words = ["Stop the job, restore" if alive else "Restore", _MIXED]
         label = f"{words[0]}, {words[1]}"
         if source != plan.source:
             label = f"{label}, without the lost input"
         mixed = Choice(label, "rollback", source, alive, resolves, newest_of(plan), plan.mixed_sinks)
-        found.insert(0, mixed)
+        found = [mixed, *(found if possible else ())]
     return found
+
+
+def _codes(plan: RestorePlan) -> tuple[str, ...]:
+    """Codes of what speaks against the form's choices."""
+    against = (*plan.sink_refusals[plan.sink], *plan.source_refusals[plan.source])
+    return tuple(dict.fromkeys(one.code for one in against))
 
 
 def as_one(plans: Mapping[str, RestorePlan]) -> RestorePlan:
@@ -145,18 +157,10 @@ def as_one(plans: Mapping[str, RestorePlan]) -> RestorePlan:
         plans: The plan of each query, by its name.
     """
     first, every = next(iter(plans.values())), list(plans.values())
-    mixed: dict[str, SinkChoice] = {}
-    for plan in every:
-        if not plan.sink_refusals["rollback"]:
-            continue
-        if not plan.mixed_sinks:
-            mixed = {}
-            break
-        mixed |= plan.mixed_sinks
     return replace(
         first,
         sinks=tuple(sink for plan in every for sink in plan.sinks),
-        mixed_sinks=mixed,
+        mixed_sinks=_mixed_of(every),
         sources=tuple(source for plan in every for source in plan.sources),
         refusals=_each_once(plan.refusals for plan in every),
         other_refusals=_each_once(plan.other_refusals for plan in every),
@@ -168,6 +172,38 @@ def as_one(plans: Mapping[str, RestorePlan]) -> RestorePlan:
             for choice in first.source_refusals
         },
     )
+
+
+def _mixed_of(plans: Sequence[RestorePlan]) -> dict[str, SinkChoice]:
+    """Which sinks of several queries stay as they are where the others are rolled back; empty for no such.
+
+    A query that cannot roll back leaves what it has; another one may roll back all the same.
+    """
+    alive = any(is_alive(plan) for plan in plans)
+    mixed: dict[str, SinkChoice] = {}
+    back = False
+    for plan in plans:
+        stays: set[str] = set()
+        if plan.sink_refusals["rollback"]:
+            if not plan.mixed_sinks and plan.sink_refusals["accept"]:
+                return {}
+            harmed = [one["path"] for one in plan.sinks if one.get("safe") is not True]
+            stays.update(plan.mixed_sinks or harmed)
+        if alive:  # what it writes there until it is stopped cannot be taken back
+            stays.update(one["path"] for one in plan.sinks if not _can_go_back(one))
+        mixed |= dict.fromkeys(stays, "accept")
+        ahead = alive or plan.sink_refusals["refuse"]
+        back = back or bool(ahead and any(one["path"] not in stays for one in plan.sinks if _is_guarded(one)))
+    return mixed if back else {}
+
+
+def _is_guarded(sink: Mapping[str, Any]) -> bool:
+    return sink.get("guarded") is True
+
+
+def _can_go_back(sink: Mapping[str, Any]) -> bool:
+    """Whether output that comes until the job is stopped can be rolled back, or does no harm."""
+    return _is_guarded(sink) or sink.get("harm") == "none"
 
 
 def _each_once(refusals: Iterable[Iterable[StreambankError]]) -> tuple[StreambankError, ...]:
@@ -185,10 +221,45 @@ def choices_of_all(plans: Mapping[str, RestorePlan], *, may_stop: bool) -> list[
     """
     newest = {name: newest_of(plan) for name, plan in plans.items()}
     shown = {name: plan.savepoint for name, plan in plans.items()}
+    codes = {name: _codes(plan) for name, plan in plans.items()}
     return [
-        replace(one, newest=None, newest_by_query=newest, savepoints=shown)
+        replace(one, newest=None, newest_by_query=newest, savepoints=shown, resolves_by_query=codes)
         for one in choices_of(as_one(plans), may_stop=may_stop)
     ]
+
+
+def unseen_refusal(
+    approved: Choice, plan: RestorePlan, resolves: Iterable[str] | None = None
+) -> StreambankError | None:
+    """What speaks against a restore now, and was not shown to the person who approved it; None for nothing.
+
+    Args:
+        approved: What was chosen. What comes of a stop is settled by it.
+        plan: The plan as it is now, with the form's answers.
+        resolves: Codes of what was shown; those of the choice when left out.
+    """
+    sinks = () if approved.stop else plan.sink_refusals[plan.sink]
+    seen = set(approved.resolves if resolves is None else resolves)
+    against = (*sinks, *plan.source_refusals[plan.source])
+    return next((one for one in against if one.code not in seen), None)
+
+
+def unseen_refusal_of_all(
+    approved: Choice, plans: Mapping[str, RestorePlan], done: Iterable[str] = ()
+) -> StreambankError | None:
+    """The same where all queries of a job are restored: what was accepted of one query is so of that alone.
+
+    Args:
+        approved: What was chosen.
+        plans: The plan of each query, by its name.
+        done: Queries that are restored already.
+    """
+    found = (
+        unseen_refusal(approved, plan, approved.resolves_by_query.get(name, ()))
+        for name, plan in plans.items()
+        if name not in set(done)
+    )
+    return next((one for one in found if one is not None), None)
 
 
 def newest_of(plan: RestorePlan) -> int:
@@ -208,7 +279,7 @@ def newest_of(plan: RestorePlan) -> int:
 
 def _sinks(plan: RestorePlan, *, alive: bool) -> Sequence[str]:
     possible = plan.possible_choices.sink
-    guarded = all(sink.get("guarded") is True or sink.get("harm") == "none" for sink in plan.sinks)
+    guarded = all(_can_go_back(sink) for sink in plan.sinks)
     settled = plan.sink == "accept" or not plan.sinks or (plan.sink == "rollback" and guarded)
     if plan.sink in possible and (settled or not alive):
         return [plan.sink]
@@ -339,4 +410,6 @@ def chosen_of(value: Mapping[str, Any] | str | None) -> Choice | None:
     """What was approved, as it came through a template; None where nobody was asked."""
     if not isinstance(value, Mapping):
         return None
-    return Choice(**{**value, "resolves": tuple(value.get("resolves", ()))})
+    by_query = {name: tuple(codes) for name, codes in value.get("resolves_by_query", {}).items()}
+    resolves = tuple(value.get("resolves", ()))
+    return Choice(**{**value, "resolves": resolves, "resolves_by_query": by_query})

@@ -30,7 +30,6 @@ from streambank.recovery.reinstate import check_not_gone_on, reinstate
 from streambank.recovery.restore import restore
 from streambank.recovery.sinks import check_stands_at
 from streambank.repository.repository import Repository
-from streambank.sites.standing import check_active
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
 
@@ -107,7 +106,7 @@ def exchange(
     """
     job.only_query(query)
     records = control or job.records()
-    check_active(job, records)
+    records.check_site()
     one = _Exchange(
         job,
         query,

@@ -203,7 +203,7 @@ def name_older_of(
     left: Mapping[str, int],
     pace: Pace,
     *,
-    several: bool = False,
+    beside: Sequence[str] | None = None,
 ) -> NotFoundError:
     """The same error, with the newest older savepoint that any place has undamaged.
 
@@ -214,7 +214,7 @@ def name_older_of(
         said: The reference.
         left: See `choose_nearest`.
         pace: Who reads the older ones.
-        several: The reference is of all queries of a job.
+        beside: The other queries, each as `job/query`, where the reference is of all queries of a job.
     """
     meant = _glimpse(places, damaged)
 
@@ -227,7 +227,11 @@ def name_older_of(
                     return True
         return False
 
-    return with_older(error, said, meant, _known(places, damaged.job, dict(left)), verifies, several=several)
+    others = None
+    if beside is not None:
+        others = [[one.taken_at for one in _known(places, job, {}) if one.taken_at] for job in beside]
+    known, as_of = _known(places, damaged.job, dict(left)), damaged.as_of.at if damaged.as_of else None
+    return with_older(error, said, meant, known, verifies, as_of=as_of, beside=others)
 
 
 def _glimpse(places: Sequence[Place], found: Found) -> Manifest | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from streambank.core.errors import IntegrityError, StreambankError
@@ -82,7 +82,8 @@ def with_older(
     summaries: Iterable[SavepointSummary],
     verifies: Callable[[str], bool],
     *,
-    several: bool = False,
+    as_of: datetime | None = None,
+    beside: Sequence[Sequence[datetime]] | None = None,
 ) -> _Error:
     """The same error, with the newest older savepoint that verifies; the error itself where there is none.
 
@@ -92,30 +93,61 @@ def with_older(
         meant: That savepoint; None where its manifest cannot be read.
         summaries: The savepoints of the query.
         verifies: Whether every byte of one is there, by its id.
-        several: The reference is of all queries of a job, so the older one is named by its time.
+        as_of: The moment that the reference means; no savepoint that was taken later is an older one.
+        beside: Where the reference is of all queries of a job, when the savepoints of each other one were
+            taken: the hint is then a time.
     """
-    before = [
+    known = [
         (one.taken_at, one.batch, one.savepoint)
         for one in summaries
-        if one.taken_at is not None
-        and one.batch is not None
-        and (meant is None or one.taken_at < meant.taken_at)
+        if one.taken_at is not None and one.batch is not None
+    ]
+    before = [
+        one
+        for one in known
+        if (meant is None or one[0] < meant.taken_at) and (as_of is None or one[0] <= as_of)
     ]
     for taken_at, batch, savepoint in sorted(before, reverse=True):
         if not verifies(savepoint):
             continue
         back = "" if meant is None else f", {_earlier(meant, taken_at, batch)}"
-        give = to_json_time(taken_at) if several else savepoint
         message = (
             f"{error.message} The newest older one that verifies is {savepoint} of batch {batch:,}, taken at "
             f"{to_json_time(taken_at)}{back}."
         )
+        give: str | None = savepoint
+        if beside is not None:
+            later = [one for one, _, _ in known if one > taken_at] + ([meant.taken_at] if meant else [])
+            moment = _moment_of_all(taken_at, min(later, default=None), beside)
+            # A later moment may still mean the one whose manifest cannot be read.
+            give = to_json_time(moment) if meant is not None or moment == taken_at else None
+        back_by_itself = "latest-good goes back by itself"
         hint = (
-            f"To go back that far, give {give} as the savepoint instead of {said}; latest-good "
-            "goes back by itself. A replica may have the damaged one undamaged."
+            f"To go back that far, give {give} as the savepoint instead of {said}; {back_by_itself}."
+            if give is not None
+            else f"{back_by_itself.capitalize()}, with all queries to savepoints that belong together."
         )
+        hint = f"{hint} A replica may have the damaged one undamaged."
         return type(error)(message, code=error.code, hint=hint)
     return error
+
+
+def _moment_of_all(
+    older: datetime, before: datetime | None, beside: Sequence[Sequence[datetime]]
+) -> datetime:
+    """A time that means savepoints of all queries close to one of them.
+
+    A time means the newest savepoint from then or before. So the moment of the older savepoint alone would
+    lead the queries that are saved right after it to savepoints of the round before.
+
+    Args:
+        older: When that savepoint was taken.
+        before: When the next one of its query was taken, which must not be meant.
+        beside: When those of each other query were taken.
+    """
+    closest = [min(times, key=lambda one: abs(one - older)) for times in beside if times]
+    moment = max([older, *closest])
+    return moment if before is None or moment < before else max(older, before - timedelta(milliseconds=1))
 
 
 def _earlier(meant: Manifest, taken_at: datetime, batch: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from streambank.checkpoint.position import batches_of
@@ -92,9 +92,8 @@ class RestoreRequest:
             log that Spark goes on from: the location in the savepoint to the new one.
         unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch: what its sinks
             got of that is not always known. For `generation` only.
-        together: The other queries of the job are restored with this one.
-        check: Called with the job held, before the plan and again before the first change that lasts: raises
-            where the job may not be restored here, such as at a site that is not the active one.
+        together: The other queries of the job are restored with this one, so `sink_of` may name sinks of
+            these.
         opener: Opens locations; tests bring their own.
         link: Let large files share their bytes with the repository.
         by: Who asks; `restore` adds user and host.
@@ -121,7 +120,6 @@ class RestoreRequest:
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     unmoved: bool = False
     together: bool = False
-    check: Callable[[], object] = lambda: None
     opener: Opener = open_store
     link: bool = False
     by: Mapping[str, str] = field(default_factory=dict)
@@ -280,7 +278,7 @@ def prepare(
     choices = request.sink_choices
     sinks = found.under(choices, request.mode)
     # A query that stands where the savepoint is reads on from there, whatever it is restored into.
-    live = _live(request, manifest)
+    live = live_checkpoint(request, manifest)
     if request.unmoved:
         sources = Sources(())
     else:
@@ -434,10 +432,13 @@ def _sink_refusals(
     request: RestoreRequest, chosen: Chosen, found: Sinks
 ) -> dict[SinkChoice, tuple[StreambankError, ...]]:
     """What speaks against each choice for the sinks, of those that the mode has."""
+    of = request.sink_of
+    if request.together:  # some name sinks of the other queries
+        of = {path: choice for path, choice in of.items() if path in found.paths}
     choices: list[SinkChoice] = [one for one in SINK_CHOICES if request.mode != "fork" or one != "rollback"]
     by_choice = {}
     for one in choices:
-        picked = SinkChoices(one, request.sink_of)
+        picked = SinkChoices(one, of)
         by_choice[one] = refusals(found.under(picked, request.mode), picked, request.mode)
     if request.into is not None and "rollback" in by_choice:
         try:
@@ -466,7 +467,7 @@ def _check_unmoved(request: RestoreRequest, chosen: Chosen, against: list[Stream
         against.append(error)
 
 
-def _live(request: RestoreRequest, manifest: Manifest) -> str:
+def live_checkpoint(request: RestoreRequest, manifest: Manifest) -> str:
     """The checkpoint in which the query has gone on; the one that was saved where no other is known."""
     current = (
         request.generation.generation(QueryRef.parse(manifest.job).query)

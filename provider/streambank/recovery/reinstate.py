@@ -7,7 +7,7 @@ cannot show that is refused: a query that went on in it would lose or repeat row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -66,7 +66,6 @@ def reinstate(
     control: JobControl,
     by: Mapping[str, str],
     why: str = "",
-    check: Callable[[], object] = lambda: None,
 ) -> Reinstated:
     """Let an earlier generation count again.
 
@@ -79,8 +78,6 @@ def reinstate(
         control: The job's records.
         by: Who asks.
         why: Why, for the records.
-        check: Called with the job held: raises where it may not be changed here, such as at a site that is
-            not the active one.
 
     Raises:
         NotFoundError: There is no such generation (code `no-such-generation`), or no such savepoint; or its
@@ -98,7 +95,6 @@ def reinstate(
         control.operation(OPERATION, by=by) as operation,
         control.lease.held(OPERATION, by=by) as lease,
     ):
-        check()
         generations = control.generations(query)
         earlier, current = _find(generations, generation), generations.current()
         assert current is not None, "one of them was found"

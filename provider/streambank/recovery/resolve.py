@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -106,8 +106,9 @@ class Chosen:
 
     Attributes:
         manifest: It.
-        skipped: Newer ones that are damaged, for `latest-good`; for a time those that seem younger, and whose
-            manifest does not say when they were taken.
+        skipped: Newer ones that are damaged, for `latest-good`; and of all queries of a job those that are
+            damaged and closer to the moment of all. For a time those that seem younger, and whose manifest
+            does not say when they were taken.
         warnings: What a person should know about how it was chosen.
         as_of: The moment that a reference by time means.
         passed_over: What was wrong with repositories and replicas that were asked first (nearest.py).
@@ -153,7 +154,7 @@ def choose(
     pace: Pace = DEFAULT_PACE,
     left: Mapping[str, int] | None = None,
     level: Literal["quick", "full"] = "quick",
-    several: bool = False,
+    beside: Sequence[str] | None = None,
 ) -> Chosen:
     """Find the savepoint and make sure that it is whole.
 
@@ -170,7 +171,7 @@ def choose(
         left: Checkpoints that the query has left, each with the last batch that counts
             (`sites.forks.left_after`): `latest-good` skips what was saved there later.
         level: How a savepoint that is named is verified; `latest-good` always reads every byte.
-        several: The reference is of all queries of a job.
+        beside: The other queries, each as `job/query`, where the reference is of all queries of a job.
 
     Raises:
         InputError: `ambiguous`, or `which-job`: there are several jobs; or it is no reference.
@@ -199,7 +200,7 @@ def choose(
         if asked.kind not in BY_AGE:
             raise
         raise name_older(
-            error, repository, found, asked.said, head, left=left, pace=pace, several=several
+            error, repository, found, asked.said, head, left=left, pace=pace, beside=beside
         ) from error
     return Chosen(manifest, skipped, as_of=found.as_of)
 
@@ -213,7 +214,7 @@ def name_older(
     *,
     left: Mapping[str, int] | None = None,
     pace: Pace = DEFAULT_PACE,
-    several: bool = False,
+    beside: Sequence[str] | None = None,
 ) -> IntegrityError:
     """The same error, with the newest older savepoint of the query that verifies (`older.with_older`).
 
@@ -225,7 +226,7 @@ def name_older(
         meant: Its manifest; None where that one cannot be read.
         left: See `choose`.
         pace: Who reads the older ones.
-        several: The reference is of all queries of a job.
+        beside: See `choose`.
     """
     lines = dict(left or {})
     summaries = [
@@ -237,7 +238,14 @@ def name_older(
     def verifies(savepoint: str) -> bool:
         return verify(repository, found.job, savepoint, "full", pace=pace, record=False).restorable
 
-    return with_older(error, said, meant, summaries, verifies, several=several)
+    others = None if beside is None else [_moments(repository, one) for one in beside]
+    as_of = found.as_of.at if found.as_of else None
+    return with_older(error, said, meant, summaries, verifies, as_of=as_of, beside=others)
+
+
+def _moments(repository: Repository, job: str) -> list[datetime]:
+    """When the savepoints of a query were taken."""
+    return [one.taken_at for one in repository.manifests(job) if one.job == job and one.taken_at is not None]
 
 
 UNREADABLE = "Its manifest cannot be read, so it is not known when it was taken."

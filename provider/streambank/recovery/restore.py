@@ -53,6 +53,7 @@ from streambank.recovery.preconditions import (
     RestoreRequest,
     check_request,
     check_still_at,
+    live_checkpoint,
     prepare,
     records_of,
 )
@@ -128,10 +129,11 @@ def plan_restore(
             against.append(_or_beside(records.lease.refusal(view), request))
         elif doubt is not None:
             against.append(doubt)
-    try:
-        request.check()
-    except RefusedError as error:
-        against.append(error)
+    if records is not None and _changes_job(request):
+        try:
+            records.check_site()
+        except RefusedError as error:
+            against.append(error)
     owner = Owner({}, is_live, exclusive=request.generation is not None)
     with _naming_older(request, chosen, pace):
         return prepare(request, chosen, owner, against).plan
@@ -171,7 +173,6 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
         _holding(request, chosen, held) as held,
         restoring(exclusive=held is not None and generation is not None) as owner,
     ):
-        request.check()
         holds = Holds(repository, OPERATION, request.by)
         with (
             holds.held(chosen.manifest.job, chosen.manifest.savepoint),
@@ -259,7 +260,11 @@ def left_by(request: RestoreRequest) -> dict[str, int]:
 
 @contextmanager
 def hold_job(
-    control: JobControl, *, by: Mapping[str, str], operation: Operation | None = None
+    control: JobControl,
+    *,
+    by: Mapping[str, str],
+    operation: Operation | None = None,
+    any_site: bool = False,
 ) -> Iterator[Held]:
     """Hold a job: no driver lives, none can start, and no other operation works on it.
 
@@ -267,13 +272,17 @@ def hold_job(
         control: Its records.
         by: Who asks.
         operation: The operation lock, where the caller holds it already (an upgrade).
+        any_site: Also at a site of the job that is not the active one.
 
     Raises:
-        RefusedError: A driver lives, or may live (codes `lease-held`, `lease-in-doubt`).
+        RefusedError: A driver lives, or may live (codes `lease-held`, `lease-in-doubt`), or another site is
+            the active one (`failed-over`, `failing-over`, `sites-disagree`).
         ConflictError: Another operation works on the job.
     """
     lock: AbstractContextManager[Operation] = (
-        nullcontext(operation) if operation is not None else control.operation(OPERATION, by=by)
+        nullcontext(operation)
+        if operation is not None
+        else control.operation(OPERATION, by=by, any_site=any_site)
     )
     with lock as locked, control.lease.held(OPERATION, by=by) as lease:
         yield Held(control, locked, lease)
@@ -288,10 +297,15 @@ def _holding(request: RestoreRequest, chosen: Chosen, held: Held | None) -> Iter
         return
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(hold_job(control, by=request.by))
+            found = stack.enter_context(hold_job(control, by=request.by, any_site=not _changes_job(request)))
         except RefusedError as error:
             raise _or_beside(error, request) from None
         yield found
+
+
+def _changes_job(request: RestoreRequest) -> bool:
+    """Whether a restore changes the job, as a copy elsewhere that leaves the sinks alone does not."""
+    return request.generation is not None or request.rolls_back
 
 
 def _or_beside(error: RefusedError, request: RestoreRequest) -> RefusedError:
@@ -359,9 +373,11 @@ def _write(
     def before_commit() -> None:
         if held is not None:
             held.check()
-        request.check()
+            if _changes_job(request):
+                held.control.check_site()
         if not request.unmoved:
-            check_still_there(request.repository, manifest, request.kafka, request.source)
+            live = live_checkpoint(request, manifest) if held is None else None
+            check_still_there(request.repository, manifest, request.kafka, request.source, live)
         check_still_at(request, manifest, prepared.sinks)
         noted = () if held is None else _noted(request, prepared, held)
         for done in roll_back_sinks(prepared.sinks, request.sink_choices, manifest.savepoint, *noted):

@@ -24,7 +24,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from streambank.control.control import JobControl
@@ -48,16 +47,14 @@ from streambank.recovery.older import BY_AGE
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.report import RestoreReport
-from streambank.recovery.resolve import Chosen, PassedOver, choose, hinting_refresh
+from streambank.recovery.resolve import Chosen, PassedOver, Skipped, choose, hinting_refresh, unrecorded
 from streambank.recovery.restore import hold_job, plan_restore, restore
 from streambank.repository.catalog import LATEST_GOOD, none_of
-from streambank.repository.manifest import Manifest
 from streambank.repository.references import Reference, parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.sites.forks import left_after, why_left
 from streambank.sites.records import Sites
-from streambank.sites.standing import check_active
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 
@@ -70,7 +67,8 @@ class TogetherRequest:
         repository: Where the savepoints are.
         reference: `latest-good`, or whatever names a savepoint of each query, such as a time.
         savepoints: The id of the savepoint of each query, instead of a reference: what a person approved.
-        whole: Read every byte of savepoints that are named, too; see `plan_restore`.
+        whole: Read every byte of savepoints that are named, too; see `plan_restore`. `nearest` reads
+            every byte whatever this says (`from_place`).
         chosen: The savepoint of each query, where they have been chosen and verified already (`from_place`).
         control: The job's records; opened from the declaration when left out.
         sink: What to do where going on would lose or repeat rows; see `RestoreRequest`.
@@ -102,11 +100,13 @@ class TogetherPlan:
         job: The job.
         plans: Of each query, by its name.
         done: Queries that an unfinished restore of the same savepoints has restored already.
+        chosen: The savepoint of each, and how it was chosen.
     """
 
     job: str
     plans: Mapping[str, RestorePlan]
     done: tuple[str, ...] = ()
+    chosen: Mapping[str, Chosen] = field(default_factory=dict)
 
     @property
     def skew_s(self) -> float:
@@ -191,7 +191,6 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
     began = time.monotonic()
     records = request.control or request.job.records()
     with hold_job(records, by=request.by) as held:
-        check_active(request.job, records)
         plan = _planned(request, records, pace, held=True)
         for refusal in plan.refusals:
             raise refusal
@@ -203,33 +202,60 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
         for name, planned in plan.plans.items():
             if name not in plan.done:
                 held.check()
-                exact = _of_query(request, records, name, planned.savepoint)
+                exact = _of_query(request, records, name, planned.savepoint, plan.chosen[name])
                 reports[name] = restore(exact, pace=pace, held=held)
     return TogetherReport(request.job.name, reports, plan.done, plan.skew_s, time.monotonic() - began)
 
 
 def _planned(request: TogetherRequest, records: JobControl, pace: Pace, *, held: bool) -> TogetherPlan:
-    if request.chosen is not None:
-        chosen = {name: one.manifest for name, one in request.chosen.items()}
-    else:
-        chosen = choose_together(request, pace=pace, record=held)
+    chosen = request.chosen
+    if chosen is None:
+        chosen = choose_together(request, pace=pace, record=held).queries
     noted = noted_together(records) if left_together(records, request.job.queries) else {}
     done: list[str] = []
     if {name: one.savepoint for name, one in noted.items()} == {
-        name: manifest.savepoint for name, manifest in chosen.items()
+        name: one.manifest.savepoint for name, one in chosen.items()
     }:
         done = [name for name, one in noted.items() if _is_done(records, name, one)]
     plans = {
         name: plan_restore(
-            _of_query(request, records, name, manifest.savepoint), pace=pace, held=held or name in done
+            _of_query(request, records, name, one.manifest.savepoint, one),
+            pace=pace,
+            held=held or name in done,
         )
-        for name, manifest in chosen.items()
+        for name, one in chosen.items()
     }
+    _check_sinks_named(request, plans)
     return TogetherPlan(
         request.job.name,
-        {name: replace(plan, refusals=()) if name in done else plan for name, plan in plans.items()},
+        {name: _without_refusals(plan) if name in done else plan for name, plan in plans.items()},
         tuple(done),
+        chosen,
     )
+
+
+def _without_refusals(plan: RestorePlan) -> RestorePlan:
+    """The plan of a query that is restored already: nothing of it is asked any more."""
+    return replace(
+        plan,
+        mixed_sinks={},
+        refusals=(),
+        other_refusals=(),
+        sink_refusals=dict.fromkeys(plan.sink_refusals, ()),
+        source_refusals=dict.fromkeys(plan.source_refusals, ()),
+    )
+
+
+def _check_sinks_named(request: TogetherRequest, plans: Mapping[str, RestorePlan]) -> None:
+    """Make sure that each sink that is chosen for by its path is one of a query of the job."""
+    known = [str(sink.get("path")) for plan in plans.values() for sink in plan.sinks]
+    for path in request.sink_of:
+        if path not in known and len(request.job.queries) > 1:
+            raise InputError(
+                f"No query of {request.job.name} has a sink {path}.",
+                code="unknown-sink",
+                hint=f"Their sinks: {', '.join(dict.fromkeys(known)) or 'none'}.",
+            )
 
 
 def _is_done(records: JobControl, query: str, noted: Noted) -> bool:
@@ -241,12 +267,14 @@ def _is_done(records: JobControl, query: str, noted: Noted) -> bool:
     )
 
 
-def _of_query(request: TogetherRequest, records: JobControl, query: str, savepoint: str) -> RestoreRequest:
+def _of_query(
+    request: TogetherRequest, records: JobControl, query: str, savepoint: str, chosen: Chosen | None = None
+) -> RestoreRequest:
     job = request.job
     return RestoreRequest(
         request.repository,
         savepoint,
-        chosen=None if request.chosen is None else request.chosen[query],
+        chosen=chosen,
         job=job.savepoint_name(query),
         generation=records,
         checkpoint=job.queries[query],
@@ -257,7 +285,6 @@ def _of_query(request: TogetherRequest, records: JobControl, query: str, savepoi
         application=job.application,
         declared_sinks=job.sinks,
         together=len(job.queries) > 1,
-        check=partial(check_active, job, records),
         by=request.by,
     )
 
@@ -375,7 +402,13 @@ def from_place(
     damaged = next((name for name in meant if name not in somewhere), None)
     if damaged is None or asked.kind not in BY_AGE or named:
         raise nowhere
-    raise name_older_of(nowhere, places, meant[damaged], asked.said, left[damaged], pace, several=True)
+    beside = _beside(job, damaged)
+    raise name_older_of(nowhere, places, meant[damaged], asked.said, left[damaged], pace, beside=beside)
+
+
+def _beside(job: Job, query: str) -> list[str] | None:
+    """The other queries of a job, each as `job/query`; None where there is no other."""
+    return [job.savepoint_name(name) for name in job.queries if name != query] or None
 
 
 def _newest_moment(
@@ -398,9 +431,9 @@ def _newest_moment(
         except PASSED_OVER as error:
             passed.append(PassedOver(place.location, error.message))
     promised.sort(key=lambda one: one[0], reverse=True)
-    best: tuple[datetime, Place, dict[str, Manifest]] | None = None
+    best: tuple[Place, ChosenTogether] | None = None
     for moment, place in promised:
-        if best is not None and best[0] >= moment:
+        if best is not None and best[1].moment >= moment:
             passed.append(
                 PassedOver(place.location, f"It has all queries only up to {to_json_time(moment)}.")
             )
@@ -410,13 +443,14 @@ def _newest_moment(
         except PASSED_OVER as error:
             passed.append(PassedOver(place.location, error.message))
             continue
-        reached = min(one.taken_at for one in chosen.values())
-        if best is None or reached > best[0]:
-            best = reached, place, chosen
+        if best is None or chosen.moment > best[1].moment:
+            best = place, chosen
     if best is None:
         raise _no_place(request.job, request.reference, passed)
-    _, at, manifests = best
-    return at.repository, {name: Chosen(one, passed_over=tuple(passed)) for name, one in manifests.items()}
+    at, found = best
+    return at.repository, {
+        name: replace(one, passed_over=tuple(passed)) for name, one in found.queries.items()
+    }
 
 
 def _promised(job: Job, repository: Repository, left: Mapping[str, dict[str, int]]) -> datetime:
@@ -448,10 +482,24 @@ def _no_place(job: Job, reference: str, passed: Sequence[PassedOver]) -> NotFoun
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenTogether:
+    """A savepoint of each query of a job.
+
+    Attributes:
+        queries: The savepoint of each, by the query's name.
+        moment: For `latest-good` the newest moment that each query reaches with one that verifies; the
+            savepoints that are closest to it may be older. Else when the oldest of them was taken.
+    """
+
+    queries: Mapping[str, Chosen]
+    moment: datetime
+
+
 def choose_together(
     request: TogetherRequest, *, pace: Pace = DEFAULT_PACE, record: bool = False
-) -> dict[str, Manifest]:
-    """A savepoint of each query of a job, by its name.
+) -> ChosenTogether:
+    """A savepoint of each query of a job.
 
     Of `latest-good` the newest one that every query reaches back to is the moment, and each query's savepoint
     that is closest to it is chosen; each byte of it is hashed.
@@ -465,14 +513,15 @@ def choose_together(
         InputError: The reference is of one query (code `names-one-query`).
         NotFoundError, IntegrityError, InputError: See `recovery.resolve.choose`.
     """
-    job, found = request.job, {}
+    job = request.job
+    found: dict[str, Chosen] = {}
     sites = Sites(request.control or job.records()).all()
     asked = _parse(job, request.reference)
     _check_each_named(job, request.savepoints)
     for name in job.queries:
         of_query = job.savepoint_name(name)
         with hinting_refresh(job):
-            chosen = choose(
+            found[name] = choose(
                 request.repository,
                 request.savepoints.get(name, request.reference),
                 of_query,
@@ -481,36 +530,33 @@ def choose_together(
                 pace=pace,
                 left=left_after(sites, name),
                 level="full" if request.whole else "quick",
-                several=len(job.queries) > 1,
+                beside=_beside(job, name),
             )
-        found[name] = chosen.manifest
-    if asked.kind != LATEST_GOOD or request.savepoints:
-        return found
-    moment = min(manifest.taken_at for manifest in found.values())
-    return {
-        name: _closest(
-            request,
-            job.savepoint_name(name),
-            manifest,
-            moment,
-            left=left_after(sites, name),
-            pace=pace,
-            record=record,
-        )
-        for name, manifest in found.items()
-    }
+    moment = min(one.manifest.taken_at for one in found.values())
+    if asked.kind == LATEST_GOOD and not request.savepoints:
+        for name, newest in found.items():
+            found[name] = _closest(
+                request,
+                job.savepoint_name(name),
+                newest,
+                moment,
+                left=left_after(sites, name),
+                pace=pace,
+                record=record,
+            )
+    return ChosenTogether(found, moment)
 
 
 def _closest(
     request: TogetherRequest,
     of_query: str,
-    newest: Manifest,
+    newest: Chosen,
     moment: datetime,
     *,
     left: dict[str, int],
     pace: Pace,
     record: bool,
-) -> Manifest:
+) -> Chosen:
     """The savepoint of a query that was taken closest to a moment and verifies; or the newest one."""
 
     def distance(taken_at: datetime) -> float:
@@ -525,10 +571,14 @@ def _closest(
         and one.taken_at is not None
         and not why_left(left, one.checkpoint, one.batch)
     }
+    damaged: list[Skipped] = []
     for savepoint in sorted(there, key=lambda one: distance(there[one])):
-        if distance(there[savepoint]) >= distance(newest.taken_at):
+        if distance(there[savepoint]) >= distance(newest.manifest.taken_at):
             break
         report = verify(repository, of_query, savepoint, "full", pace=pace, record=record, by=request.by)
         if report.restorable:
-            return repository.load(of_query, savepoint)
-    return newest
+            manifest, said = repository.load(of_query, savepoint), unrecorded(report)
+            return replace(newest, manifest=manifest, skipped=(*newest.skipped, *damaged), warnings=said)
+        problem = next(one for one in report.findings if one.severity == "error")
+        damaged.append(Skipped(savepoint, f"{problem.file}: {problem.cause}"))
+    return replace(newest, skipped=(*newest.skipped, *damaged))

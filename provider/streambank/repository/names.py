@@ -21,7 +21,7 @@ from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage.store import Store, read_record
 
 FOLDER = "names"
-RESERVED = frozenset({"latest", "latest-good", "newest", "oldest", "random"})
+RESERVED = frozenset({"each", "latest", "latest-good", "newest", "oldest", "random"})
 """What means a savepoint, or may come to mean one, is no name of a single one."""
 _LIKE_AN_ID = re.compile(r"b[0-9]*(-[0-9a-f]*)?", re.ASCII)
 _FILE = re.compile(r"(?P<name>.+)-(?P<number>\d{10})\.json", re.ASCII)

@@ -329,7 +329,9 @@ def name_taken(job: str, name: str, holder: str, more: str = "") -> InputError:
 def _by_age(store: Store, job: str, reference: str) -> str:
     found = [one for one in summarize(store, job) if one.job == job]
     if reference == LATEST:
-        return found[-1].savepoint
+        # By what the heads say: of one that is damaged further on it is still known that it is the newest.
+        taken = [(head.taken_at, head.batch, head.savepoint) for head in heads(store, job) if head.job == job]
+        return max(taken)[2] if taken else found[-1].savepoint
     good = newest_first([one for one in found if one.error is None and one.verified_ok is not False])
     if not good:
         raise NotFoundError(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
@@ -319,7 +319,7 @@ class DeltaGuard:
             max_commit_retries=0,  # what another writer did meanwhile is judged again, never merged
             app_transactions=[Transaction(self._writer, self._holds(target))],
         )
-        with self._reached(target, options):
+        with self._reached(target, options), _access_of(location, options):
             table = DeltaTable(location, version=current, storage_options=options)
         with changing():
             try:
@@ -442,3 +442,12 @@ def delta_place(location: str, options: Mapping[str, str]) -> tuple[str, dict[st
 
         return f"s3://{location.partition('://')[2]}", {**object_store_options(location), **options}
     return location, dict(options)
+
+
+def _access_of(location: str, options: Mapping[str, str]) -> AbstractContextManager[None]:
+    """Inside its `with` delta-rs opens a table with these options, and no credentials besides."""
+    if scheme_of(location) != "s3":
+        return nullcontext()
+    from streambank.storage.s3.client import credentials_alone
+
+    return credentials_alone(options)

@@ -25,8 +25,8 @@ from streambank.control.control import JobControl
 from streambank.control.processes import person
 from streambank.control.records import JsonDict, RecordStream
 from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError
+from streambank.core.names import PRIMARY, other_of
 from streambank.core.units import from_json_time, to_json_time, utc_now
-from streambank.declaration.standby import PRIMARY, other_of
 
 PREFIX = "sites"
 FENCED = "site-fenced"

@@ -2,22 +2,26 @@
 
 A site may run the job only where the newest record of both sites says that it is the active one
 (sites/records.py). Where the other site does not answer, the one that is active by its own newest record may
-start, and a warning says what cannot be excluded; the other one never may.
+start, and a warning says what cannot be excluded; the other one never may. A site that is slow rather than
+dead is waited for (look.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from streambank.control.control import JobControl
 from streambank.control.marker import records_root
 from streambank.control.place import INSIDE, beside
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, RefusedError, StorageError
-from streambank.declaration.declaration import Job
-from streambank.declaration.standby import PRIMARY, SITES, other_of
+from streambank.core.names import PRIMARY, SITES, other_of
+from streambank.sites.job_at_site import JobAtSite
+from streambank.sites.look import look_at
 from streambank.sites.records import SiteRecord, Sites, agree, which_counts
+
+_Job = TypeVar("_Job", bound=JobAtSite)
 
 
 class Launched(Protocol):
@@ -51,7 +55,7 @@ class SiteStanding:
     warnings: tuple[str, ...] = ()
 
 
-def check_site(job: Job, control: JobControl) -> SiteStanding:
+def check_site(job: JobAtSite, control: JobControl) -> SiteStanding:
     """Make sure that a job may start at its site, by all records that answer.
 
     Args:
@@ -68,7 +72,7 @@ def check_site(job: Job, control: JobControl) -> SiteStanding:
     return _check(job, control, starts=True)
 
 
-def check_own_site(job: Job, control: JobControl) -> None:
+def check_own_site(job: JobAtSite, control: JobControl) -> None:
     """The same by the records of the site alone, where nothing is launched.
 
     Args:
@@ -86,7 +90,7 @@ def check_own_site(job: Job, control: JobControl) -> None:
         refuse_inactive(job.name, job.site, counts)
 
 
-def check_active(job: Job, control: JobControl) -> tuple[str, ...]:
+def check_active(job: JobAtSite, control: JobControl) -> tuple[str, ...]:
     """Make sure that a job may be restored, or its checkpoint changed, at its site, as `check_site` does.
 
     Args:
@@ -103,7 +107,7 @@ def check_active(job: Job, control: JobControl) -> tuple[str, ...]:
     return _check(job, control, starts=False).warnings
 
 
-def _check(job: Job, control: JobControl, *, starts: bool) -> SiteStanding:
+def _check(job: JobAtSite, control: JobControl, *, starts: bool) -> SiteStanding:
     other, own = job.other_site, Sites(control)
     if other is None:
         _refuse_undeclared(job.name, own.newest())
@@ -112,6 +116,9 @@ def _check(job: Job, control: JobControl, *, starts: bool) -> SiteStanding:
     empty: RefusedError | None = None
     there: JobControl | None = None
     try:
+        silent = look_at([other], patient=True)[other.site].silent
+        if silent is not None:
+            raise silent
         there = other.records()
         empty = _empty_site(job, control, Sites(there).newest()) if starts else None
         counts: SiteRecord | None = None if empty else agree(own, Sites(there), job.name)
@@ -131,7 +138,7 @@ def _check(job: Job, control: JobControl, *, starts: bool) -> SiteStanding:
     return SiteStanding(job.site, place, warnings)
 
 
-def _check_fenced(job: Job, site: str, there: JobControl) -> None:
+def _check_fenced(job: JobAtSite, site: str, there: JobControl) -> None:
     """Make sure that no driver runs at the site that could not be fenced, now that it answers.
 
     Raises:
@@ -166,7 +173,7 @@ def _refuse_undeclared(job: str, counts: SiteRecord | None) -> None:
     )
 
 
-def _empty_site(job: Job, control: JobControl, counts: SiteRecord | None) -> RefusedError | None:
+def _empty_site(job: JobAtSite, control: JobControl, counts: SiteRecord | None) -> RefusedError | None:
     """Why a site must not start although it is the active one: what it went on in is not there.
 
     A fail-over leaves a generation of each query behind. Without any, the site's disk is not mounted, or its
@@ -187,26 +194,25 @@ def _empty_site(job: Job, control: JobControl, counts: SiteRecord | None) -> Ref
     )
 
 
-def at_active_site(job: Job) -> Job:
+def at_active_site(job: _Job, say: Callable[[str], object] = lambda words: None) -> _Job:
     """The job at the site that is the active one, by the sites that answer; the same for one with one site.
 
     While a fail-over is under way that is the site that was active before.
 
     Args:
         job: The job, at either site.
+        say: Hears of a site that was not reached.
 
     Raises:
         StreambankError: The records of a site are damaged, moved or twice.
     """
     if job.other_site is None:
         return job
-    known: list[SiteRecord] = []
-    for site in SITES:
-        try:
-            newest = Sites(job.at_site(site).records()).newest()
-        except StorageError:
-            continue  # the other one has to do
-        known += [newest] if newest is not None else []
+    looks = look_at((job.at_site(site) for site in SITES), hurried=True).values()
+    for one in looks:
+        if one.silent is not None:  # the other one has to do
+            say(f"The {one.site} of job {job.name} was not reached: {one.silent.message}")
+    known = [one.newest for one in looks if one.newest is not None]
     counts = max(known, key=lambda one: one.number, default=None)
     return job.at_site(PRIMARY if counts is None else counts.active or counts.was)
 
@@ -310,6 +316,6 @@ def _learn(own: Sites, other: Sites, job: str) -> SiteRecord | None:
         return which_counts(own, other, job)
 
 
-def _declared_place(job: Job) -> str:
+def _declared_place(job: JobAtSite) -> str:
     """The control location of a site that does not answer, as it is declared."""
     return job.control or beside(job.repository) or f"{job.repository}/{INSIDE}"

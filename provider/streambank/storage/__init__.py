@@ -16,7 +16,7 @@ from streambank.storage.locations import (
     same_place,
     scheme_of,
 )
-from streambank.storage.s3.credentials import S3Access, using_s3
+from streambank.storage.s3.credentials import S3Access, answering_within, using_s3
 from streambank.storage.store import CHUNK_BYTES, Features, FileInfo, Held, Opener, Store
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Opener",
     "S3Access",
     "Store",
+    "answering_within",
     "followed",
     "is_below",
     "is_beside",

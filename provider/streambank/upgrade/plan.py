@@ -19,6 +19,7 @@ from streambank.driver.launcher import Launcher
 from streambank.driver.other_release import newest_closure
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, proven_launch, spec_of
+from streambank.inputs.clean_source import OPTION, cleaning_of
 from streambank.job.start import check_launch
 
 WATCH_S = 120.0
@@ -114,7 +115,8 @@ class UpgradePlan:
         no_way_back: Why the upgrade could not be undone by itself; empty where it could.
         for_good: Whether that stays so, although the old program may be there again.
         launch_id: The launch that runs.
-        notes: New settings that change nothing, since the checkpoint keeps other values.
+        notes: New settings that change nothing, since the checkpoint keeps other values; and what may stand
+            in the way back though it is not sure.
     """
 
     before: Code | None
@@ -164,9 +166,29 @@ def plan_upgrade(request: UpgradeRequest, control: JobControl, launcher: Launche
                 for_good = True
         no_way_back = no_way_back or why_not_runnable(before, job, control) or ""
     notes = settings_without_effect(runs, control, {} if before is None else before.spark)
+    notes += cleaned_sources(after)
     declared = Code.declared(job)
     return UpgradePlan(
         before, after, declared, runs, tuple(changes), no_way_back, for_good, launched.launch_id, notes
+    )
+
+
+def cleaned_sources(after: Code) -> tuple[str, ...]:
+    """That the new code takes away files that the old one would have to read again after a way back.
+
+    Args:
+        after: The new code.
+
+    Returns:
+        For people; empty where the application does not set `cleanSource`, or cannot be read here.
+    """
+    settings = cleaning_of(after.application).settings
+    if not settings:
+        return ()
+    line, value = settings[0]
+    return (
+        f"{after.application} sets {OPTION} to {value} in line {line}: once the new code has taken away "
+        "files of its source, the upgrade is not undone by itself (source-would-lose-files).",
     )
 
 

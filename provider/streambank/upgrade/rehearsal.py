@@ -9,9 +9,9 @@ from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.declaration.declaration import Job
-from streambank.drills.drill import DrillRequest
 from streambank.drills.drill import rehearse as drill
 from streambank.drills.report import DrillReport
+from streambank.drills.request import DrillRequest
 from streambank.driver.launcher import Launcher
 from streambank.driver.outputs import Output, check_output
 from streambank.driver.preflight import declared_query

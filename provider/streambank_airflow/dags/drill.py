@@ -42,6 +42,7 @@ def drill_dag(job: Job, file: DagFile) -> DAG:
             savepoint="{{ params.savepoint }}",
             repository="{{ params.repository }}",
             batches="{{ params.batches }}",
+            limit="{{ params.limit if params.limit is not none else '' }}",
             keep="{{ params.keep }}",
             from_form=True,
             **file.task_args(job),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from streambank.core.errors import InputError
-from streambank.core.names import QueryRef
+from streambank.core.names import SEPARATOR, QueryRef
 from streambank.declaration.declaration import Declarations, Job, load_jobs
 from streambank.declaration.places.copies import copy_name
-from streambank.declaration.standby import SEPARATOR
 from streambank.driver.connections import using_connections
 from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
@@ -23,6 +23,8 @@ from streambank_airflow.configuration import (
     use_signing_keys,
 )
 from streambank_airflow.hooks.connection import find_settings, launch_policy
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from streambank_airflow.connections.settings import Settings
@@ -116,7 +118,7 @@ class DeclaredJobs:
         from streambank.sites.standing import at_active_site
 
         with self.access():
-            return at_active_site(job)
+            return at_active_site(job, _log.warning)
 
     def saved_as(self, ref: str) -> str:
         """How repositories and records call what a task names: `job-copy/query` for `job@copy/query`.

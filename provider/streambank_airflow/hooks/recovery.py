@@ -20,8 +20,9 @@ from streambank_airflow.hooks.jobs import STOP_RUNNING
 
 if TYPE_CHECKING:
     from streambank.copies.report import RefreshReport
+    from streambank.drills.each import RoundReport
     from streambank.drills.report import DrillReport
-    from streambank.failover.report import FailoverReport
+    from streambank.failover.report import FailoverPlan, FailoverReport, FailoverRequest
     from streambank.recovery.plan import RestorePlan
     from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.reinstate import Reinstated
@@ -176,32 +177,40 @@ class RecoveryVerbs:
         savepoint: str | None,
         repository: str | None,
         batches: int | None,
+        limit: int | None = None,
         scratch: str | None,
         keep: bool,
         timeout_s: float | None,
         note: str,
         by: Mapping[str, str],
         say: Callable[[str], None],
-    ) -> DrillReport:
-        """Rehearse a restore of all queries of a job; see `streambank.drills.drill.drill`.
+    ) -> DrillReport | RoundReport:
+        """Rehearse a restore of all queries of a job; see `streambank.drills`.
 
         Args:
             ref: The job.
-            savepoint: `random`, or another reference; None for what is declared, as of all the others.
+            savepoint: `random`, `each`, or another reference; None for what is declared, as of all others.
             repository: The repository or replica that it comes from.
             batches: How many batches of the live query are executed again.
+            limit: At most so many savepoints with `each`; 0 for all, None for the declared number.
             scratch: Under which location the copy is written.
             keep: Leave the copy.
-            timeout_s: How long the application may take.
+            timeout_s: How long the application may take, for each savepoint.
             note: Why.
             by: Who asks.
             say: Hears when a step begins, in words.
 
+        Returns:
+            The report of the drill; of `each` that of the round.
+
         Raises:
             InputError: A query is named (code `bad-option`).
-            StreambankError: The job is not found, or the report could not be written down.
+            StreambankError: The job is not found, it is on a copy that cannot be drilled, or the report could
+                not be written down.
         """
-        from streambank.drills.drill import DrillRequest, drill
+        from streambank.drills.drill import drill
+        from streambank.drills.each import drill_each
+        from streambank.drills.request import DrillRequest
 
         job, query = self.declared.find(ref)
         if query is not None:
@@ -215,13 +224,14 @@ class RecoveryVerbs:
             savepoint=savepoint,
             repository=repository,
             batches=batches,
+            limit=limit,
             scratch=scratch,
             keep=keep,
             timeout_s=timeout_s,
             by=by,
             why=note,
         )
-        return drill(request, say=say)
+        return drill_each(request, say=say) if request.of_each else drill(request, say=say)
 
     @connected
     def upgrade(
@@ -313,6 +323,7 @@ class RecoveryVerbs:
         note: str,
         by: Mapping[str, str],
         say: Callable[[str], None],
+        approved: Mapping[str, Any] | None = None,
     ) -> FailoverReport:
         """Let a job go on at its other site; see `streambank.failover.failover.failover`.
 
@@ -327,24 +338,51 @@ class RecoveryVerbs:
             note: Why.
             by: Who asks.
             say: Hears when a step begins, in words.
+            approved: What a person has approved: `approval` of a plan.
 
         Raises:
             StreambankError: The job is not found, has no standby, or the fail-over is refused or fails.
         """
-        from streambank.failover.failover import FailoverRequest, failover
+        from streambank.failover.approval import Approved
+        from streambank.failover.failover import failover
 
-        request = FailoverRequest(
-            self.declared.job(ref),
-            to=to,
-            is_down=is_down,
-            final_savepoint=final_savepoint,
-            sink=sink,
-            source=source,
-            new_outputs=new_sinks,
-            by=by,
-            why=note,
-        )
-        return failover(request, say=say)
+        request = self._failover_request(
+            ref, to=to, is_down=is_down, final_savepoint=final_savepoint, sink=sink, source=source,
+            new_outputs=new_sinks, by=by, why=note,
+        )  # fmt: skip
+        read = None if approved is None else Approved.read(approved)
+        return failover(request, say=say, approved=read)
+
+    @connected
+    def plan_failover(
+        self,
+        ref: str,
+        *,
+        to: str | None,
+        is_down: str | None,
+        final_savepoint: bool,
+        sink: SinkChoice,
+        source: SourceChoice,
+        new_sinks: Mapping[str, str],
+        by: Mapping[str, str],
+    ) -> FailoverPlan:
+        """What `failover` would do; the arguments are those.
+
+        Raises:
+            StreambankError: The job is not found, has no standby, or the site does not answer.
+        """
+        from streambank.failover.failover import plan_failover
+
+        request = self._failover_request(
+            ref, to=to, is_down=is_down, final_savepoint=final_savepoint, sink=sink, source=source,
+            new_outputs=new_sinks, by=by,
+        )  # fmt: skip
+        return plan_failover(request)
+
+    def _failover_request(self, ref: str, **asked: Any) -> FailoverRequest:
+        from streambank.failover.report import FailoverRequest
+
+        return FailoverRequest(self.declared.load().job(ref), **asked)  # the fail-over asks both sites
 
     @connected
     def restored_by(self, ref: str, since: datetime) -> str | None:
@@ -399,17 +437,13 @@ class RecoveryVerbs:
             by: Who asks.
         """
         from streambank.recovery.reinstate import reinstate
-        from streambank.sites.standing import check_active
 
-        job = self.declared.job(ref)
-        records = job.records()
         return reinstate(
             self.declared.open_repository(ref),
             ref,
             savepoint,
             generation=generation,
-            control=records,
-            check=lambda: check_active(job, records),
+            control=self.declared.job(ref).records(),
             by=by,
             why=note,
         )
@@ -440,7 +474,6 @@ class RecoveryVerbs:
         """
         from streambank.kafka.settings import Brokers, KafkaConnection
         from streambank.recovery.preconditions import RestoreRequest
-        from streambank.sites.standing import check_active
 
         job = self.declared.get(ref)
         connection = job.kafka if job is not None else KafkaConnection()
@@ -466,8 +499,7 @@ class RecoveryVerbs:
         job, query = self.declared.find(ref)
         records, checkpoint = job.records(), job.queries[query or MAIN]
         place, chosen = self._place(ref, savepoint, repository, checkpoint, pace, by=by, record=record)
-        check = partial(check_active, job, records)
-        return request(place, chosen=chosen, generation=records, checkpoint=checkpoint, check=check)
+        return request(place, chosen=chosen, generation=records, checkpoint=checkpoint)
 
     def _place(
         self,

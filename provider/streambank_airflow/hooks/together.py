@@ -59,7 +59,7 @@ class TogetherVerbs:
             asked: What is asked.
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
             offer: Raise only what no choice resolves: the caller lets a person choose.
-            whole: Read every byte of the savepoints.
+            whole: Read every byte of the savepoints; with `nearest` that is always done.
 
         Raises:
             InputError: A query is named (code `bad-option`), or a choice is not valid (`bad-choice`).

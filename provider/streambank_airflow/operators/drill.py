@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from streambank.control.drills import NAMED, called, savepoints_of
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.units import parse_duration_s, say_count, say_duration
 from streambank_airflow.choices import check_form_repository
@@ -23,6 +24,7 @@ from streambank_airflow.operators.base import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from streambank.drills.each import RoundReport
     from streambank.drills.report import DrillReport, QueryDrill
 
 RESULT_KEY = "return_value"
@@ -40,13 +42,16 @@ class RunDrillOperator(StreambankOperator):
     the driver of the copy and removes the copy.
 
     Args:
-        savepoint: `random`, or a reference as `RestoreSavepointOperator` takes it; None for what is declared.
+        savepoint: `random`, `each`, or a reference as `RestoreSavepointOperator` takes it; None for what is
+            declared. `each` drills all savepoints that are kept, the newest first: a drill that fails does
+            not end the others, and the retry of a task that was killed goes on with those that are left.
         repository: The repository or replica that it comes from; None for the declared one.
         batches: How many batches of the live query are executed again; None for the declared number.
+        limit: At most so many savepoints with `each`; 0 for all, None for the declared number.
         scratch: Under which location the copy is written; None for the declared one.
         keep: Leave the copy, for a look.
         timeout: How long the application may take: a duration such as `30m`, or seconds; None for the
-            declared time.
+            declared time. With `each` it is for each savepoint.
         from_form: `repository` comes from a form: only the job's repository, its declared replicas and that
             of its table `drill` are taken.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
@@ -55,7 +60,10 @@ class RunDrillOperator(StreambankOperator):
         `job`, `passed`, `failed_step`, `code`, `error`, `not_run`, `repository`, `rto_s`, `rpo_s`, `steps`
             (seconds of each), `queries` (of each `query`, `savepoint`, `batch`, `age_s`, `batches_behind`,
             `batches`, `state_equal`, `differences`, `not_compared`), `scratch` (None where it is removed),
-            `started_at`, `seconds`.
+            `started_at`, `seconds`. Of `each`: `job`, `passed`, `failed_step` and `code` (of the first that
+            failed), `error` (names each that failed), `repository`, `rto_s` and `rpo_s` (of the first
+            drill), `drills` (of each drill what is returned of one, and its `savepoints`), `skipped`,
+            `ended` (why it ended before each savepoint was drilled), `resumed`, `started_at`, `seconds`.
     """
 
     template_fields: Sequence[str] = (
@@ -63,6 +71,7 @@ class RunDrillOperator(StreambankOperator):
         "savepoint",
         "repository",
         "batches",
+        "limit",
         "scratch",
         "keep",
         "timeout",
@@ -75,6 +84,7 @@ class RunDrillOperator(StreambankOperator):
         savepoint: str | None = None,
         repository: str | None = None,
         batches: int | str | None = None,
+        limit: int | str | None = None,
         scratch: str | None = None,
         keep: bool | str = False,
         timeout: str | float | None = None,
@@ -85,6 +95,7 @@ class RunDrillOperator(StreambankOperator):
         self.savepoint = savepoint
         self.repository = repository
         self.batches = batches
+        self.limit = limit
         self.scratch = scratch
         self.keep = keep
         self.timeout = timeout
@@ -108,6 +119,7 @@ class RunDrillOperator(StreambankOperator):
                     savepoint=as_text(self.savepoint),
                     repository=repository,
                     batches=_batches(self.batches),
+                    limit=_limit(self.limit),
                     scratch=as_text(self.scratch),
                     keep=as_bool(self.keep, "keep"),
                     timeout_s=_timeout_s(self.timeout),
@@ -143,16 +155,30 @@ class RunDrillOperator(StreambankOperator):
         finally:
             self._drills = False
 
-    def _leave(self, context: Context, report: DrillReport) -> dict[str, Any]:
+    def _leave(self, context: Context, report: DrillReport | RoundReport) -> dict[str, Any]:
         """A task that fails returns nothing, and what it found is wanted most then."""
-        result, shown = result_of(report), report_markdown(report)
+        from streambank.drills.each import RoundReport
+
+        if isinstance(report, RoundReport):
+            result, shown = result_of_round(report), round_markdown(report)
+        else:
+            result, shown = result_of(report), report_markdown(report)
         self.log.info("The report:\n%s", shown)
         task_instance: Any = context["ti"]
         task_instance.xcom_push(key=REPORT_KEY, value=shown)
         task_instance.xcom_push(key=RESULT_KEY, value=result)
         return result
 
-    def _failure(self, report: DrillReport) -> RefusedError:
+    def _failure(self, report: DrillReport | RoundReport) -> RefusedError:
+        from streambank.drills.each import RoundReport
+
+        if isinstance(report, RoundReport):
+            first = str(report.failed[0]["code"] or "")
+            return RefusedError(
+                f"Of the drills of job {report.job} {report.error_of(NAMED)}",
+                code=first or None,
+                hint=hint_of_code(first, self.job),
+            )
         return RefusedError(
             f"The drill of job {report.job} failed at the step {report.failed_step}: {report.error}",
             code=report.code,
@@ -166,6 +192,13 @@ def _batches(value: int | str | None) -> int | None:
         raise InputError(
             f"batches must be 0 or more, not {found}.", code="bad-option", hint="0 executes no batch again."
         )
+    return found
+
+
+def _limit(value: int | str | None) -> int | None:
+    found = as_integer(value, "limit")
+    if found is not None and found < 0:
+        raise InputError(f"limit must be 0 or more, not {found}.", code="bad-option", hint="0 drills all.")
     return found
 
 
@@ -191,6 +224,61 @@ def result_of(report: DrillReport) -> dict[str, Any]:
         "started_at": whole["started_at"],
         "seconds": whole["seconds"],
     }
+
+
+def result_of_round(report: RoundReport) -> dict[str, Any]:
+    """What the operator returns of a drill of each savepoint; see there.
+
+    Args:
+        report: The report of the round.
+    """
+    whole = report.to_dict()
+    names = (
+        "job",
+        "passed",
+        "failed_step",
+        "code",
+        "error",
+        "repository",
+        "rto_s",
+        "rpo_s",
+        "skipped",
+        "ended",
+    )
+    of_each = ("passed", "failed_step", "code", "error", "not_run", "rto_s", "rpo_s", "steps", "seconds")
+    return {
+        **{name: whole[name] for name in (*names, "resumed", "started_at", "seconds")},
+        "drills": [
+            {"savepoints": savepoints_of(one), **{name: one[name] for name in of_each}}
+            for one in report.drills
+        ],
+    }
+
+
+def round_markdown(report: RoundReport) -> str:
+    """The report of a drill of each savepoint as a person reads it: a row for each.
+
+    Args:
+        report: The report of the round.
+    """
+    rows: list[tuple[str, str]] = [
+        ("Drills", f"{len(report.drills) - len(report.failed)} of {len(report.drills)} passed"),
+        ("Repository", code(report.repository)),
+    ]
+    for one in report.drills:
+        name = called(savepoints_of(one)) or "no savepoint"
+        if not one["passed"]:
+            rows.append((name, filled("failed at the step {}: {}", one["failed_step"], one["error"])))
+            continue
+        rto = "not measured" if one["rto_s"] is None else say_duration(round(one["rto_s"], 1))
+        rpo = "not measured" if one["rpo_s"] is None else say_duration(round(one["rpo_s"]))
+        row = filled("passed, RTO {}, RPO {}", rto, rpo)
+        rows.append(
+            (name, filled("{}; not run on the copy: {}", row, one["not_run"]) if one["not_run"] else row)
+        )
+    rows += [(called(one.savepoints), filled("skipped: {}", one.why)) for one in report.skipped]
+    rows += [("Ended early", filled("{}", report.ended))] if report.ended else []
+    return table(rows)
 
 
 def _query(drilled: QueryDrill) -> dict[str, Any]:

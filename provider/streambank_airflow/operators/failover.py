@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES
-from streambank.core.errors import check_choice
-from streambank.core.units import say_duration
+from streambank.core.errors import InputError, check_choice
+from streambank.core.names import other_of
+from streambank.core.units import say_duration, say_minute
 from streambank.recovery.choices import parse_new_sinks
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.markdown import code, filled, table
+from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
+    as_data,
     as_text,
     as_texts,
     asked_by,
@@ -23,7 +26,7 @@ from streambank_airflow.operators.base import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from streambank.failover.report import FailoverReport
+    from streambank.failover.report import FailoverPlan, FailoverReport
 
 REPORT_KEY = "report_markdown"
 """XCom key under which the report is left for people."""
@@ -43,12 +46,17 @@ class FailoverStreamingJobOperator(StreambankOperator):
         source: What to do where input cannot be read again: `refuse` or `accept`.
         final_savepoint: Fail where the site that was active answers, and gives no last savepoint.
         new_sinks: `OLD=NEW` texts, or a mapping: new output directories, over those that are declared.
+        plan_only: Change nothing: leave the plan for `ApprovePlanOperator`, or fail for what speaks against
+            the fail-over.
+        approved: `approval` of a plan that a person has approved: fail where more would be lost by now, or
+            the sites have changed. None asks no person.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
 
     Returns:
         `job`, `site` (the active one now), `was`, `number`, `fenced`, `fence`, `resumed`, `rto_s`, `rpo_s`,
             `batches_behind`, `steps` (seconds of each), `savepoints` (of each query), `batches`, `warnings`,
-            `started_at`.
+            `started_at`. Of a plan: `site`, `was`, `number`, `answers`, `driver`, `resumes`, `rpo_s`,
+            `batches_behind`, `savepoints`, `approval`, ...
     """
 
     template_fields: Sequence[str] = (
@@ -59,6 +67,8 @@ class FailoverStreamingJobOperator(StreambankOperator):
         "source",
         "final_savepoint",
         "new_sinks",
+        "plan_only",
+        "approved",
     )
 
     def __init__(
@@ -70,6 +80,8 @@ class FailoverStreamingJobOperator(StreambankOperator):
         source: str = "refuse",
         final_savepoint: bool | str = True,
         new_sinks: Mapping[str, str] | Sequence[str] | str | None = None,
+        plan_only: bool | str = False,
+        approved: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -79,6 +91,8 @@ class FailoverStreamingJobOperator(StreambankOperator):
         self.source = known_or_template(source, "source", SOURCE_CHOICES)
         self.final_savepoint = final_savepoint
         self.new_sinks = new_sinks
+        self.plan_only = plan_only
+        self.approved = approved
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Do it; see the class.
@@ -88,16 +102,22 @@ class FailoverStreamingJobOperator(StreambankOperator):
             AirflowException: The environment failed, and a retry may finish it.
         """
         with airflow_failures():
+            asked: dict[str, Any] = {
+                "to": _site(self.to),
+                "is_down": _site(self.is_down),
+                "final_savepoint": as_bool(self.final_savepoint, "final_savepoint"),
+                "sink": check_choice(self.sink, "sink", SINK_CHOICES),
+                "source": check_choice(self.source, "source", SOURCE_CHOICES),
+                "new_sinks": _new_sinks(self.new_sinks),
+                "by": asked_by(context),
+            }
+            if as_bool(self.plan_only, "plan_only"):
+                return self._show(context, self.hook.recovery.plan_failover(self.job, **asked))
             report = self.hook.recovery.failover(
                 self.job,
-                to=_site(self.to),
-                is_down=_site(self.is_down),
-                final_savepoint=as_bool(self.final_savepoint, "final_savepoint"),
-                sink=check_choice(self.sink, "sink", SINK_CHOICES),
-                source=check_choice(self.source, "source", SOURCE_CHOICES),
-                new_sinks=_new_sinks(self.new_sinks),
+                **asked,
                 note=self.why,
-                by=asked_by(context),
+                approved=_approved(self.approved),
                 say=lambda step: self.log.info("Fail-over of job %s: %s.", self.job, step),
             )
         shown = report_markdown(report)
@@ -109,16 +129,112 @@ class FailoverStreamingJobOperator(StreambankOperator):
         whole = report.to_dict()
         return {name: value for name, value in whole.items() if name not in ("by", "why")}
 
+    def _show(self, context: Context, plan: FailoverPlan) -> dict[str, Any]:
+        from streambank.failover.approval import Approved
+
+        for refusal in plan.refusals:
+            raise refusal
+        shown = plan_markdown(plan)
+        self.log.info("The plan:\n%s", shown)
+        task_instance: Any = context["ti"]
+        task_instance.xcom_push(key=PLAN_KEY, value=shown)
+        task_instance.xcom_push(key=SUBJECT_KEY, value=subject_of(plan))
+        whole = plan.to_dict()
+        kept = {name: value for name, value in whole.items() if name not in ("restores", "refusals")}
+        return {**kept, "approval": Approved.of(plan).to_dict()}
+
 
 def _site(value: Any) -> str | None:
     text = as_text(value)
     return None if text is None or text in _NOTHING else text
 
 
+def _approved(value: Any) -> Mapping[str, Any] | None:
+    """What a person has approved. Text that is no mapping never means that no person was asked."""
+    data = as_data(value)
+    if data is None or isinstance(data, Mapping):
+        return data
+    raise InputError(
+        f"approved must be the `approval` of a plan, not {value!r}.",
+        code="bad-option",
+        hint="Look at what the template renders to. Without `approved` no person is asked.",
+    )
+
+
 def _new_sinks(value: Any) -> Mapping[str, str]:
     if isinstance(value, Mapping):
         return {str(old): str(new) for old, new in value.items()}
     return parse_new_sinks([one for one in as_texts(value) if one.strip()])
+
+
+def subject_of(plan: FailoverPlan) -> str:
+    """The question of an approval.
+
+    Args:
+        plan: The plan.
+    """
+    question = f"Fail over job {plan.job} to the {plan.site}"
+    lost = _lost(plan)
+    if not plan.answers:
+        losing = f", and lose or repeat {lost}" if lost else ""
+        return f"{question}{losing}? The {other_of(plan.site)} cannot be fenced."
+    if plan.saves and plan.needs_final:
+        return f"{question}? A last savepoint is taken first: RPO 0."
+    if not lost:
+        return f"{question}?"
+    unless = " if no last savepoint can be taken" if plan.saves else ""
+    return f"{question}, and lose or repeat {lost}{unless}?"
+
+
+def _lost(plan: FailoverPlan) -> str:
+    """What is lost or repeated without a last savepoint; empty for nothing."""
+    if plan.rpo_s is None or plan.lost_after is None:
+        return ""
+    return f"everything after {say_minute(plan.lost_after)} ({say_duration(round(plan.rpo_s))} by now)"
+
+
+def plan_markdown(plan: FailoverPlan) -> str:
+    """A fail-over's plan as a person reads it before approving.
+
+    Args:
+        plan: The plan.
+    """
+    other = other_of(plan.site)
+    rows: list[tuple[str, str]] = [("Active site now", plan.was), ("Goes on at", plan.site)]
+    if plan.resumes:
+        rows.append(("Finishes", "a fail-over that has begun"))
+    if plan.gives_up:
+        goes_on = f"the {plan.site} goes on in its own checkpoint"
+        rows.append(("Gives up", f"the fail-over to the {other} that has begun; {goes_on}"))
+    if plan.disagree:
+        decided = f"each may be active by its own records; this decides for the {plan.site}"
+        rows.append(("The sites disagree", decided))
+    if plan.answers:
+        driver = plan.driver or "not known"
+        rows.append((f"The {other}", f"answers; the job there: {driver}. It is fenced first"))
+    else:
+        why = filled("does not answer, and **cannot be fenced**: {}", plan.answers_why)
+        rows.append((f"The {other}", why))
+        risk = "If its driver runs on, two drivers write to every sink that both sites share"
+        rows.append(("By the form it is down", risk))
+    if lost := _lost(plan):
+        best = "0 with the last savepoint that is taken first; else " if plan.saves else ""
+        rows.append(("RPO", f"{best}{lost}"))
+        behind = plan.batches_behind
+        rows.append(("Batches behind", "not known" if behind is None else f"{behind:,}"))
+    for name, one in plan.savepoints.items():
+        age = say_duration(round(one.age_s))
+        rows.append(
+            (f"Query {name}", filled("{} of batch {}, {} old", code(one.savepoint), f"{one.batch:,}", age))
+        )
+    if not (plan.saves and plan.needs_final):
+        without = ", without a last savepoint" if plan.saves else ""
+        rows += [
+            (f"Output of {name} written later{without}", filled("{}", one.sink_effect()))
+            for name, one in plan.restores.items()
+        ]
+    rows += [("Without a last savepoint refused", filled("{}", one.message)) for one in plan.without_final]
+    return table(rows)
 
 
 def report_markdown(report: FailoverReport) -> str:

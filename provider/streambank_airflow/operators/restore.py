@@ -19,6 +19,8 @@ from streambank.recovery.approval import (
     newest_of,
     subject_of,
     subject_of_all,
+    unseen_refusal,
+    unseen_refusal_of_all,
 )
 from streambank_airflow.choices import (
     ALL_QUERIES,
@@ -261,13 +263,9 @@ class RestoreSavepointOperator(SparkWork):
                 raise _outdated(
                     approved, f"Query {query} has gone on to batch {newest}, but the plan ended at {shown}."
                 )
-        self._check_resolved(approved, as_one(plan.plans))
-
-    def _check_resolved(self, approved: Choice, plan: RestorePlan) -> None:
-        sinks = () if approved.stop else plan.sink_refusals[plan.sink]
-        for refusal in (*sinks, *plan.source_refusals[plan.source]):
-            if refusal.code not in approved.resolves:
-                raise _outdated(approved, refusal.message)
+        refusal = unseen_refusal_of_all(approved, plan.plans, plan.done)
+        if refusal is not None:
+            raise _outdated(approved, refusal.message)
 
     def _show_all(self, context: Context, plan: TogetherPlan) -> dict[str, Any]:
         whole = as_one(plan.plans)
@@ -363,7 +361,9 @@ class RestoreSavepointOperator(SparkWork):
             raise _outdated(
                 approved, f"The query has gone on to batch {newest}, but the plan ended at batch {shown}."
             )
-        self._check_resolved(approved, plan)
+        refusal = unseen_refusal(approved, plan)
+        if refusal is not None:
+            raise _outdated(approved, refusal.message)
 
     def _show(self, context: Context, plan: RestorePlan) -> dict[str, Any]:
         offered = choices_of(plan, may_stop=self._may_stop()) if self.offer else []

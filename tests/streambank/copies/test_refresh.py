@@ -306,6 +306,21 @@ def test_records_that_kafka_lets_go_while_a_copy_is_filled_are_refused(tmp_path:
     assert not copied(made.on().records())
 
 
+def test_files_that_the_live_query_cleans_while_a_copy_is_filled_are_refused(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path, inputs=tmp_path / "in")
+    gone = tmp_path / "in/4.json"
+
+    def opened(where: object) -> Store:
+        """The copy's checkpoint, which is opened after the first look at the files."""
+        gone.unlink()
+        return open_store(str(where))
+
+    with pytest.raises(RefusedError) as caught:
+        made.refresh(opener=opened)
+    assert caught.value.code == "source-would-lose-files" and gone.as_uri() in caught.value.message
+    assert not copied(made.on().records())
+
+
 def test_a_restore_on_a_copy_takes_no_savepoint_of_the_live_job(tmp_path: Path) -> None:
     made = copied_job(tmp_path)
     made.refresh()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -14,7 +13,7 @@ from pyarrow.parquet import read_table
 from streambank.declaration.declaration import load_jobs
 from tests.support.cli import streambank
 from tests.support.jobs.declared import end_drivers
-from tests.support.jobs.drill_story import story_in
+from tests.support.jobs.drill_story import hashes, story_in
 from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory
 from tests.support.json_examples import examples, mismatches
 from tests.support.waiting import poll
@@ -28,15 +27,6 @@ checkpoint = "staging/checkpoint"
 outputs = {{ "./out" = "staging/out" }}
 keep = 1
 """
-
-
-def hashes(*folders: Path) -> dict[str, str]:
-    return {
-        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
-        for folder in folders
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def records_of(folder: Path) -> dict[str, str]:

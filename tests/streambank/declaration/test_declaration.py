@@ -261,6 +261,7 @@ def test_the_projects_own_declaration_is_right() -> None:
         ('[jobs.a.savepoint]\nclosure = "saef"', 7, "jobs.a.savepoint.closure", "not one of its values"),
         ('[jobs.a.rehearse]\nschedule = "@weekly"', 6, "jobs.a.rehearse", "not supported yet"),
         ('[jobs.a.drill]\nsavepoint = "b000001"', 7, "jobs.a.drill.savepoint", ""),
+        ('[jobs.a.drill]\nsavepoint = "each"\nlimit = 0', 8, "jobs.a.drill.limit", ""),
         ("rehearse = {}", 6, "jobs.a.rehearse", "not supported yet"),
         ("[jobs.a.upgrade]", 6, "jobs.a.upgrade", "not supported yet"),
         ('[jobs.a.savepoint]\nevery = "1h"', 7, "jobs.a.savepoint.every", "no such field"),

@@ -41,6 +41,20 @@ def test_nothing_live_holds_the_copy_and_the_copy_holds_nothing_live(tmp_path: P
     check_scratch(replicated, control, scratch_of(job, NAME), job.repository)
 
 
+def test_where_a_copy_that_never_ran_will_write_is_live(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path)
+    made.refresh()
+    job = made.on()
+    generation = job.records().generation("main")
+    assert generation is not None and generation.new_sinks
+    assert job.records().query_facts("main") is None
+    for place in generation.new_sinks.values():
+        with pytest.raises(InputError) as refused:
+            check_scratch(job, job.records(), scratch_below(job, place), job.repository)
+        assert refused.value.code == "scratch-not-apart"
+    check_scratch(job, job.records(), scratch_below(job, tmp_path / "scratch"), job.repository)
+
+
 def test_the_copy_has_another_name_and_it_fits_a_label_of_kubernetes(tmp_path: Path) -> None:
     job = declare(tmp_path)
     assert copy_of(job, scratch_of(job, NAME), {}).name == "flights-drill-0a1b2c"

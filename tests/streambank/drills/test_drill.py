@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from streambank.repository.catalog import listed
+from streambank.repository.repository import Repository
+from streambank.storage import open_store
 from tests.support.cli import streambank
-from tests.support.jobs.drill_story import drill, story_in
+from tests.support.jobs.drill_story import drill, hashes, story_in, until_batch
 from tests.support.jobs.release_story import APPLICATION, NAME
 from tests.support.json_examples import examples, mismatches
+from tests.support.repository.damaged_savepoints import damage_alone
 
 pytestmark = [pytest.mark.storm, pytest.mark.spark, pytest.mark.timeout(1200)]
-
-
-def hashes(*folders: Path) -> dict[str, str]:
-    """Every file below some folders, by what is in it."""
-    return {
-        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
-        for folder in folders
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def records_of(folder: Path, but: Sequence[str]) -> dict[str, str]:
@@ -83,6 +76,36 @@ def test_a_drill_executes_the_live_batches_again_and_touches_nothing(tmp_path: P
         assert alone["passed"]
         assert alone["queries"][0]["batches"] == []
         assert alone["rto_s"] is not None
+
+
+def test_each_savepoint_is_drilled_and_one_that_is_damaged_is_named(tmp_path: Path) -> None:
+    with story_in(tmp_path) as story:
+        for batch in (5, 6):
+            story.do("savepoint")
+            story.feed(1)
+            until_batch(story, batch)
+        repository = Repository.open(open_store(str(tmp_path / "savepoints")))
+        newest, middle, oldest = sorted((one for _, one in listed(repository.store, NAME)), reverse=True)
+
+        # The negative control: each passes, and its batches are the live query's.
+        report = drill(story, "--savepoint", "each", "--batches", "1")
+        assert list(mismatches(examples()["drill of each savepoint"], report)) == []
+        assert (report["passed"], report["failed"], report["skipped"]) == (True, [], [])
+        assert [one["queries"][0]["savepoint"] for one in report["drills"]] == [newest, middle, oldest]
+        for one in report["drills"]:
+            (query,) = one["queries"]
+            assert query["state_equal"] is True and query["differences"] == [] and one["rto_s"] > 0
+
+        damage_alone(repository, NAME, middle)
+        report = drill(story, "--savepoint", "each", "--batches", "1", code=1)
+        assert [one["passed"] for one in report["drills"]] == [True, False, True]
+        (failed,) = report["failed"]
+        assert failed["savepoints"] == {"main": middle}
+        assert failed["failed_step"] in ("choose", "restore")
+        assert middle in report["error"]
+        history = streambank("drill", NAME, "--jobs", story.jobs, "--history", "--json").document["drills"]
+        assert [one["passed"] for one in history] == [True, False, True] + 3 * [True]
+        assert story.document("status")["state"] == "running"
 
 
 def test_an_application_that_depends_on_more_than_its_input_is_found(tmp_path: Path) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from streambank.control.control import JobControl
 from streambank.core.errors import RefusedError
+from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
-from streambank.declaration.standby import PRIMARY, STANDBY
+from streambank.declaration.declaration import Job
 from streambank.failover.decide import DONE, Known, check_not_rolled_back_there
 from streambank.failover.failover import failover
 from streambank.failover.report import FailoverRequest
+from streambank.sites import look
 from streambank.sites.records import SiteRecord, Sites, SiteState
 from tests.support.jobs.declared import BY
 from tests.support.jobs.two_sites import TwoSites
@@ -66,7 +70,7 @@ def test_a_fail_over_that_rolled_sinks_back_is_not_given_up(sites: TwoSites) -> 
     generations = records.generations()
     first = generations.ensure_first(job.checkpoint, by=BY)
     restored = replace(first, number=2, location=f"{first.location}.g0002", from_savepoint="b000057-1")
-    with records.operation("restore", by=BY) as operation:
+    with records.operation("restore", by=BY, any_site=True) as operation:
         generations.switch(restored, operation=operation)
     with pytest.raises(RefusedError) as refused:
         failover(
@@ -77,3 +81,22 @@ def test_a_fail_over_that_rolled_sinks_back_is_not_given_up(sites: TwoSites) -> 
     assert refused.value.code == "sinks-taken-back"
     assert "--to standby" in refused.value.hint
     assert sites.newest(PRIMARY) == (2, "failing-over", STANDBY), "nothing was recorded"
+
+
+def test_a_site_that_is_said_to_be_down_and_is_slow_is_fenced(
+    sites: TwoSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for site in (PRIMARY, STANDBY):
+        write(sites, site, 1, PRIMARY)
+    usual, asked = Job.records, list[str]()
+
+    def slow_at_first(job: Job) -> JobControl:
+        asked.append(job.site)
+        if asked.count(PRIMARY) == 1 and job.site == PRIMARY:
+            time.sleep(1)
+        return usual(job)
+
+    monkeypatch.setattr(look, "ANSWER_S", 0.2)
+    monkeypatch.setattr(Job, "records", slow_at_first)
+    found = Known(FailoverRequest(sites.job, to=STANDBY, is_down=PRIMARY, by=BY))
+    assert asked.count(PRIMARY) > 1 and not found.silent, "it is not taken for dead"

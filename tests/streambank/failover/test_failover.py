@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import ConflictError, RefusedError
+from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
-from streambank.declaration.standby import PRIMARY, STANDBY
 from streambank.failover import failover as module
 from streambank.failover.failover import plan_failover
 from streambank.failover.fence import fence_other

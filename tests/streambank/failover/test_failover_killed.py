@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.declaration.standby import PRIMARY, STANDBY
+from streambank.core.names import PRIMARY, STANDBY
 from tests.support.jobs.two_sites import two_sites
 from tests.support.processes import child
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import RefusedError, StorageError
-from streambank.declaration.standby import PRIMARY, STANDBY
+from streambank.core.names import PRIMARY, STANDBY
 from streambank.failover import fence
 from tests.support.jobs.declared import fake_launcher
 from tests.support.jobs.two_sites import TwoSites, two_sites

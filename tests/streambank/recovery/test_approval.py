@@ -20,6 +20,7 @@ from streambank.recovery.approval import (
     shown_choices,
     subject_of,
     subject_of_all,
+    unseen_refusal_of_all,
 )
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.reached import Reached
@@ -27,14 +28,15 @@ from streambank.recovery.reached import Reached
 ALIVE = RefusedError("It lives.", code="lease-held")
 AHEAD = RefusedError("It is ahead.", code="sink-would-lose-rows")
 STUCK = RefusedError("It lacks files.", code="sink-cannot-roll-back")
+OPEN = RefusedError("It is not guarded, and got more.", code="sink-not-guarded")
 GONE = RefusedError("Records are gone.", code="source-would-lose-records")
 SILENT = StorageError("Kafka does not answer.", code="source-not-known")
-FILE = {"guarded": True, "safe": False, "later_files": 4, "later_rows": 1200}
+FILE = {"path": "/out/files", "guarded": True, "safe": False, "later_files": 4, "later_rows": 1200}
 SOCKET = RefusedError("Source 0 cannot be repeated.", code="source-cannot-repeat")
-LEVEL = {"guarded": False, "safe": True, "harm": "not-known", "newest_batch": 2}
-CONSOLE = {"guarded": False, "safe": True, "harm": "none", "newest_batch": 2}
-LEDGER = {"guarded": False, "safe": False, "newest_batch": 10}
-KAFKA = {"guarded": False, "safe": False, "repeated_records": 7}
+LEVEL = {"path": "level", "guarded": False, "safe": True, "harm": "not-known", "newest_batch": 2}
+CONSOLE = {"path": "console", "guarded": False, "safe": True, "harm": "none", "newest_batch": 2}
+LEDGER = {"path": "ledger", "guarded": False, "safe": False, "newest_batch": 10}
+KAFKA = {"path": "kafka://broker/topic", "guarded": False, "safe": False, "repeated_records": 7}
 
 
 def plan(
@@ -294,14 +296,71 @@ class TestAllQueries:
             assert chosen_of(one.to_dict()) == one, "as it comes back from an approval"
 
     def test_what_one_query_refuses_all_refuse(self) -> None:
-        plans = self.pair(plan(refuse=(AHEAD,), rollback=(STUCK,)), plan(refuse=(AHEAD,)))
-        assert [one.sink for one in choices_of_all(plans, may_stop=False)] == ["accept"]
+        plans = self.pair(plan(refuse=(AHEAD,), rollback=(STUCK,)), plan())
+        assert [one.sink for one in choices_of_all(plans, may_stop=False)] == ["accept"], "nothing goes back"
+        gap = RefusedError("Its log has a gap.", code="sink-log-gap")
+        plans = self.pair(plan(refuse=(AHEAD,), rollback=(STUCK,), accept=(gap,)), plan(refuse=(AHEAD,)))
+        assert not as_one(plans).mixed_sinks and obstacles(as_one(plans)) == [AHEAD]
         mixed: dict[str, SinkChoice] = {"/out/users": "accept"}
         plans = self.pair(plan(refuse=(AHEAD,)), plan(refuse=(AHEAD,), rollback=(STUCK,), mixed=mixed))
         first, second = choices_of_all(plans, may_stop=False)
         assert (first.sink, first.sink_of) == ("rollback", mixed) and second.sink == "accept"
         neither = self.pair(plan(ALIVE, STUCK), plan(ALIVE))
         assert [one.message for one in obstacles(as_one(neither))] == [STUCK.message]
+
+    @pytest.mark.parametrize("form", ["refuse", "rollback"])
+    @pytest.mark.parametrize(
+        ("hours", "users", "left"),
+        [
+            (plan(refuse=(AHEAD,)), plan(refuse=(OPEN,), rollback=(OPEN,), sinks=(LEDGER,)), {"ledger"}),
+            (
+                plan(refuse=(AHEAD,)),
+                plan(refuse=(AHEAD,), rollback=(STUCK,), sinks=({**FILE, "path": "/out/users"}, CONSOLE)),
+                {"/out/users"},
+            ),
+            # Neither is ahead yet, but both write on until they are stopped.
+            (plan(ALIVE), plan(ALIVE, sinks=(LEVEL, CONSOLE)), {"level"}),
+            (plan(ALIVE), plan(ALIVE, sinks=({**FILE, "path": "/out/users"}, KAFKA)), {KAFKA["path"]}),
+            (
+                plan(ALIVE, refuse=(AHEAD,)),
+                plan(refuse=(OPEN,), rollback=(OPEN,), sinks=(LEDGER,)),
+                {"ledger"},
+            ),
+        ],
+    )
+    def test_what_one_query_cannot_roll_back_another_may(
+        self, hours: RestorePlan, users: RestorePlan, left: set[str], form: SinkChoice
+    ) -> None:
+        plans = self.pair(replace(hours, sink=form), replace(users, sink=form))
+        assert obstacles(as_one(plans)) == []
+        first, second = choices_of_all(plans, may_stop=True)
+        assert "roll back the output that can be, and leave the rest" in first.label
+        assert (first.sink, first.sink_of) == ("rollback", dict.fromkeys(left, "accept"))
+        assert (second.sink, second.sink_of) == ("accept", {})
+        assert chosen_of(first.to_dict()) == first
+
+    def test_one_query_may_be_rolled_back_that_another_choice_would_break(self) -> None:
+        """What has a gap cannot be left, and what is not guarded cannot be rolled back."""
+        gap = RefusedError("Its log has a gap.", code="sink-log-gap")
+        plans = self.pair(
+            plan(refuse=(AHEAD,), accept=(gap,)), plan(refuse=(OPEN,), rollback=(OPEN,), sinks=(LEDGER,))
+        )
+        assert obstacles(as_one(plans)) == []
+        (only,) = choices_of_all(plans, may_stop=False)
+        assert (only.sink, only.sink_of) == ("rollback", {"ledger": "accept"})
+
+    def test_a_choice_knows_what_it_resolves_of_which_query(self) -> None:
+        (only,) = choices_of_all(self.pair(plan(source=GONE), plan(source=SILENT)), may_stop=False)
+        assert only.resolves_by_query == {"hours": (GONE.code,), "users": (SILENT.code,)}
+
+    def test_what_is_accepted_of_one_query_is_not_accepted_of_another(self) -> None:
+        (choice,) = choices_of_all(self.pair(plan(source=GONE), plan()), may_stop=False)
+        assert unseen_refusal_of_all(choice, self.pair(plan(source=GONE), plan())) is None
+        later = self.pair(plan(source=GONE), plan(source=GONE))
+        assert unseen_refusal_of_all(choice, later) == GONE
+        assert unseen_refusal_of_all(choice, later, done=("users",)) is None
+        before = chosen_of({**choice.to_dict(), "resolves_by_query": {}})
+        assert before is not None and unseen_refusal_of_all(before, later) == GONE
 
     def test_the_input_of_any_of_them_is_asked_about(self) -> None:
         plans = self.pair(plan(source=GONE), plan())
@@ -313,6 +372,6 @@ class TestAllQueries:
         asked = subject_of_all("flights", plans, choices_of_all(plans, may_stop=False), age="6 min")
         assert asked == (
             "Restore all 2 queries of flights as one, to savepoints that are up to 6 min old? It runs, and "
-            "will be stopped. 1,200 rows are left. users: Batches 8 to 10 were sent to a sink that is not "
-            "guarded."
+            "will be stopped. 1,200 rows were written since. users: Batches 8 to 10 were sent to a sink that "
+            "is not guarded."
         )

@@ -10,8 +10,8 @@ import pytest
 
 from streambank.control.marker import read_marker
 from streambank.core.errors import InputError, NotFoundError, StorageError, StreambankError
+from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
-from streambank.declaration.standby import PRIMARY, STANDBY
 from streambank.recovery.nearest import by_distance, choose_nearest
 from streambank.recovery.resolve import Chosen
 from streambank.replicas.replicate import newest_first, open_replica, replicate

@@ -222,6 +222,19 @@ class TestByTime:
         assert restore(self.request(shop, older)).savepoint == older
 
     @pytest.mark.parametrize("reference", ["2999-01-01", "latest"])
+    def test_one_whose_manifest_is_altered_is_not_passed_over(
+        self, shop: SimulatedJob, reference: str
+    ) -> None:
+        """When it was taken can still be read, so it is the one that is meant."""
+        older, newer, _ = self.two(shop)
+        path = f"savepoints/{JOB}/{newer}.json"
+        altered = shop.repository_store.read(path).replace(b'"offsets/', b'"offsetz/')
+        shop.repository_store.write(path, altered)
+        with pytest.raises(IntegrityError) as caught:
+            plan_restore(self.request(shop, reference))
+        assert newer in caught.value.message and f"verifies is {older} of" in caught.value.message
+
+    @pytest.mark.parametrize("reference", ["2999-01-01", "latest"])
     def test_one_whose_manifest_says_nothing_may_be_the_one_that_is_meant(
         self, shop: SimulatedJob, reference: str
     ) -> None:

@@ -15,10 +15,13 @@ from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
+from streambank.core.names import PRIMARY, STANDBY
+from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job, load_jobs
-from streambank.declaration.standby import PRIMARY, STANDBY
 from streambank.driver.prepare import prepare_launch
 from streambank.recovery import together
+from streambank.recovery.nearest import choose_nearest
+from streambank.recovery.resolve import choose
 from streambank.recovery.restore import restore
 from streambank.recovery.together import (
     TogetherReport,
@@ -363,6 +366,115 @@ def test_of_a_time_the_error_names_the_time_of_the_next_older_one(trio: Trio) ->
     assert {name: one.savepoint for name, one in plan.plans.items()} == older
 
 
+def flip(place: Repository, query: str, savepoint: str) -> None:
+    """Let a savepoint name content that is not there; when it was taken can still be read."""
+    manifest = place.load(f"flights/{query}", savepoint)
+    missing = next(entry for entry in manifest.files if entry.path.startswith("offsets/"))
+    (path,) = [one.path for one in place.store.list(f"savepoints/flights/{query}") if savepoint in one.path]
+    place.store.write(path, place.store.read(path).replace(missing.digest.encode(), b"0" * 64))
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("readable", [True, False])
+def test_what_the_error_names_belongs_together(trio: Trio, query: str, readable: bool) -> None:
+    """Hourly savepoints of each query, a second after the other, and the newest of one is damaged."""
+    trio.take_all(-60)
+    trio.run(1)
+    older = trio.take_all(0)
+    trio.run(1)
+    newer = trio.take_all(60)
+    (flip if readable else unreadable)(trio.repository, query, newer[query])
+    with pytest.raises(IntegrityError) as caught:
+        plan_together(trio.request(reference="latest", whole=True))
+    assert older[query] in caught.value.message
+    moment = "2026-03-01T12:00:02.000Z"
+    if readable or query == "users":
+        assert f"give {moment} as the savepoint instead of latest" in caught.value.hint
+        plan = plan_together(trio.request(reference=moment))
+    else:  # any later moment than that of the older one may mean the one that cannot be read
+        assert caught.value.hint.startswith("Latest-good goes back by itself, with all queries to")
+        plan = plan_together(trio.request())
+    assert {name: one.savepoint for name, one in plan.plans.items()} == older and plan.skew_s == 2.0
+
+
+@pytest.mark.parametrize("place", [None, "nearest"])
+def test_no_younger_one_is_named_as_the_next_older_one(trio: Trio, place: str | None) -> None:
+    older = trio.take("hours", 0)
+    trio.run(1)
+    meant = trio.take("hours", 10)
+    trio.run(1)
+    younger = trio.take("hours", 120)
+    unreadable(trio.repository, "hours", meant)
+    moment = "2026-03-01T12:30:00Z"
+    with pytest.raises((IntegrityError, NotFoundError)) as caught:
+        if place is None:
+            choose(trio.repository, moment, "flights/hours", record=False)
+        else:
+            choose_nearest(
+                (trio.job.repository,),
+                moment,
+                "flights/hours",
+                target=trio.job.queries["hours"],
+                record=False,
+                open_place=trio.job.open_place,
+            )
+    assert f"verifies is {older} of batch" in caught.value.message and younger not in caught.value.message
+    assert f"give {older} as the savepoint" in caught.value.hint
+
+
+def test_the_plan_says_how_each_was_chosen(trio: Trio) -> None:
+    older = trio.take_all(0)
+    trio.run(1)
+    newer = trio.take_all(10)
+    flip(trio.repository, "users", newer["users"])
+    plan = plan_together(trio.request())
+    assert [one.savepoint for one in plan.plans["users"].skipped] == [newer["users"]]
+    moment = "2026-03-01T12:05:00.000Z"
+    plan = plan_together(trio.request(reference=moment))
+    assert {to_json_time(one.as_of.at) for one in plan.plans.values() if one.as_of} == {moment}
+    report = trio.restore()
+    assert {name: one.savepoint for name, one in report.reports.items()} == older
+    assert [one.savepoint for one in report.reports["users"].skipped] == [newer["users"]]
+
+
+def test_of_a_query_that_is_restored_already_nothing_is_asked(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trio.take_all(0)
+    trio.control.record_query("hours", {"query_id": trio.live["hours"].query_id, "sink": "ForeachBatchSink"})
+    trio.run(1)
+
+    def second_dies(request: Any, **options: Any) -> object:
+        if "hours" not in request.job:
+            raise SimulatedCrash("killed")
+        return restore(request, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(together, "restore", second_dies)
+        with pytest.raises(SimulatedCrash):
+            trio.restore(sink="accept")
+    trio.unlock()
+    plan = plan_together(trio.request())
+    assert plan.done == ("hours",)
+    hours = plan.plans["hours"]
+    assert not [*hours.refusals, *hours.other_refusals]
+    assert not any([*hours.sink_refusals.values(), *hours.source_refusals.values()])
+
+
+def test_a_choice_for_a_sink_of_one_query_is_none_for_the_others(trio: Trio) -> None:
+    trio.take_all(0)
+    trio.control.record_query("users", {"query_id": trio.live["users"].query_id, "sink": "ForeachBatchSink"})
+    trio.run(1)
+    plan = plan_together(trio.request())
+    assert [one.code for one in plan.refusals] == ["sink-not-guarded"]
+    (sink,) = plan.plans["users"].sinks
+    report = trio.restore(sink="rollback", sink_of={sink["path"]: "accept"})
+    assert set(report.reports) == set(QUERIES)
+    with pytest.raises(InputError) as caught:
+        plan_together(trio.request(sink_of={"/nowhere": "accept"}))
+    assert caught.value.code == "unknown-sink"
+
+
 class TestFromPlace:
     """Where the savepoints of all queries come from, as one."""
 
@@ -419,6 +531,30 @@ class TestFromPlace:
             self.nearest(pair, "latest")
         assert caught.value.code == "no-good-savepoint"
         assert "give 2026-03-01T12:00:02.000Z as the savepoint" in caught.value.hint
+
+    def test_a_place_that_cannot_be_better_is_not_read(
+        self, pair: Trio, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is closest to the moment of all may be older than that moment."""
+        pair.take("users", 0)
+        pair.take("sessions", 0.1)
+        pair.run(1)
+        pair.take("hours", 1)
+        pair.run(1)
+        pair.take("users", 2.5)
+        pair.take("sessions", 2.6)
+        self.replicate(pair)
+        read: list[str] = []
+        real = together.choose_together
+
+        def spy(request: TogetherRequest, **options: Any) -> object:
+            read.append(request.repository.store.uri)
+            return real(request, **options)
+
+        monkeypatch.setattr(together, "choose_together", spy)
+        place, found, _ = self.nearest(pair)
+        assert read == [pair.repository.store.uri] == [place]
+        assert pair.repository.load("flights/users", found["users"]).taken_at == BEGIN
 
     def test_of_latest_no_place_has_all_though_each_is_somewhere(self, pair: Trio) -> None:
         newest = pair.take_all(0)

@@ -36,7 +36,7 @@ def id_of(batch: int) -> str:
 @pytest.mark.parametrize(
     "name",
     [
-        *("latest", "latest-good", "random", "b", "b41", "b000041-5d0a", "41", "2026-11-26"),
+        *("latest", "latest-good", "random", "each", "b", "b41", "b000041-5d0a", "41", "2026-11-26"),
         *("a:b", "a/b", "", "a b", "x" * 101),
     ],
 )

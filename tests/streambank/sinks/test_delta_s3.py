@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from streambank.core.errors import RefusedError, StorageError
 from streambank.sinks.delta import DeltaGuard
 from streambank.storage.s3.credentials import S3Access, using_s3
 from tests.support.sinks.lake import Lake
+from tests.support.storage.s3_profiles import use_profiles
 from tests.support.storage.s3_servers import (
     ACCESS_KEY,
     BUCKET,
@@ -44,7 +46,7 @@ def lake_on(server: S3Server, folder: Path) -> Lake:
     return made
 
 
-def access(server: S3Server, key: str = ACCESS_KEY, secret: str = SECRET_KEY, **more: str) -> S3Access:
+def access(server: S3Server, key: str = ACCESS_KEY, secret: str = SECRET_KEY, **more: Any) -> S3Access:
     return S3Access(
         access_key_id=key,
         secret_access_key=secret,
@@ -101,6 +103,25 @@ def test_by_a_connection(seaweedfs: S3Server, tmp_path: Path) -> None:
     lake = lake_on(seaweedfs, tmp_path)
     with using_s3(access(seaweedfs)):
         goes_back(lake, DeltaGuard(lake.location, QUERY))
+
+
+def test_by_the_profile_of_the_bucket_while_the_process_has_a_session_of_another_service(
+    seaweedfs: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = lake_on(seaweedfs, tmp_path)
+    guard = DeltaGuard(lake.location, QUERY)
+    with using_s3(access(seaweedfs)):
+        record = guard.capture(4).record
+    before = lake.rows()
+    lake.write(5, ["5-0"])
+    with monkeypatch.context() as patch:
+        use_profiles({BUCKET: seaweedfs}, tmp_path, patch)
+        for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+            patch.setenv(name, "http://127.0.0.1:1")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+            patch.setenv(name, "of-another-service")
+        assert guard.roll_back(guard.stand(4, record)).rows == 1
+    assert lake.rows() == before
 
 
 @pytest.mark.usefixtures("nothing_set")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
-from streambank.declaration.standby import PRIMARY, STANDBY
 from streambank.sites.forks import left_after, why_left
 from streambank.sites.records import SiteRecord
 

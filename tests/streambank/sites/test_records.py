@@ -7,8 +7,8 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.core.errors import FormatError, RefusedError, StorageError
+from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
-from streambank.declaration.standby import PRIMARY, STANDBY
 from streambank.sites.records import SiteRecord, Sites, SiteState, agree, fenced_at, newer
 from streambank.storage.memory import MemoryStore
 

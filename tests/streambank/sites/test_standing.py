@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.marker import records_root
 from streambank.core.errors import ConflictError, RefusedError
+from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.signing import VARIABLE
 from streambank.core.units import utc_now
-from streambank.declaration.standby import PRIMARY, STANDBY
+from streambank.declaration.declaration import Job
 from streambank.driver.spec import LaunchSpec
+from streambank.sites import look
 from streambank.sites.records import SiteRecord, Sites, SiteState
 from streambank.sites.standing import (
     at_active_site,
@@ -187,6 +190,41 @@ def test_a_site_waits_for_the_driver_of_one_that_was_not_fenced(sites: TwoSites)
         assert codes(sites)[STANDBY] == "other-site-runs"
         check_active(sites.at(STANDBY), sites.at(STANDBY).records())
     assert codes(sites)[STANDBY] == ""
+
+
+@pytest.mark.parametrize("asks", ["operation", "start"])
+def test_a_slow_site_that_is_active_lets_the_other_one_do_nothing(
+    sites: TwoSites, monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
+    codes(sites)
+    write(sites, STANDBY, 3, STANDBY)
+    usual, asked = Job.records, list[str]()
+
+    def slow_at_first(job: Job) -> JobControl:
+        asked.append(job.site)
+        if asked == [STANDBY]:
+            time.sleep(1)
+        return usual(job)
+
+    primary, control = sites.at(PRIMARY), sites.at(PRIMARY).records()
+    with monkeypatch.context() as patch:
+        patch.setattr(look, "ANSWER_S", 0.2)
+        patch.setattr(Job, "records", slow_at_first)
+        with pytest.raises(RefusedError) as refused:
+            if asks == "start":
+                check_site(primary, control)
+            else:
+                with control.operation("clean", by=BY):
+                    pytest.fail("It was let through.")
+    assert refused.value.code == "failed-over" and asked[:2] == [STANDBY, STANDBY]
+    assert sites.newest(PRIMARY) == (3, "active", STANDBY), "it has learnt of the fail-over"
+
+
+def test_an_operation_logs_what_cannot_be_excluded(sites: TwoSites, caplog: pytest.LogCaptureFixture) -> None:
+    codes(sites)
+    with sites.unreachable(STANDBY), sites.at(PRIMARY).records().operation("clean", by=BY):
+        pass
+    assert [one.getMessage() for one in caplog.records if "cannot be excluded" in one.getMessage()]
 
 
 def test_a_driver_runs_on_while_the_other_site_does_not_answer(sites: TwoSites) -> None:

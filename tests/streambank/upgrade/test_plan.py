@@ -10,7 +10,7 @@ import pytest
 from streambank.code.chosen import chosen_records
 from streambank.core.errors import ConflictError, InputError, RefusedError
 from streambank.storage import open_store
-from streambank.upgrade.plan import UpgradeRequest, settings_without_effect
+from streambank.upgrade.plan import UpgradeRequest, cleaned_sources, settings_without_effect
 from streambank.upgrade.record import newest_upgrade, upgrading
 from streambank.upgrade.upgrade import undo_upgrade, upgrade
 from tests.support.checkpoint.recorded import checkpoint
@@ -48,6 +48,16 @@ def test_a_setting_that_the_checkpoint_keeps_is_said_to_change_nothing(tmp_path:
     assert "declared as 8, and the checkpoint keeps 2" in note
     assert "`streambank job rescale flights --partitions 8`" in note
     assert settings_without_effect(job, control, job.spark) == (), "the running driver has it, too"
+
+
+def test_a_plan_says_that_cleaned_files_may_close_the_way_back(tmp_path: Path) -> None:
+    code = UpgradeRequest(declare(tmp_path)).new_code()
+    assert cleaned_sources(code) == ()
+    application = Path(code.application)
+    application.write_text('spark.readStream.option("cleanSource", "delete")\n')
+    (note,) = cleaned_sources(code)
+    assert note.startswith(f"{application} sets cleanSource to delete in line 1: ")
+    assert "is not undone by itself (source-would-lose-files)" in note
 
 
 def test_what_runs_already_is_not_upgraded(managed: Managed) -> None:

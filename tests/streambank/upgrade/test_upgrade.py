@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from streambank.declaration.declaration import load_jobs
-from tests.streambank.drills.test_drill import hashes
 from tests.support.cli import streambank
-from tests.support.jobs.drill_story import story_in
+from tests.support.jobs.drill_story import hashes, story_in
 from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory
 from tests.support.jobs.upgrade_story import (
     DIES,

@@ -51,7 +51,8 @@ def test_the_form_offers_what_is_declared_and_no_place_to_write_to(tmp_path: Pat
         '[jobs.NAME.drill]\nrepository = "s3://far/x"\nsavepoint = "random"\nbatches = 5\nscratch = "/s"\n'
     )
     params = declared(tmp_path, text)["flights.drill"].params
-    assert set(params) == {"savepoint", "repository", "batches", "keep", "note"}
+    assert set(params) == {"savepoint", "repository", "batches", "limit", "keep", "note"}
+    assert params["limit"] is None
     assert params["repository"] == "s3://far/x", "the usual place comes first"
     assert params.get_param("repository").schema["enum"] == [
         "s3://far/x",
@@ -65,11 +66,19 @@ def test_the_form_offers_what_is_declared_and_no_place_to_write_to(tmp_path: Pat
         ("batches", -1),
         ("batches", "many"),
         ("savepoint", ""),
+        ("limit", -1),
         ("keep", "yes"),
     )
     for name, value in refused:
         with pytest.raises(ParamValidationError):
             Param(value, **params.get_param(name).schema).resolve()
+
+
+def test_each_savepoint_may_be_what_a_schedule_drills(tmp_path: Path) -> None:
+    text = '[jobs.NAME.drill]\nschedule = "@weekly"\nsavepoint = "each"\nlimit = 4\n'
+    params = declared(tmp_path, text)["flights.drill"].params
+    assert (params["savepoint"], params["limit"]) == ("each", 4)
+    assert Param(None, **params.get_param("limit").schema).resolve() is None
 
 
 def test_of_several_queries_no_id_is_taken(tmp_path: Path) -> None:
@@ -78,6 +87,7 @@ def test_of_several_queries_no_id_is_taken(tmp_path: Path) -> None:
     param = build_dags(file)["j.drill"].params.get_param("savepoint")
     with pytest.raises(ParamValidationError):
         Param("20261126", **param.schema).resolve()
+    assert Param("each", **param.schema).resolve() == "each"
 
 
 def test_what_a_form_names_is_checked_by_the_task_too(airflow_database: None, managed: Managed) -> None:
@@ -124,9 +134,9 @@ def test_a_run_that_keeps_the_job_running_is_not_disturbed(airflow_database: Non
         # As the operator does: two tasks of `dag.test` cannot run at once in one process.
         asked: dict[str, Any] = dict.fromkeys(("savepoint", "repository", "batches", "scratch", "timeout_s"))
         hook = StreambankHook(jobs_file=str(managed.jobs_file))
-        reports.append(
-            hook.recovery.drill("flights", keep=False, note="", by=BY, say=lambda step: None, **asked)
-        )
+        report = hook.recovery.drill("flights", keep=False, note="", by=BY, say=lambda step: None, **asked)
+        assert isinstance(report, DrillReport)
+        reports.append(report)
 
     with meanwhile(managed, lambda: save(managed), drill, managed.stop):
         kept = run_dag(build_dags(managed.jobs_file)["flights.run"])

@@ -12,8 +12,8 @@ from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow.sdk import DAG, Param
 
 from streambank.control.copies import copied
+from streambank.core.names import PRIMARY, SITES, STANDBY
 from streambank.core.units import utc_now
-from streambank.declaration.standby import PRIMARY, SITES, STANDBY
 from streambank.job.history import job_history
 from streambank.job.savepoint import savepoint_job
 from streambank.sites.records import SiteRecord, Sites

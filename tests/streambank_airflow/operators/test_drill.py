@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,17 @@ from airflow.sdk import DAG
 from streambank.control.control import JobControl
 from streambank.control.drills import drills_of
 from streambank.control.processes import ProcessId
+from streambank.core.units import utc_now
+from streambank.drills.each import RoundReport
 from streambank.job.savepoint import savepoint_job
+from streambank.repository.catalog import listed
 from streambank.storage import local_path, open_store
-from streambank_airflow.operators.drill import REPORT_KEY, RunDrillOperator
+from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.operators.drill import REPORT_KEY, RunDrillOperator, _limit
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.airflow_face.notifiers import told
 from tests.support.jobs.managed_job import BY, Managed
+from tests.support.repository.damaged_savepoints import damage_alone
 from tests.support.waiting import poll
 
 pytestmark = [pytest.mark.usefixtures("airflow_database"), pytest.mark.timeout(120)]
@@ -108,6 +114,83 @@ def test_a_drill_that_fails_fails_the_task_for_good_and_its_report_is_kept(
 
     saved.differs.unlink()
     assert task_states(run_dag(dag)) == {"drill": "success"}, "the negative control"
+
+
+@pytest.mark.storm
+def test_each_savepoint_is_drilled_and_those_that_fail_are_named(
+    saved: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By the DAG, since its form and schedule ask by templates."""
+    saved.hangs.write_text(str(saved.last_batch() + 4), encoding="utf-8")
+    saved.wait_for_batch(saved.last_batch() + 1)
+    savepoint_job(saved.job, by=BY)
+    newest, older = sorted((one for _, one in listed(saved.repository.store)), reverse=True)
+    saved.declare('\n[jobs.flights.drill]\nsavepoint = "each"\nbatches = 1\n')
+    dag = build_dags(saved.jobs_file)["flights.drill"]
+    damage_alone(saved.repository, "flights", older)
+    run = run_dag(dag)
+
+    assert task_states(run) == {"drill": "failed"}
+    result, shown = xcom(run, "drill"), xcom(run, "drill", REPORT_KEY)
+    assert (result["passed"], result["failed_step"]) == (False, reports(saved)[0]["failed_step"])
+    assert [one["savepoints"] for one in result["drills"]] == [{"main": newest}, {"main": older}]
+    assert result["rto_s"] == result["drills"][0]["rto_s"] > 0
+    assert "| Drills | 1 of 2 passed |" in shown
+    assert f"| {newest} | passed, RTO " in shown and f"| {older} | failed at the step " in shown
+    said = capfd.readouterr().out
+    assert f"Of the drills of job flights 1 of 2 failed: {older} at the step " in said
+    assert f"Drill of job flights: savepoint 2 of 2: {older}." in said
+
+    # The negative control: the newest alone.
+    run = run_dag(dag, run_conf={"limit": 1})
+    assert task_states(run) == {"drill": "success"}
+    assert [one["savepoints"] for one in xcom(run, "drill")["drills"]] == [{"main": newest}]
+
+
+@pytest.mark.storm
+def test_the_retry_of_a_task_that_was_killed_goes_on_with_what_is_left(saved: Managed) -> None:
+    saved.hangs.write_text(str(saved.last_batch() + 4), encoding="utf-8")
+    saved.wait_for_batch(saved.last_batch() + 1)
+    savepoint_job(saved.job, by=BY)
+    newest, older = sorted((one for _, one in listed(saved.repository.store)), reverse=True)
+
+    def kill() -> None:
+        poll(lambda: len(reports(saved)) == 1, timeout_s=60)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    run = run_dag(dag_of(saved, savepoint="each", batches=1, retries=1, retry_delay=timedelta(0)))
+    thread.join()
+
+    assert task_states(run) == {"drill": "success"}
+    result = xcom(run, "drill")
+    assert (result["passed"], result["resumed"]) == (True, 1)
+    assert [one["round"]["savepoints"]["main"] for one in reports(saved)] == [older, newest]
+    assert copies(saved) == []
+
+
+def test_the_message_of_many_that_failed_names_three_and_the_report_all(tmp_path: Path) -> None:
+    drills = tuple(
+        {
+            "passed": False,
+            "round": {"savepoints": {"main": f"b00000{number}"}},
+            "failed_step": "restore",
+            "code": "savepoint-damaged",
+            "error": "It is damaged.",
+        }
+        for number in range(1, 6)
+    )
+    report = RoundReport("r", "flights", "file:///r", drills, (), 0, utc_now(), 1.0)
+    operator = RunDrillOperator(task_id="drill", job="flights", jobs_file=str(tmp_path / "jobs.toml"))
+    says = operator._failure(report).message
+    assert "b000003" in says and "b000004" not in says and says.endswith("; and 2 more.")
+    assert report.error.count("at the step") == 5
+
+
+@pytest.mark.parametrize(("given", "limit"), [("", None), ("0", 0), ("4", 4)])
+def test_a_limit_that_is_empty_is_the_declared_one_and_0_is_all(given: str, limit: int | None) -> None:
+    assert _limit(given) == limit
 
 
 def test_a_copy_that_takes_too_long_fails_and_may_be_kept(

@@ -83,7 +83,8 @@ class FakeDriver:
 
 
 def main() -> int:
-    spec = decode_launch(Path(sys.argv[sys.argv.index("--launch") + 1]).read_bytes())
+    folder, _, name = sys.argv[sys.argv.index("--launch") + 1].rpartition("/")
+    spec = decode_launch(open_store(folder).read(name))
     options = parser().parse_args(spec.args)
     print(f"fake driver {os.getpid()} of {spec.launch_id}", flush=True)
     time.sleep(options.boot_s)

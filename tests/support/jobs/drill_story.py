@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,16 @@ from tests.support.cli import streambank
 from tests.support.jobs.declared import end_drivers
 from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory
 from tests.support.waiting import poll
+
+
+def hashes(*folders: Path) -> dict[str, str]:
+    """Every file below some folders, by what is in it."""
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 @contextmanager

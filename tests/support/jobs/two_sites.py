@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from streambank.core.errors import StreambankError
+from streambank.core.names import PRIMARY, SITES, STANDBY
 from streambank.declaration.declaration import Job, load_jobs
-from streambank.declaration.standby import PRIMARY, SITES, STANDBY
 from streambank.failover.failover import failover
 from streambank.failover.report import FailoverReport, FailoverRequest
 from streambank.job.savepoint import savepoint_job

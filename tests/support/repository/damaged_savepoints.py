@@ -73,3 +73,22 @@ def flip_trailer(store: Store, key: str) -> None:
 
 
 DAMAGES: list[Callable[[Store, str], None]] = [flip, cut, grow, empty, delete]
+
+
+def damage_alone(repository: Repository, job: str, savepoint: str) -> None:
+    """Change one bit of a file that this savepoint has and no other of its job."""
+    others = {
+        digest
+        for of_job, one in listed(repository.store, job)
+        if one != savepoint
+        for digest in repository.load(of_job, one).objects()
+    }
+    own = sorted(set(repository.load(job, savepoint).objects()) - others)
+    place = repository.objects.locate(own[0])
+    flip(repository.store, place.key, place.offset)
+    hurt = {
+        one
+        for of_job, one in listed(repository.store, job)
+        if not verify(Repository.open(repository.store), of_job, one, "full", record=False).restorable
+    }
+    assert hurt == {savepoint}, "the fault was injected, where it was meant"

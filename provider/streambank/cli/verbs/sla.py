@@ -129,7 +129,7 @@ class Asked:
 
             require_plotext()
         if self.html is not None:
-            from streambank.cli.output.html import require_plotly
+            from streambank.cli.output.page import require_plotly
 
             require_plotly()
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from streambank.control.place import SUFFIX
 from streambank.core.choices import SOURCE_CHOICES, SourceChoice
 from streambank.core.errors import InputError
-from streambank.core.names import MAIN, check_name
+from streambank.core.names import MAIN, SITES, check_name
 from streambank.declaration.fields import Fields
-from streambank.declaration.standby import SITES, PrimaryPlaces
+from streambank.declaration.standby import PrimaryPlaces
 from streambank.storage import is_inside, same_place
 
 NEAREST = "nearest"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streambank.control.place import SUFFIX
+from streambank.core.names import STANDBY
 from streambank.declaration.fields import Source
 from streambank.declaration.places.apart import (
     refuse_records_in_checkpoint,
@@ -16,7 +17,7 @@ from streambank.declaration.places.apart import (
 )
 from streambank.declaration.places.copies import NEAREST, CopyPolicy, are_apart, without_generation
 from streambank.declaration.savepoints import ReplicatePolicy
-from streambank.declaration.standby import STANDBY, Standby
+from streambank.declaration.standby import Standby
 from streambank.storage import followed
 
 

@@ -26,7 +26,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.application import check_is_pyspark
 from streambank.driver.bundle import NAME, ship
-from streambank.driver.environment import is_airflows
+from streambank.driver.environment import cluster_variables, is_airflows
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.launchers.http import UNANSWERED, get_json, misshapen, send_json
 from streambank.driver.launchers.local import launch_arguments, launch_prefix
@@ -296,7 +296,9 @@ def submission(
         "appResource": program,
         "appArgs": [NAME, imported, *launch_arguments(control, spec)],
         "clientSparkVersion": _spark_version(),
-        "environmentVariables": {"SPARK_ENV_LOADED": "1", "PYTHONUNBUFFERED": "1", **passed},
+        "environmentVariables": {"SPARK_ENV_LOADED": "1", "PYTHONUNBUFFERED": "1"}
+        | cluster_variables(environment)
+        | passed,
         "mainClass": PYTHON_RUNNER,
         "sparkProperties": properties | always,
     }

@@ -28,7 +28,7 @@ from streambank.core.errors import InputError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.bundle import NAME, program
-from streambank.driver.environment import driver_environment, is_airflows
+from streambank.driver.environment import cluster_variables, driver_environment, is_airflows
 from streambank.driver.failure import shown
 from streambank.driver.installed import Installation, entry_path, installation_that_submits
 from streambank.driver.launchers.local import launch_arguments, own_settings
@@ -150,7 +150,8 @@ class ClusterSubmit:
             for name in job.env
             if name in environment and not is_airflows(name)
         }
-        properties = {**self.defaults, **own_settings(job), **passed, **self.settings}
+        always = {self.variable.format(name): one for name, one in cluster_variables(environment).items()}
+        properties = {**self.defaults, **always, **own_settings(job), **passed, **self.settings}
         options, text = found.with_defaults(property_lines(properties), environment)
         file = folder / "spark.conf"
         file.touch(mode=0o600)

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeGuard, TypeVar
 
 from streambank.control.control import JobControl
 from streambank.control.copies import copied, is_refreshed
-from streambank.control.drills import drills_of, last_passed
+from streambank.control.drills import outcomes
 from streambank.control.progress import SegmentHead, last_progress, progress_keys
 from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
@@ -213,12 +213,12 @@ def drills_seen(control: JobControl, queries: Sequence[str]) -> Drills:
     Raises:
         StreambankError: The records cannot be read.
     """
-    newest, passed = next(drills_of(control), None), last_passed(control)
     failed = ""
-    if newest is not None and newest.get("passed") is not True:
-        failed = f"The newest drill failed at the step {newest.get('failed_step')}: {newest.get('error')}"
-    if passed is not None:
-        return Drills(from_json_time(str(passed["started_at"])), failed)
+    for number, outcome in enumerate(outcomes(control)):
+        if outcome.passed:
+            return Drills(from_json_time(outcome.started_at), failed)
+        if number == 0:
+            failed = f"The newest drill {outcome.failed}"
     begun = (begun_at(control, query) for query in queries)
     return Drills(None, failed, min((one for one in begun if one is not None), default=None))
 

@@ -3,7 +3,8 @@
 Endpoint, region, profile, role and credentials are boto3's own business: its environment variables
 (`AWS_ENDPOINT_URL`, `AWS_PROFILE`, `AWS_REGION`, ...), its files, and the role of the machine. Only
 encryption, for which boto3 has no variable, is asked for by two of ours: `STREAMBANK_S3_SSE` (`AES256` or
-`aws:kms`) and `STREAMBANK_S3_KMS_KEY_ID`. Whoever has other settings than the process hands them over as an
+`aws:kms`) and `STREAMBANK_S3_KMS_KEY_ID`. `STREAMBANK_S3_PROFILES` names a profile for each bucket that is on
+another service. Whoever has other settings than the process hands them over as an
 `S3Access`; what it leaves out is as for everybody. Nothing here prints a credential.
 """
 
@@ -12,21 +13,26 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, cast
 
 from streambank.core.errors import InputError, StorageError
 from streambank.core.python310 import UTC
 from streambank.storage.s3.credentials import ENCRYPTIONS, S3Access, current_s3
 from streambank.storage.s3.errors import translate
+from streambank.storage.s3.profile import session_of_profile
 from streambank.storage.store import LifecycleRule
 
 SSE_VARIABLE = "STREAMBANK_S3_SSE"
 KMS_KEY_VARIABLE = "STREAMBANK_S3_KMS_KEY_ID"
+PROFILES_VARIABLE = "STREAMBANK_S3_PROFILES"
+"""`BUCKET=PROFILE,...`: which profile of boto3's files says how a bucket is reached, and as whom."""
 ATTEMPTS = 5
 """How often boto3 sends one request, the first time included."""
 CONNECT_TIMEOUT_S = 10
@@ -39,6 +45,7 @@ _SETTINGS = ("AWS_", "BOTO_", "STREAMBANK_S3_", "HOME", "HTTP_PROXY", "HTTPS_PRO
 _Key = tuple[int, S3Access, frozenset[tuple[str, str]]]
 _services: dict[_Key, Service] = {}
 _lock = threading.Lock()
+_FILES = {"AWS_CONFIG_FILE": "~/.aws/config", "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials"}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -112,21 +119,106 @@ def service(uri: str, access: S3Access | None = None) -> Service:
     """The service that settings lead to; one and the same for the same settings.
 
     Args:
-        uri: What messages name.
+        uri: What is about to be opened: its bucket may have a profile, and messages name it.
         access: What comes before the settings of this process; None for those alone.
 
     Raises:
         StorageError: boto3 is not installed, or finds no profile (codes `missing-package`, `no-credentials`).
         InputError: A setting cannot be (code `bad-setting`).
     """
-    settings = {name: value for name, value in os.environ.items() if name.upper().startswith(_SETTINGS)}
-    access = access or S3Access()
-    key = (os.getpid(), access, frozenset(settings.items()))
+    known = _settings()
+    access = _of_bucket(uri, access or S3Access(), known)
+    key = (os.getpid(), access, known)
     with _lock:
         found = _services.get(key)
-        if found is None:
-            found = _services[key] = _connect(uri, access)
-        return found
+    if found is None:
+        # Outside the lock: credentials of one service may come slowly, and others do not wait for them.
+        made = _connect(uri, access)
+        with _lock:
+            found = _services.setdefault(key, made)
+        if found is not made:
+            made.client.close()
+    return found
+
+
+def _settings() -> frozenset[tuple[str, str]]:
+    """The variables of this process on which a client depends."""
+    return frozenset(one for one in os.environ.items() if one[0].upper().startswith(_SETTINGS))
+
+
+def _of_bucket(uri: str, access: S3Access, settings: frozenset[tuple[str, str]]) -> S3Access:
+    """The access by the profile that is named for the bucket of a location; else the same.
+
+    What that profile says of endpoints and region comes before the variables of the process, which are about
+    the other buckets.
+
+    Raises:
+        StorageError: There is no such profile (code `no-credentials`).
+        InputError: The variable cannot be read (code `bad-setting`).
+    """
+    profile = _profiles().get(uri.partition("://")[2].partition("/")[0])
+    if profile is None:
+        return access
+    try:
+        from botocore.exceptions import BotoCoreError
+    except ImportError:
+        return access  # `_connect` says it
+    try:
+        endpoint, region = _said_by(profile, settings, _written())
+    except BotoCoreError as error:
+        raise translate(error, uri) from error
+    return S3Access(
+        profile=profile,
+        profile_alone=True,
+        endpoint_url=endpoint,
+        region=region,
+        encryption=access.encryption,
+        kms_key_id=access.kms_key_id,
+        answer_within_s=access.answer_within_s,
+    )
+
+
+def _written() -> tuple[tuple[int, int] | None, ...]:
+    """When each of boto3's files was written, in nanoseconds, and its size; None where there is no file."""
+    found: list[tuple[int, int] | None] = []
+    for variable, usual in _FILES.items():
+        try:
+            about = Path(os.path.expandvars(os.environ.get(variable) or usual)).expanduser().stat()
+        except (OSError, RuntimeError):  # the latter: there is no home
+            found.append(None)
+        else:
+            found.append((about.st_mtime_ns, about.st_size))
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _said_by(
+    profile: str, settings: frozenset[tuple[str, str]], written: tuple[tuple[int, int] | None, ...]
+) -> tuple[str | None, str | None]:
+    """Endpoint and region of a profile.
+
+    Args:
+        profile: Its name.
+        settings: The variables that this was read under.
+        written: Which files it was read from.
+    """
+    session = session_of_profile()
+    session.set_config_variable("profile", profile)
+    return session.endpoint_url("s3"), session.get_scoped_config().get("region")
+
+
+def _profiles() -> dict[str, str]:
+    found = {}
+    for one in filter(None, map(str.strip, os.environ.get(PROFILES_VARIABLE, "").split(","))):
+        bucket, _, profile = (part.strip() for part in one.partition("="))
+        if not bucket or not profile:
+            raise InputError(
+                f"{PROFILES_VARIABLE} must be BUCKET=PROFILE, or several of them with commas between.",
+                code="bad-setting",
+                hint="Such as west-savepoints=west,west-checkpoints=west.",
+            )
+        found[bucket] = profile
+    return found
 
 
 def forget_clients() -> None:
@@ -150,10 +242,13 @@ def _connect(uri: str, access: S3Access) -> Service:
             hint="pip install boto3",
         ) from error
     encryption = _encryption(access)
+    tries, connect_s, read_s = ATTEMPTS, float(CONNECT_TIMEOUT_S), float(READ_TIMEOUT_S)
+    if access.answer_within_s is not None:
+        tries, connect_s, read_s = 2, access.answer_within_s / 2, access.answer_within_s / 2
     config = Config(
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
+        retries={"mode": "standard", "total_max_attempts": tries},
+        connect_timeout=connect_s,
+        read_timeout=read_s,
         max_pool_connections=CONNECTIONS,
         # Checksums are asked for by name, and compared where the bytes arrive.
         request_checksum_calculation="when_required",
@@ -211,6 +306,7 @@ def _session(access: S3Access) -> Any:
 
     _keep_out_of_logs()
     session = boto3.session.Session(
+        botocore_session=session_of_profile() if access.profile_alone else None,
         aws_access_key_id=access.access_key_id,
         aws_secret_access_key=access.secret_access_key,
         aws_session_token=access.session_token,
@@ -233,7 +329,7 @@ def object_store_options(uri: str) -> dict[str, str]:
     """
     from botocore.exceptions import BotoCoreError
 
-    access = current_s3() or S3Access()
+    access = _of_bucket(uri, current_s3() or S3Access(), _settings())
     try:
         session = _session(access)
         client = session.client("s3", endpoint_url=access.endpoint_url)
@@ -244,15 +340,40 @@ def object_store_options(uri: str) -> dict[str, str]:
     found = {"AWS_REGION": client.meta.region_name}
     asked = _encryption(access)
     found |= {name: asked[ours] for name, ours in _OBJECT_STORE_ENCRYPTION.items() if ours in asked}
-    if not str(client.meta.endpoint_url).endswith(_AMAZON):
-        found["AWS_ENDPOINT_URL"] = client.meta.endpoint_url
+    if access.profile_alone or not str(client.meta.endpoint_url).endswith(_AMAZON):
+        # Those that are not given are taken from the environment.
+        found["AWS_ENDPOINT_URL"] = found["AWS_ENDPOINT_URL_S3"] = client.meta.endpoint_url
         found["AWS_ALLOW_HTTP"] = str(client.meta.endpoint_url.startswith("http://")).lower()
     if known is None:
         return found | {"AWS_SKIP_SIGNATURE": "true"}
     found |= {"AWS_ACCESS_KEY_ID": known.access_key, "AWS_SECRET_ACCESS_KEY": known.secret_key}
-    return found | ({"AWS_SESSION_TOKEN": known.token} if known.token else {})
+    return found | ({_TOKEN: known.token} if known.token else {})
 
 
+@contextmanager
+def credentials_alone(options: Mapping[str, str]) -> Iterator[None]:
+    """Let `object_store` not add the session token of this process to credentials that have none.
+
+    It adds what options leave out from the environment when a store is opened, and services refuse an empty
+    token. The variable is taken out for native code alone: `os.environ`, and with it boto3, keeps it.
+
+    Args:
+        options: What a store is about to be opened with.
+    """
+    token = os.environ.get(_TOKEN)
+    if token is None or _TOKEN in options or "AWS_ACCESS_KEY_ID" not in options:
+        yield
+        return
+    with _token_lock:
+        os.unsetenv(_TOKEN)
+        try:
+            yield
+        finally:
+            os.putenv(_TOKEN, token)
+
+
+_TOKEN = "AWS_SESSION_TOKEN"
+_token_lock = threading.Lock()
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
 _OBJECT_STORE_ENCRYPTION = {
     "AWS_SERVER_SIDE_ENCRYPTION": "ServerSideEncryption",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streambank.core.errors import InputError
@@ -33,6 +33,8 @@ class S3Access:
         secret_access_key: See there.
         session_token: Belongs to temporary ones.
         profile: A profile of `~/.aws/config` instead of credentials.
+        profile_alone: Whether endpoints come from that profile alone, those of roles included, and from no
+            variable of the process.
         role_arn: A role that is assumed with those credentials, and again whenever it expires.
         external_id: What the role's owner wants to hear.
         region: The region of the buckets.
@@ -40,6 +42,8 @@ class S3Access:
         sts_endpoint_url: Where roles are assumed, where that is elsewhere.
         encryption: What is asked for with each object: `AES256`, `aws:kms` or `aws:kms:dsse`.
         kms_key_id: The key for `aws:kms`.
+        answer_within_s: How long a request may take, a second try included, in seconds; the usual times and
+            tries where left out.
 
     Raises:
         InputError: They contradict each other (code `bad-setting`); no value is repeated.
@@ -49,6 +53,7 @@ class S3Access:
     secret_access_key: str | None = None
     session_token: str | None = None
     profile: str | None = None
+    profile_alone: bool | None = None
     role_arn: str | None = None
     external_id: str | None = None
     region: str | None = None
@@ -56,6 +61,7 @@ class S3Access:
     sts_endpoint_url: str | None = None
     encryption: str | None = None
     kms_key_id: str | None = None
+    answer_within_s: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would silently be something else than was meant."""
@@ -68,6 +74,8 @@ class S3Access:
             )
         if {"profile", "access_key_id"} <= given:
             raise _contradiction("a profile and credentials", "Give one of them.")
+        if "profile_alone" in given and "profile" not in given:
+            raise _contradiction("a profile alone, but no profile", "Give the profile.")
         if {"external_id", "sts_endpoint_url"} & given and "role_arn" not in given:
             raise _contradiction("options for a role, but no role", "Give the role's ARN.")
         kind = self.encryption or ""
@@ -126,3 +134,16 @@ def using_s3(access: S3Access | None) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def answering_within(seconds: float) -> Iterator[None]:
+    """Let the stores that are opened inside the `with` wait no longer than this for each request to S3.
+
+    For a look at a service that may be dead; everything else about them is as it would be.
+
+    Args:
+        seconds: How long, a second try included.
+    """
+    with using_s3(replace(current_s3() or S3Access(), answer_within_s=seconds)):
+        yield

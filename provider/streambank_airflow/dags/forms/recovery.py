@@ -50,6 +50,7 @@ ANY_PLACE = "nearest - the cheapest to read that has the savepoint undamaged"
 DRILLED = {
     "latest-good": "latest-good - the newest that verifies",
     "random": "random - any that is kept",
+    "each": "each - all that are kept, one after the other",
 }
 
 
@@ -102,7 +103,8 @@ def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequenc
             drill.savepoint,
             DRILLED,
             title="Savepoint",
-            description_md="Which savepoint of each query is restored.",
+            description_md="Which savepoint of each query is restored. `each` drills all that are kept: "
+            "together those that were taken closest to each other.",
         )
         if queries
         else Param(
@@ -111,9 +113,9 @@ def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequenc
             minLength=1,
             examples=list(DRILLED),
             title="Savepoint",
-            description_md="`latest-good` is the newest that verifies, `random` any that is kept. Or a "
-            "time, for the newest from then or before; a batch (`batch:41`); a name; an id, or the beginning "
-            "of one.",
+            description_md="`latest-good` is the newest that verifies, `random` any that is kept, `each` all "
+            "of them, one drill after the other. Or a time, for the newest from then or before; a batch "
+            "(`batch:41`); a name; an id, or the beginning of one.",
         ),
         "repository": choice(
             repositories[0],
@@ -128,6 +130,13 @@ def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequenc
             title="Batches to execute again",
             description_md="How many batches of the live query after the savepoint's the copy executes, for "
             "comparison.",
+        ),
+        "limit": optional(
+            drill.limit,
+            "At most so many savepoints",
+            "With `each`: the newest ones. 0: all. Empty: as declared.",
+            "integer",
+            minimum=0,
         ),
         "keep": Param(
             False,

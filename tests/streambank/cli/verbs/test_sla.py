@@ -188,7 +188,7 @@ def test_what_draws_is_asked_for_in_one_line_where_it_is_missing(
     declare(tmp_path)
     gone = lambda name: None if name == package else object()  # noqa: E731
     monkeypatch.setattr(plots, "find_spec", gone)
-    monkeypatch.setattr("streambank.cli.output.html.find_spec", gone)
+    monkeypatch.setattr("streambank.cli.output.page.find_spec", gone)
     answer = streambank("sla", "flights", option, *(["x.html"] if option == "--html" else []))
     assert answer.code == 7 and f"{option} needs the package {package}" in answer.err
     assert "pip install 'airflow-provider-streambank[plots]'" in answer.err

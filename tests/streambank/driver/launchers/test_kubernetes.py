@@ -39,11 +39,13 @@ def in_kubernetes(folder: Path, more: str = "") -> Job:
 
 
 def test_what_spark_submit_is_told(folder: Path) -> None:
-    job = in_kubernetes(folder, 'env = ["TOKEN"]')
+    own = "[jobs.flights.spark]\n'spark.kubernetes.driverEnv.STREAMBANK_S3_PROFILES' = 'west=of-the-job'"
+    job = in_kubernetes(folder, f'env = ["TOKEN"]\n{own}')
     control, spec = launched(job)
     script = f"""printf '%s\\n' "$@" > {folder}/seen
 while [ "$1" != --properties-file ]; do shift; done; cp "$2" {folder}/properties"""
     environment = {"PATH": os.environ["PATH"], "TOKEN": "secret", "KUBECONFIG": "/k"}
+    environment["STREAMBANK_S3_PROFILES"] = "west=of-the-process"
     launcher = KubernetesLauncher(job.launch, environment, submit_with(folder, script))
     handle = launcher.submit(job, control, spec)
     assert handle == Handle(spec.launch_id, (), None, f"streams:streambank-{spec.launch_id}")
@@ -60,6 +62,7 @@ while [ "$1" != --properties-file ]; do shift; done; cp "$2" {folder}/properties
     assert f"spark.kubernetes.driver.label.streambank-launch={spec.launch_id}" in properties
     assert "spark.kubernetes.driver.label.streambank-job=streambank-flights" in properties
     assert "spark.kubernetes.submission.waitAppCompletion=false" in properties
+    assert "spark.kubernetes.driverEnv.STREAMBANK_S3_PROFILES=west=of-the-job" in properties
     assert "spark.kubernetes.driverEnv.TOKEN=secret" in properties and "secret" not in " ".join(said)
 
 

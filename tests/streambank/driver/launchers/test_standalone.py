@@ -60,9 +60,8 @@ def test_every_property_and_only_declared_variables_are_sent(folder: Path, maste
     more += 'spark.sql.shuffle.partitions = 4\nspark.files = "a"\n'
     job = in_cluster(folder, master, more)
     control, spec = launched(job)
-    body = submission(
-        job, control, spec, "file:/p/streambank.zip", {"SPARK_CONF_DIR": str(folder / "conf"), **SECRETS}
-    )
+    environment = {"SPARK_CONF_DIR": str(folder / "conf"), "STREAMBANK_S3_PROFILES": "west=west", **SECRETS}
+    body = submission(job, control, spec, "file:/p/streambank.zip", environment)
     assert body["mainClass"] == "org.apache.spark.deploy.PythonRunner"
     assert body["appResource"] == "file:/p/streambank.zip"
     launch = f"{folder}/repository.control/flights/launches/{spec.launch_id}.json"
@@ -71,6 +70,7 @@ def test_every_property_and_only_declared_variables_are_sent(folder: Path, maste
     assert body["environmentVariables"] == {
         "SPARK_ENV_LOADED": "1",
         "PYTHONUNBUFFERED": "1",
+        "STREAMBANK_S3_PROFILES": "west=west",
         "TOKEN": "of-the-job",
     }
     assert body["sparkProperties"] == {

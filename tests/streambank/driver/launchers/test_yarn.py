@@ -145,6 +145,7 @@ echo "INFO Client: Submitted application {APPLICATION}" >&2"""
     environment = {
         "PATH": "/usr/bin:/bin",
         "TOKEN": "of the job",
+        "STREAMBANK_S3_PROFILES": "west=west",
         "HADOOP_CONF_DIR": "/etc/hadoop",
         "AIRFLOW_X": "of Airflow",
     }
@@ -167,6 +168,7 @@ echo "INFO Client: Submitted application {APPLICATION}" >&2"""
         "spark.a": "b c",
         "spark.yarn.appMasterEnv.PYSPARK_PYTHON": sys.executable,
         "spark.yarn.appMasterEnv.PYTHONUNBUFFERED": "1",
+        "spark.yarn.appMasterEnv.STREAMBANK_S3_PROFILES": "west=west",
         "spark.yarn.appMasterEnv.TOKEN": "of the job",
         "spark.yarn.maxAppAttempts": "1",
         "spark.yarn.submit.waitAppCompletion": "false",

@@ -9,6 +9,7 @@ import pickle
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,7 +181,7 @@ def test_encryption_is_part_of_it(seaweedfs: S3Server, monkeypatch: pytest.Monke
         {"kms_key_id": "hush"},
     ],
 )
-def test_contradictions_are_refused_without_repeating_them(settings: dict[str, str]) -> None:
+def test_contradictions_are_refused_without_repeating_them(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError) as caught:
         S3Access(**settings)
     assert caught.value.code == "bad-setting"

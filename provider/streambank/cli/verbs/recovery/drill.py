@@ -8,9 +8,12 @@ import typer
 
 from streambank.cli.options import Debug, JobsFile, Json
 from streambank.cli.output import console
+from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
     from streambank.control.records import JsonDict
+    from streambank.declaration.declaration import Job
+    from streambank.drills.each import RoundReport
     from streambank.drills.report import BatchDrill, DrillReport
 
 EXAMPLES = """Examples:
@@ -19,7 +22,9 @@ EXAMPLES = """Examples:
 
   streambank drill orders --from s3://replica/savepoints --savepoint random --batches 5
 
-  streambank drill orders --history
+  streambank drill orders --savepoint each --limit 10
+
+  streambank drill orders --history --html drills.html
 """
 
 
@@ -34,8 +39,15 @@ def drill(
     savepoint: Annotated[
         str | None,
         typer.Option(
-            metavar="SAVEPOINT|latest-good|random",
-            help="What is restored; random is any savepoint that is kept. Default: what the job declares.",
+            metavar="SAVEPOINT|latest-good|random|each",
+            help="What is restored: random is any savepoint that is kept, each is all of them, one after "
+            "the other. Default: what the job declares.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="With each: at most the newest N savepoints; 0 is all of them."
         ),
     ] = None,
     source: Annotated[
@@ -52,12 +64,20 @@ def drill(
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the copy, for a look.")] = False,
     timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long the application may take, such as 30m.")
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How long the application may take, such as 30m; with each, for each one.",
+        ),
     ] = None,
     why: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")] = "",
     history: Annotated[
         bool, typer.Option("--history", help="Show the drills of the job instead, the newest first.")
     ] = False,
+    html: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="With --history: also write one page with RTO and RPO over time."),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -66,33 +86,119 @@ def drill(
     Nothing of the live job is touched: its checkpoint, outputs, source positions and records are only read.
     Exit code 1: the drill failed.
     """
-    from streambank.control.drills import drills_of
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
     from streambank.declaration.declaration import load_jobs
-    from streambank.drills.drill import DrillRequest
     from streambank.drills.drill import drill as run
+    from streambank.drills.each import drill_each
+    from streambank.drills.request import DrillRequest
 
+    _check(history, html)
     declared = load_jobs(jobs).job(job)
     if history:
-        found = list(drills_of(declared.records()))
-        console.answer({"job": job, "drills": found}, lambda: _show_history(found))
+        _history(declared, job, html)
         return
     request = DrillRequest(
         declared,
         savepoint=savepoint,
         repository=source,
         batches=batches,
+        limit=limit,
         scratch=scratch,
         keep=keep,
         timeout_s=parse_duration_s(timeout) if timeout is not None else None,
         by=who("cli"),
         why=why,
     )
-    report = run(request, say=console.note)
-    console.answer(report.to_dict(), lambda: _show(report))
+    if limit is not None and not request.of_each:
+        raise InputError(
+            "--limit is for drills of each savepoint.",
+            code="usage",
+            hint="Add --savepoint each, or leave it out.",
+        )
+    report: DrillReport | RoundReport
+    if request.of_each:
+        report = of_round = drill_each(request, say=console.note)
+        console.answer(report.to_dict(), lambda: _show_round(of_round))
+    else:
+        report = of_one = run(request, say=console.note)
+        console.answer(report.to_dict(), lambda: _show(of_one))
     if not report.passed:
         raise typer.Exit(1)
+
+
+def _check(history: bool, html: str | None) -> None:
+    """Refuse what does not go together, and what cannot be drawn, before anything is done.
+
+    Raises:
+        InputError: Options do not go together (code `usage`).
+        StorageError: What draws is not installed (code `missing-package`).
+    """
+    if html is None:
+        return
+    if not history:
+        raise InputError(
+            "--html draws the drills that there have been.",
+            code="usage",
+            hint="Add --history, or leave it out.",
+        )
+    from streambank.cli.output.page import require_plotly
+
+    require_plotly()
+
+
+def _history(declared: Job, job: str, html: str | None) -> None:
+    """Answer with the drills that there have been; where that is asked for, write the page of them, too."""
+    from streambank.control.drills import drills_of, outcomes
+
+    records = declared.records()
+    found = list(drills_of(records))
+    if html is not None:
+        from streambank.cli.output.drill_page import drill_page
+        from streambank.cli.output.page import write
+
+        write(html, drill_page(job, found, next(outcomes(records), None), declared.sla))
+        console.note(f"written: {html}")
+    console.answer({"job": job, "drills": found}, lambda: _show_history(found))
+
+
+def _show_round(report: RoundReport) -> None:
+    from streambank.control.drills import called
+    from streambank.core.units import from_json_time
+
+    failed = report.failed
+    count = console.count(len(report.drills), "savepoint")
+    if failed:
+        console.line(f"drills of job {report.job}: {len(failed)} of {count} FAILED")
+    else:
+        console.line(f"drills of job {report.job}: {count} passed")
+    for one in failed:
+        where = called(one["savepoints"]) or "no savepoint"
+        console.line(f"  {where} FAILED at the step {one['failed_step']}: {one['error']}")
+    for one in report.drills:
+        if one["not_run"]:
+            name = called(one["round"]["savepoints"])
+            console.line(f"  of {name} the savepoint and its state are proven, and no more: {one['not_run']}")
+    for skipped in report.skipped:
+        console.line(f"  {called(skipped.savepoints)} was skipped: {skipped.why}")
+    if report.ended:
+        console.line(f"  {report.ended}")
+    console.line()
+    rows = []
+    for one in report.drills:
+        taken_at = one["round"]["taken_at"]
+        taken = None if taken_at is None else from_json_time(one["started_at"]) - from_json_time(taken_at)
+        rpo_s = one["rpo_s"] if one["passed"] else None
+        rows.append(
+            [
+                called(one["round"]["savepoints"]),
+                "" if taken is None else console.age(taken.total_seconds()),
+                "passed" if one["passed"] else f"failed: {one['failed_step']}",
+                _seconds(one["rto_s"]),
+                "" if rpo_s is None else console.age(rpo_s),
+            ]
+        )
+    console.table(["savepoint", "age", "result", "RTO", "RPO"], rows)
 
 
 def _show(report: DrillReport) -> None:
@@ -140,21 +246,26 @@ def _compared(batch: BatchDrill) -> str:
 
 def _show_history(found: list[JsonDict]) -> None:
     if not found:
-        console.line("no drill yet")
+        console.line("There was no drill of this job yet.")
         return
+    from streambank.control.drills import called, savepoints_of
+
     rows = []
     for one in found:
         steps = one.get("steps", {})
         rows.append(
             [
                 str(one.get("started_at", "")),
+                called(savepoints_of(one)),
                 "passed" if one.get("passed") else f"failed: {one.get('failed_step')}",
                 _seconds(one.get("rto_s")),
                 *(_seconds(steps.get(name)) for name in ("choose", "restore", "launch", "batches")),
                 _seconds(one.get("rpo_s")),
             ]
         )
-    console.table(["started", "result", "RTO", "choose", "restore", "launch", "batches", "RPO"], rows)
+    console.table(
+        ["started", "savepoint", "result", "RTO", "choose", "restore", "launch", "batches", "RPO"], rows
+    )
 
 
 def _seconds(value: object) -> str:

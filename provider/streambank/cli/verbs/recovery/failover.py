@@ -167,6 +167,8 @@ def _fence(job: Job, why: str) -> None:
 
 
 def _show_plan(plan: FailoverPlan) -> None:
+    from streambank.core.units import say_minute
+
     console.line(f"would fail over job {plan.job} from the {plan.was} to the {plan.site}")
     answers = "answers" if plan.answers else f"does not answer: {plan.answers_why}"
     driver = f"; the job is {plan.driver} there" if plan.driver is not None else ""
@@ -174,15 +176,22 @@ def _show_plan(plan: FailoverPlan) -> None:
     console.line(f"the {other} {answers}{driver}")
     if plan.resumes:
         console.line("this would finish a fail-over that has begun")
+    if plan.gives_up:
+        console.line(f"this would give up the fail-over to the {other} that has begun")
+    if plan.disagree:
+        console.line(f"the sites do not agree which is the active one: this would decide for the {plan.site}")
     for name, one in plan.savepoints.items():
         console.line(f"query {name}: savepoint {one.savepoint}, {console.age(one.age_s)} old")
-    if plan.rpo_s is not None:
-        best = "; a last savepoint is taken first, with which it is 0" if plan.answers else ""
-        console.line(f"RPO: {console.age(plan.rpo_s)} at most{best}")
+    if plan.rpo_s is not None and plan.lost_after is not None:
+        best = "; a last savepoint is taken first, with which it is 0" if plan.saves else ""
+        since = say_minute(plan.lost_after)
+        console.line(f"RPO: everything after {since}, {console.age(plan.rpo_s)} by now{best}")
+    if plan.batches_behind is not None:
+        console.line(f"batches behind: {plan.batches_behind}")
     for refusal in plan.without_final:
-        console.line(f"without a last savepoint it would be refused: {refusal}")
+        console.line(f"without a last savepoint it would be refused: {refusal.message}")
     for refusal in plan.refusals:
-        console.line(f"refused: {refusal}")
+        console.line(f"refused: {refusal.message}")
 
 
 def _show(report: FailoverReport) -> None:

@@ -74,13 +74,19 @@ def fork(
     from streambank.cli.options import brokers_of
     from streambank.control.processes import who
     from streambank.copies.refresh import RefreshRequest, plan_refresh, refresh
+    from streambank.core.names import SEPARATOR
     from streambank.declaration.declaration import load_jobs
-    from streambank.declaration.standby import SEPARATOR
     from streambank.sites.standing import at_active_site
     from streambank.work.executor import Pace
 
     declared = load_jobs(jobs).job(job)
-    live = declared if SEPARATOR in job else at_active_site(declared)
+    active = at_active_site(declared, console.note)
+    live = declared if SEPARATOR in job else active
+    if live.site != active.site:
+        console.note(
+            f"The copy is of the {live.site}, which is not the active site of job {live.name}: "
+            f"that is the {active.site}."
+        )
     request = RefreshRequest(
         live,
         copy,

@@ -139,7 +139,6 @@ def restore(
     from streambank.repository.references import job_of_reference
     from streambank.sites.forks import left_after
     from streambank.sites.records import Sites
-    from streambank.sites.standing import check_active
     from streambank.storage import open_store
     from streambank.work.executor import Pace
 
@@ -168,10 +167,6 @@ def restore(
     owner = _owner(of_job, repository, jobs, guess=not generation)
     by, single_sinks = who("cli"), parse_sink_choices(sink_of or [])
 
-    def check() -> None:
-        if owner.declared is not None and (generation or "rollback" in (sink, *single_sinks.values())):
-            check_active(owner.declared, owner.records)
-
     def asked(pace: Pace, *, record: bool) -> RestoreRequest:
         if opened is not None:
             return request(opened)
@@ -198,7 +193,6 @@ def restore(
         control=None if generation else owner.records,
         guessed=owner.declared is None,
         checkpoint=owner.checkpoint if generation else None,
-        check=check,
         mode=mode,
         sink=sink,
         sink_of=single_sinks,

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from streambank.declaration.standby import PRIMARY, STANDBY
+from streambank.core.names import PRIMARY, STANDBY
+from streambank.core.units import utc_now
+from streambank.sites.records import SiteRecord, Sites
 from tests.support.cli import Answer, streambank
-from tests.support.jobs.declared import fake_installation
+from tests.support.jobs.declared import BY, fake_installation
 from tests.support.jobs.two_sites import NAME, TwoSites, two_sites
 from tests.support.json_examples import examples, mismatches
 
@@ -69,3 +71,20 @@ def test_what_makes_no_sense_is_said(sites: TwoSites) -> None:
         answer = failover(sites, *options, "--json")
         assert (answer.code, answer.document["error"]) == (2, code), options
     assert failover(sites, "--fence").out == "There is nothing to fence for job orders.\n"
+
+
+@pytest.mark.storm
+def test_a_copy_of_a_site_that_is_not_active_says_so(tmp_path: Path) -> None:
+    with two_sites(tmp_path, '[jobs.orders.copies.staging]\ncheckpoint = "staging/checkpoint"') as sites:
+        sites.start()
+        sites.save()
+        at_primary = ("fork", NAME, "staging", "--jobs", sites.jobs, "--dry-run")
+        quiet = streambank(*at_primary)
+        assert quiet.code == 0 and "active site" not in quiet.err, quiet
+        assert (
+            "of the standby, which is not the active site"
+            in streambank("fork", f"{NAME}@standby", *at_primary[2:]).err
+        )
+        record = SiteRecord(3, "active", STANDBY, PRIMARY, False, BY, "", utc_now())
+        assert Sites(sites.at(STANDBY).records()).write(record)
+        assert "of the primary, which is not the active site" in streambank(*at_primary).err

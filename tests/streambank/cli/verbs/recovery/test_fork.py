@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from streambank.core.names import PRIMARY, SITES, STANDBY
 from streambank.core.units import utc_now
-from streambank.declaration.standby import PRIMARY, SITES, STANDBY
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sites.records import SiteRecord, Sites

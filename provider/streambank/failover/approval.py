@@ -1,0 +1,126 @@
+"""What a person has approved of a fail-over, and whether it still is so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streambank.core.errors import InputError, RefusedError
+from streambank.failover.report import FailoverPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """What a plan showed: a fail-over that was approved must not lose more than that.
+
+    Attributes:
+        site: The site at which the job goes on.
+        was: The site that was active.
+        number: The number of the record that begins the fail-over.
+        answers: The other site answered, so that it is fenced and gives a last savepoint.
+        batches: The batch of each query's savepoint at the site.
+        newest: The newest batch of each query, its sinks, or the other site: without a last savepoint, what
+            came after that must not be lost.
+    """
+
+    site: str
+    was: str
+    number: int
+    answers: bool
+    batches: Mapping[str, int]
+    newest: Mapping[str, int]
+
+    @classmethod
+    def of(cls, plan: FailoverPlan) -> Approved:
+        """What this plan shows."""
+        return cls(
+            plan.site,
+            plan.was,
+            plan.number,
+            plan.answers,
+            {name: one.batch for name, one in plan.savepoints.items()},
+            plan.newest,
+        )
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Approved:
+        """From what `to_dict` gave.
+
+        Raises:
+            InputError: Something is missing, too much, or of another kind (code `bad-option`).
+        """
+        kinds = {
+            "site": str,
+            "was": str,
+            "number": int,
+            "answers": bool,
+            "batches": Mapping,
+            "newest": Mapping,
+        }
+        wrong = sorted({*data} ^ {*kinds}) or [
+            name for name, kind in kinds.items() if not isinstance(data[name], kind)
+        ]
+        for name in () if wrong else ("batches", "newest"):
+            if not all(isinstance(one, int) for one in data[name].values()):
+                wrong.append(name)
+        if wrong:
+            raise InputError(
+                f"The approval of the fail-over is not one of a plan: look at {', '.join(wrong)}.",
+                code="bad-option",
+                hint="Give what a task with `plan_only` left as `approval`, unchanged.",
+            )
+        return cls(**data)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    def check(self, plan: FailoverPlan) -> None:
+        """Make sure that a plan of now loses nothing more than the one that was approved.
+
+        Args:
+            plan: How things are now.
+
+        Raises:
+            RefusedError: It does, or the sites have changed (code `approval-outdated`).
+        """
+        if (self.site, self.was, self.number) != (plan.site, plan.was, plan.number):
+            why = f"another fail-over of the job came first (number {plan.number - 1})"
+            raise _outdated(plan.job, why)
+        if self.answers and not plan.answers:
+            why = f"a site answered, and does not now: {plan.answers_why.rstrip('.')}"
+            raise _outdated(plan.job, why)
+        for name, batch in self.batches.items():
+            now = plan.savepoints.get(name)
+            if now is None or now.batch < batch:
+                raise _outdated(plan.job, f"the savepoint of query {name} with batch {batch} is gone")
+        if not plan.answers:
+            for name, newest in plan.newest.items():
+                self.check_lost(plan.job, name, newest, plan.restores[name].batch)
+
+    def check_lost(self, job: str, query: str, newest: int, batch: int) -> None:
+        """Make sure that a restore without a last savepoint loses no batch that the plan did not show.
+
+        Args:
+            job: The job.
+            query: The query.
+            newest: The newest batch of the query now; see `FailoverPlan.newest`.
+            batch: The batch of the savepoint.
+
+        Raises:
+            RefusedError: It does (code `approval-outdated`).
+        """
+        shown = self.newest.get(query, -1)
+        if newest > max(batch, shown):
+            began = f" from batch {shown}" if shown >= 0 else ""
+            why = f"query {query} has gone on{began} to {newest}, and the savepoint is of batch {batch}"
+            raise _outdated(job, why)
+
+
+def _outdated(job: str, why: str) -> RefusedError:
+    return RefusedError(
+        f"The fail-over of job {job} was approved, but things have changed since its plan was shown: {why}.",
+        code="approval-outdated",
+        hint="Ask for the fail-over again: its plan shows how things are now.",
+    )

@@ -1,0 +1,148 @@
+"""A look at the sites of a job that does not wait long for one that is dead.
+
+A site that does not answer in time is not known to be free, nor to be stopped: it counts as one that cannot
+be reached, and each operation decides what that means. The sites are asked at the same time.
+
+A site that is slow may be alive. Who is about to change something asks it once more, with patience.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from streambank.core.errors import StorageError
+from streambank.sites.job_at_site import JobAtSite
+from streambank.sites.records import SiteRecord, Sites
+from streambank.storage import answering_within
+
+REQUEST_S = 8.0
+"""How long one request to S3 may take, a second try included; for other storage there is no such limit."""
+ANSWER_S = 10.0
+"""How long a site may take to answer, whatever it is stored on."""
+PATIENT_S = 60.0
+"""How long a slow site may take to answer who is about to change something, with the usual patience of S3."""
+SILENT_S = 30.0
+"""How long a site that let somebody wait is not asked again, where the answer decides nothing."""
+_SLOW_S = 1.0
+
+_silent: dict[tuple[str | None, ...], tuple[float, StorageError]] = {}
+
+
+@dataclass(slots=True)
+class Look:
+    """What one site has answered.
+
+    Attributes:
+        site: The site.
+        newest: Its newest record; None where it has none, or does not answer.
+        silent: Why it does not answer; None where it does.
+        late: It was reached, or may have been, and gave no answer in time: it may be alive.
+    """
+
+    site: str
+    newest: SiteRecord | None = None
+    silent: StorageError | None = None
+    late: bool = False
+
+
+def look_at(jobs: Iterable[JobAtSite], *, hurried: bool = False, patient: bool = False) -> dict[str, Look]:
+    """The newest record of each site, or why it does not answer; each is asked at the same time.
+
+    Args:
+        jobs: The job at each of the sites.
+        hurried: A site that did not answer within the last `SILENT_S` seconds is not asked again, unless that
+            was known at once: for looks that come one after the other and decide nothing.
+        patient: A site that was late is asked once more, for `PATIENT_S` seconds: for who is about to change
+            something.
+
+    Raises:
+        StreambankError: The records of a site are damaged, moved or twice.
+    """
+    asked = {job.site: job for job in jobs}
+    looks = _ask([_Looking(job, ANSWER_S, REQUEST_S) for job in asked.values()], hurried)
+    if patient:
+        late = [asked[site] for site, look in looks.items() if look.late]
+        looks |= _ask([_Looking(job, PATIENT_S) for job in late], hurried=False)
+    return looks
+
+
+def _ask(looking: Sequence[_Looking], hurried: bool) -> dict[str, Look]:
+    for one in looking:
+        one.start(hurried)
+    return {one.look.site: one.result() for one in looking}
+
+
+class _Looking:
+    """One look, in a thread that is not waited for where it hangs.
+
+    Args:
+        job: The job at the site.
+        answer_s: How long the site may take.
+        request_s: How long one request to S3 may take; the usual times where left out.
+    """
+
+    def __init__(self, job: JobAtSite, answer_s: float, request_s: float | None = None) -> None:
+        self.job = job
+        self.answer_s, self.request_s = answer_s, request_s
+        self.look = Look(job.site)
+        self.failure: BaseException | None = None
+        self.began_s = 0.0
+        context = contextvars.copy_context()  # it says who this is to S3
+        self.thread = threading.Thread(
+            target=context.run, args=(self._run,), name=f"streambank-look-{job.site}", daemon=True
+        )
+
+    def start(self, hurried: bool) -> None:
+        until, self.look.silent = _silent.get(self._place, (0.0, None)) if hurried else (0.0, None)
+        if time.monotonic() >= until:
+            self.look.silent, self.began_s = None, time.monotonic()
+            self.thread.start()
+
+    @property
+    def _place(self) -> tuple[str | None, ...]:
+        return self.job.name, self.job.site, self.job.control, self.job.repository
+
+    def _run(self) -> None:
+        try:
+            with nullcontext() if self.request_s is None else answering_within(self.request_s):
+                self.look.newest = Sites(self.job.records()).newest()
+        except StorageError as error:
+            self.look.late = _is_late(error)
+            self.look.silent = error
+        except BaseException as error:
+            self.failure = error
+
+    def result(self) -> Look:
+        if self.thread.ident is None:
+            return self.look  # it was silent just now
+        self.thread.join(max(0.0, self.began_s + self.answer_s - time.monotonic()))
+        look = self.look
+        if self.thread.is_alive():
+            look = Look(self.job.site, silent=self._late(), late=True)
+        if self.failure is not None:
+            raise self.failure
+        now = time.monotonic()
+        if look.silent is None:
+            _silent.pop(self._place, None)
+        elif now - self.began_s > _SLOW_S:
+            _silent[self._place] = (now + SILENT_S, look.silent)
+        return look
+
+    def _late(self) -> StorageError:
+        return StorageError(
+            f"The records of job {self.job.name} at the {self.job.site} gave no answer within "
+            f"{self.answer_s:.0f} s.",
+            code="not-reachable",
+            hint="Look at the storage of that site, and at the network.",
+        )
+
+
+def _is_late(error: StorageError) -> bool:
+    """Whether a service was reached that did not answer in time, or that is busy."""
+    names = {type(one).__name__ for one in (error.__cause__, error.__context__) if one is not None}
+    return error.code == "service-busy" or bool(names & {"ReadTimeoutError", "TimeoutError"})
