@@ -82,7 +82,6 @@ HINTS = {
     "fork-shares-sink": (
         "Let the fork write elsewhere: say where in *New output directories*, with a line for each."
     ),
-    "generation-moved": "If it is a copy of a job, trigger its refresh. Otherwise try again.",
     "generation-removed": "Go back by a savepoint: trigger <job>.restore.",
     "hdfs-backed": (
         "HDFS-backed state keeps its number of partitions. Migrating it to RocksDB can change the number."

@@ -65,7 +65,7 @@ def check_job_name(name: str) -> str:
             f"{error.message.rstrip('.')} that savepoints and records are found by.",
             code=error.code,
             hint=f"Here the job on a copy is named {job}-{which}, and a job at one of its sites {job}. "
-            f"`streambank fork {job} {which}` makes a copy from savepoints of the job itself.",
+            "A refresh makes a copy from savepoints of the job itself.",
         ) from error
 
 

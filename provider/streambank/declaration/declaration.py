@@ -59,7 +59,6 @@ from streambank.kafka.settings import KafkaConnection
 from streambank.repository.repository import Repository
 from streambank.retention.policy import Policy
 from streambank.sinks.declared import DeclaredSink, settle_declared_tags
-from streambank.sites.standing import check_active
 from streambank.storage.locations import open_store
 
 if TYPE_CHECKING:
@@ -324,7 +323,7 @@ class Job:
             records = JobControl.of_repository(open_store(self.repository), self.name, guess=False)
         else:
             records = JobControl(at_declared(open_store(self.control).child(self.name), self.name), self.name)
-        records.check_site = partial(check_active, self, records)
+        records.check_site = partial(_check_site, self, records)
         return records
 
     def open_repository(self, *, create: bool = False, like: str | None = None) -> Repository:
@@ -572,6 +571,13 @@ def _silent_kinds(job: Job, sla: Fields) -> dict[str, str]:
     if sla.data.get("schedule") == "never":
         silent["sla"] = "sla.schedule is never"
     return silent
+
+
+def _check_site(job: Job, records: JobControl) -> tuple[str, ...]:
+    """Loaded when an operation asks, since the modules of sites are not needed to declare jobs."""
+    from streambank.sites.standing import check_active
+
+    return check_active(job, records)
 
 
 def _environment(fields: Fields) -> tuple[str, ...]:
