@@ -78,7 +78,7 @@ def test_it_waits_without_the_lease_while_the_old_code_works(managed: Managed) -
         assert is_there(managed, waiting) and is_held(waiting.spec, managed.control)
         assert (runs(managed), epoch(managed)) == (old, 1)
         assert "launched" not in kinds(managed)[kinds(managed).index("launched") + 1 :]
-    assert not is_there(managed, waiting)
+    poll(lambda: not is_there(managed, waiting), timeout_s=60)
     assert (runs(managed), epoch(managed)) == (old, 1)
 
 
