@@ -122,6 +122,7 @@ def test_it_is_made_and_made_again_and_the_live_objects_stay_as_they_are(made: C
     assert (made.live_objects(), made.savepoints()) == (before, saved)
 
 
+@pytest.mark.storm
 def test_a_refresh_that_s3_cuts_off_leaves_the_copy_in_use(made: CopyOnS3) -> None:
     first = made.refresh()
     made.run(1).take()

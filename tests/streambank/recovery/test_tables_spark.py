@@ -50,6 +50,7 @@ def story(stories: list[BatchStory], tmp_path: Path, request: pytest.FixtureRequ
     return story
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("story", [("delta", "ledger")], indirect=True, ids=["delta-and-ledger"])
 def test_two_guarded_tables_of_one_query(story: BatchStory, spark: SparkSession) -> None:
     """A restore that is accepted loses what is said before it; after a rollback no row is lost."""

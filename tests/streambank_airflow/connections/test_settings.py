@@ -95,6 +95,7 @@ def leaks(text: str) -> list[str]:
     return [secret for secret in SECRETS if secret in text]
 
 
+@pytest.mark.storm
 def test_a_whole_dag_works_with_what_the_connection_alone_says_and_nothing_shows_it(
     moto_server: S3Server,
     monkeypatch: pytest.MonkeyPatch,

@@ -193,6 +193,7 @@ def test_a_limit_that_is_empty_is_the_declared_one_and_0_is_all(given: str, limi
     assert _limit(given) == limit
 
 
+@pytest.mark.storm
 def test_a_copy_that_takes_too_long_fails_and_may_be_kept(
     saved: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:

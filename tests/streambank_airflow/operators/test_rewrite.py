@@ -142,6 +142,7 @@ def orders(airflow_database: None, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return Orders(tmp_path, monkeypatch)
 
 
+@pytest.mark.storm
 def test_an_erasure_looks_everywhere_and_says_who_holds_the_key(
     orders: Orders, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
