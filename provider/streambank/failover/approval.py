@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streambank.core.errors import InputError, RefusedError
+from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.failover.report import FailoverPlan
 
 
@@ -84,6 +84,7 @@ class Approved:
 
         Raises:
             RefusedError: It does, or the sites have changed (code `approval-outdated`).
+            StreambankError: The savepoints could not be read, or are damaged, so it is not known.
         """
         if (self.site, self.was, self.number) != (plan.site, plan.was, plan.number):
             why = f"another fail-over of the job came first (number {plan.number - 1})"
@@ -93,6 +94,10 @@ class Approved:
             raise _outdated(plan.job, why)
         for name, batch in self.batches.items():
             now = plan.savepoints.get(name)
+            if now is None:
+                for error in (*plan.refusals, *plan.without_final):
+                    if not isinstance(error, (RefusedError, NotFoundError)):
+                        raise error
             if now is None or now.batch < batch:
                 raise _outdated(plan.job, f"the savepoint of query {name} with batch {batch} is gone")
         if not plan.answers:

@@ -3,7 +3,7 @@
 Kafka is asked. A query whose records are gone fails inside its first batch, when its start has already
 written into the restored checkpoint; or goes on without them in silence, where `failOnDataLoss` is off. A
 source that gives no row twice, such as a socket, has nothing of what comes after a savepoint. Files are
-looked for: Spark goes on without those that are gone, and does not say so (files.py). Where it is not known
+checked: Spark goes on without those that are gone, and does not say so (files.py). Where it is not known
 which files were read, as after the loss of the live checkpoint, that is said and stops nothing.
 """
 
@@ -211,7 +211,7 @@ def check_still_there(
         manifest: The savepoint.
         brokers: Who is asked; whoever did not answer before is asked again.
         choice: What was chosen for sources.
-        live: The location of the checkpoint in which a query runs on, whose files are looked for once more;
+        live: The location of the checkpoint in which a query runs on, whose files are checked once more;
             None where none does.
 
     Raises:

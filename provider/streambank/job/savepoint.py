@@ -14,6 +14,7 @@ from typing import Any
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.code.chosen import code_that_counts
 from streambank.control.control import JobControl
+from streambank.control.generations import Generation
 from streambank.control.marker import renew_marker
 from streambank.control.progress import last_progress
 from streambank.core.choices import CLOSURE_KINDS
@@ -164,9 +165,10 @@ def managed_take(
     named = {sink.path for sink in request.sinks}
     tags = TagScope(request.repository.id, request.job)
     known = sinks_of(facts, request.checkpoint, brokers, of_query(declared, query), tags)
-    moved = _begun_outputs(records, query, facts, request.checkpoint)
+    moved = _begun_outputs(records, query, facts, request)
     known = [sink for sink in known if left_for(sink.path, moved) is None]
-    known += [FileSinkCapture(new) for new in dict.fromkeys(moved.values()) if list_log(open_store(new))]
+    begun = [new for new in dict.fromkeys(moved.values()) if list_log(open_store(new))]
+    known += [FileSinkCapture(new) for new in begun if not any(same_place(one.path, new) for one in known)]
     return replace(
         request,
         sinks=[*request.sinks, *(sink for sink in known if sink.path not in named)],
@@ -191,27 +193,41 @@ def _current_facts(records: JobControl, query: str, checkpoint: Store) -> Mappin
 
 
 def _begun_outputs(
-    records: JobControl, query: str, facts: Mapping[str, Any], checkpoint: Store
+    records: JobControl, query: str, facts: Mapping[str, Any], request: TakeRequest
 ) -> Mapping[str, str]:
     """The outputs that a restore or a refresh has begun for a generation in which no driver has worked yet.
 
     Spark has described none of them to a driver, and what it described before is of outputs that the query
-    has left. A batch has one savepoint, so the one that is taken before the first start must know them.
+    has left. A batch has one savepoint, so the one that is taken before the first start must know them. Where
+    that is the one that was restored, and is still listed, it is there already, and says what was true of it.
 
     Args:
         records: The job's records.
         query: The query.
         facts: What its last driver learnt of it, if that is still true.
-        checkpoint: What is saved.
+        request: What is saved, and where it goes.
 
     Returns:
         The output directories that the query has left, each with the new one; empty where a driver has worked
-        in the generation, or another checkpoint than that of the generation is saved.
+        in the generation, another checkpoint than that of the generation is saved, or its savepoint is there.
     """
     generation = records.generation(query)
     if generation is None or facts.get("generation") == generation.number:
         return {}
-    return generation.new_sinks if same_place(generation.location, checkpoint.uri) else {}
+    if not same_place(generation.location, request.checkpoint.uri) or _is_listed(generation, request):
+        return {}
+    return generation.new_sinks
+
+
+def _is_listed(generation: Generation, request: TakeRequest) -> bool:
+    """Whether what a generation was restored from, as the same query, is a savepoint of the repository."""
+    if not generation.new_sinks or generation.from_savepoint is None:
+        return False
+    try:
+        restored = request.repository.load(request.job, generation.from_savepoint)
+    except NotFoundError:
+        return False
+    return restored.query_id == CheckpointReader(request.checkpoint).query_id()
 
 
 def reported_state(records: JobControl, query: str) -> Reported | None:

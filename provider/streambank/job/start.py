@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from streambank.checkpoint.position import batches_of
@@ -183,12 +184,9 @@ def start_job(
     start = _Start(
         job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, fresh_start, held
     )
+    own_lock = partial(records.operation, "start", by=by, wait_s=start.timeout_s, any_site=True)
     while True:
-        lock: AbstractContextManager[Operation] = (
-            nullcontext(operation)
-            if operation
-            else records.operation("start", by=by, wait_s=start.timeout_s, any_site=True)
-        )
+        lock: AbstractContextManager[Operation] = nullcontext(operation) if operation else own_lock()
         with lock as work:
             early = start.begin(work, obey_desired, why)
         result = early or start.finish(wait)

@@ -51,7 +51,7 @@ def unreadable(stores: Sequence[Store], found: Manifest, as_of: datetime | None)
 
     Args:
         stores: The repository, or it and its replicas: one that any of them can read does not count.
-        found: The savepoint that the reference has led to; its files are not looked at.
+        found: The savepoint that the reference has led to; its files are not read.
         as_of: The moment that is meant; None for `latest`.
     """
     job = found.job

@@ -30,7 +30,7 @@ EXPIRED_WHY = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A savepoint that may hold a key, or a repository of which nobody knows.
+    """A savepoint that may hold a key, or a repository that cannot be read.
 
     Attributes:
         location: URI of the repository.
@@ -42,7 +42,7 @@ class Place:
         pinned: Whether retention leaves it alone.
         held: Who reads it just now.
         identity: The same for savepoints that are the same to the byte.
-        why_unknown: Why it cannot be looked into.
+        why_unknown: Why it cannot be searched.
         expired: Whether it was expired, and is listed no more.
     """
 

@@ -34,7 +34,7 @@ def sites(tmp_path: Path) -> Iterator[TwoSites]:
 def test_an_approval_holds_for_what_was_shown_and_for_nothing_worse(sites: TwoSites) -> None:
     sites.start()
     sites.save()
-    sites.until_batch(PRIMARY, 3)
+    sites.until_batch(PRIMARY, sites.batch(PRIMARY) + 1)
     request = FailoverRequest(sites.job, to=STANDBY, by=BY)
     plan = plan_failover(request)
     assert plan.batches_behind is not None and plan.batches_behind > 0 and plan.answers
@@ -48,6 +48,10 @@ def test_an_approval_holds_for_what_was_shown_and_for_nothing_worse(sites: TwoSi
         with pytest.raises(RefusedError) as refused:
             approved.check(worse)
         assert refused.value.code == "approval-outdated"
+    unread = StorageError("The store did not answer.", code="service-busy")
+    for unknown in (replace(plan, refusals=(unread,)), replace(plan, without_final=(unread,))):
+        with pytest.raises(StorageError, match="did not answer"):
+            approved.check(replace(unknown, savepoints={}))
     lost = Approved.of(replace(silent))
     lost.check(silent)
     lost.check(plan)  # the site answers by now, which loses less

@@ -198,6 +198,34 @@ def test_what_was_restored_to_a_new_output_is_saved_with_that_one(tmp_path: Path
     assert [sink["path"] for sink in one.sinks] == [new]
 
 
+def test_what_was_restored_to_a_new_output_is_there_where_its_savepoint_is_listed(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path)
+    job, records = made.job, made.control()
+    out, new = (tmp_path / "out").as_uri(), (tmp_path / "new").as_uri()
+    others = [Repository.open(open_store(str(tmp_path / name)), create=True) for name in ("r", "s")]
+    records.generations().ensure_first(job.checkpoint, by=BY)
+    request = RestoreRequest(
+        made.repository,
+        made.saved,
+        generation=records,
+        checkpoint=job.checkpoint,
+        new_sinks={out: new},
+        by=BY,
+    )
+    restore(request)
+    taken = savepoint_job(job, by=BY).savepoints["main"]
+    assert (taken.savepoint, taken.already_there) == (made.saved, True)
+    # A driver works there, and its savepoint is restored: the output is named once by the next one, too.
+    facts = {"query_id": made.live.query_id, "sink": f"FileSink[{new}]", "sink_path": new}
+    records.record_query(None, {"generation": 2, **facts})
+    again = savepoint_job(job, by=BY, repository=others[0]).savepoints["main"].savepoint
+    restore(replace(request, repository=others[0], reference=again, new_sinks={}))
+    current = records.generation()
+    assert current is not None and (current.number, current.new_sinks) == (3, {out: new})
+    third = savepoint_job(job, by=BY, repository=others[1]).savepoints["main"].savepoint
+    assert [sink["path"] for sink in others[1].load("orders", third).sinks] == [new]
+
+
 def test_a_savepoint_by_another_name_of_the_output_is_the_same(tmp_path: Path) -> None:
     made = CopiedJob(tmp_path)
     made.refresh()

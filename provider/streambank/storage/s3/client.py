@@ -4,7 +4,7 @@ Endpoint, region, profile, role and credentials are boto3's own business: its en
 (`AWS_ENDPOINT_URL`, `AWS_PROFILE`, `AWS_REGION`, ...), its files, and the role of the machine. Only
 encryption, for which boto3 has no variable, is asked for by two of ours: `STREAMBANK_S3_SSE` (`AES256` or
 `aws:kms`) and `STREAMBANK_S3_KMS_KEY_ID`. `STREAMBANK_S3_PROFILES` names a profile for each bucket that is on
-another service. Whoever has other settings than the process hands them over as an
+another service. Settings other than those of the process are handed over as an
 `S3Access`; what it leaves out is as for everybody. Nothing here prints a credential.
 """
 

@@ -93,7 +93,7 @@ def fork(
         savepoint,
         repository=source,
         source=input_choice,
-        kafka=brokers_of(kafka, declared.kafka),
+        kafka=brokers_of(kafka, live.kafka),
         by=who("cli"),
         why=why,
     )
