@@ -305,8 +305,7 @@ def test_sites_that_are_cut_off_from_each_other(
         assert before["state"] == "running", "both are alive, and the primary does not know"
         here.cut.clear()
         poll(lambda: story.at("primary")["state"] != "running", timeout_s=60)
-        after = story.at("primary")
-        assert (after["site"]["active"], after["desired"]) == ("standby", "stopped")
+        assert story.at("primary")["site"]["active"] == "standby"
         answer = streambank("job", "start", NAME, "--jobs", story.jobs, "--json")
         assert (answer.code, answer.document["error"]) == (8, "failed-over")
         there.cut.clear()
@@ -314,6 +313,8 @@ def test_sites_that_are_cut_off_from_each_other(
         fenced = streambank("failover", NAME, "--jobs", story.jobs, "--fence", "--json")
         assert (fenced.code, fenced.document["active"]) == (0, "standby"), fenced.err
         poll(lambda: story.at("standby")["site"]["unfenced"] is None, timeout_s=60)
+        # The driver that found out leaves that behind, too, where its storage answers within a second.
+        assert story.at("primary")["desired"] == "stopped"
 
 
 def test_a_planned_fail_over_to_separate_outputs_loses_and_repeats_nothing(

@@ -24,6 +24,8 @@ from streambank.core.environment import user_name
 from streambank.core.errors import StorageError
 
 _PROC = Path("/proc")
+_LAST_PID = 2**22
+"""The largest that Linux gives (`PID_MAX_LIMIT`)."""
 _PF_KTHREAD = 0x00200000
 _EXEC_S = 2.0
 """The longest that a process is taken to become another program."""
@@ -78,15 +80,23 @@ class ProcessId:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ProcessId:
-        """From a record."""
-        return cls(str(data["role"]), int(data["pid"]), int(data["start_ticks"]))
+        """From a record.
+
+        Raises:
+            KeyError: Something is missing.
+            TypeError: Something is of another kind.
+            ValueError: So it is, or no process can have this pid: `kill(2)` takes 0 and below for groups.
+        """
+        pid = int(data["pid"])
+        if not 0 < pid <= _LAST_PID:
+            raise ValueError(f"{pid} is not the id of a process")
+        return cls(str(data["role"]), pid, int(data["start_ticks"]))
 
     def is_living(self) -> bool:
         """Whether this very process exists here, running or stopped.
 
-        A zombie without threads is dead: it will never run again. Where the process exists but may not be
-            looked at,
-        it counts as living.
+        A zombie without threads is dead: it will never run again. A process that exists but may not be seen
+        counts as living.
         """
         try:
             state, threads, start_ticks = _read_stat(self.pid)

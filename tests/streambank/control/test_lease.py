@@ -13,6 +13,7 @@ from streambank.control.claims import Claim, Claims, Clock, Holder
 from streambank.control.keepalive import Keeper
 from streambank.control.lease import IN_CLUSTER, Lease
 from streambank.control.processes import HostId, ProcessId, process, this_process
+from streambank.control.records import encode_json
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.storage import open_store
 from streambank.storage.store import Store
@@ -31,6 +32,7 @@ sys.stdin.readline()
 """
 GRAB = """
 import sys
+from streambank.control.records import encode_json
 from streambank.core.errors import RefusedError
 from streambank.control.lease import Lease
 from streambank.control.processes import this_process
@@ -256,8 +258,21 @@ def test_a_lease_elsewhere_can_be_broken_without_waiting(tmp_path: Path) -> None
     assert clock.now == began
 
 
+def _held_by(pid: int) -> bytes:
+    holder = Holder(ELSEWHERE, (ProcessId("python", pid, 1),)).to_dict()
+    return encode_json({"at": "2026-01-01T00:00:00Z", **holder})
+
+
 @pytest.mark.parametrize(
-    "damage", [b"", b'{"at": "2026', b"{}", b'{"at": "2026-01-01T00:00:00Z", "host": 1}']
+    "damage",
+    [
+        b"",
+        b'{"at": "2026',
+        b"{}",
+        b'{"at": "2026-01-01T00:00:00Z", "host": 1}',
+        pytest.param(_held_by(2**63), id="no pid is as large"),
+        pytest.param(_held_by(-1), id="a pid that means all processes"),
+    ],
 )
 def test_a_lease_that_cannot_be_read_is_never_taken_over(tmp_path: Path, damage: bytes) -> None:
     clock = FakeClock()

@@ -12,9 +12,12 @@ from streambank.core.units import to_json_time
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import plan_restore, restore
+from streambank.repository.catalog import glimpse
+from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import VerifyReport, verify
+from streambank.storage.store import Store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
 from tests.support.repository.damaged_job import flip, keys
@@ -245,6 +248,22 @@ class TestByTime:
         assert caught.value.code == "savepoint-damaged"
         assert newer in caught.value.message and f"verifies is {older} of" in caught.value.message
         assert f"give {older} as the savepoint" in caught.value.hint
+
+    def test_one_that_is_expired_during_the_look_is_passed_over(
+        self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        older, newer, _ = self.two(shop)
+        shop.repository_store.write(f"savepoints/{JOB}/{newer}.json", b"{}")
+        looked = list[str]()
+
+        def expired_meanwhile(store: Store, job: str, savepoint: str) -> Manifest | None:
+            store.delete(f"savepoints/{job}/{savepoint}.json")
+            looked.append(savepoint)
+            return glimpse(store, job, savepoint)
+
+        monkeypatch.setattr("streambank.recovery.older.glimpse", expired_meanwhile)
+        assert plan_restore(self.request(shop, "latest")).savepoint == older
+        assert looked == [newer], "it went during the look"
 
     def test_one_that_seems_younger_than_the_moment_is_only_said(self, shop: SimulatedJob) -> None:
         older, newer, _ = self.two(shop)

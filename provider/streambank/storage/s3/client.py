@@ -242,19 +242,16 @@ def _connect(uri: str, access: S3Access) -> Service:
             hint="pip install boto3",
         ) from error
     encryption = _encryption(access)
-    tries, connect_s, read_s = ATTEMPTS, float(CONNECT_TIMEOUT_S), float(READ_TIMEOUT_S)
-    if access.answer_within_s is not None:
-        tries, connect_s, read_s = 2, access.answer_within_s / 2, access.answer_within_s / 2
     config = Config(
-        retries={"mode": "standard", "total_max_attempts": tries},
-        connect_timeout=connect_s,
-        read_timeout=read_s,
+        **_times(ATTEMPTS, CONNECT_TIMEOUT_S, READ_TIMEOUT_S),
         max_pool_connections=CONNECTIONS,
         # Checksums are asked for by name, and compared where the bytes arrive.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         user_agent_extra="streambank",
     )
+    if access.answer_within_s is not None:
+        config = config.merge(_soon(access.answer_within_s))
     try:
         client = s3_client(access, config)
     except BotoCoreError as error:
@@ -267,6 +264,19 @@ def _connect(uri: str, access: S3Access) -> Service:
             "connection that names them.",
         ) from error
     return Service(client, encryption)
+
+
+def _times(tries: int, connect_s: float, read_s: float) -> dict[str, Any]:
+    """How often and how long a client of botocore tries, as its settings."""
+    retries = {"mode": "standard", "total_max_attempts": tries}
+    return {"retries": retries, "connect_timeout": connect_s, "read_timeout": read_s}
+
+
+def _soon(answer_within_s: float) -> Any:
+    """Settings of botocore for a client that gives a service up after so many seconds."""
+    from botocore.config import Config
+
+    return Config(**_times(2, answer_within_s / 2, answer_within_s / 2))
 
 
 def _encryption(access: S3Access) -> Mapping[str, Any]:
@@ -303,10 +313,15 @@ def s3_client(access: S3Access, config: Any) -> Any:
 
 def _session(access: S3Access) -> Any:
     import boto3
+    import botocore.session
 
     _keep_out_of_logs()
+    inner = session_of_profile() if access.profile_alone else botocore.session.Session()
+    if access.answer_within_s is not None:
+        # For the service that credentials come from, too: a role's is often in the region that is down.
+        inner.set_default_client_config(_soon(access.answer_within_s))
     session = boto3.session.Session(
-        botocore_session=session_of_profile() if access.profile_alone else None,
+        botocore_session=inner,
         aws_access_key_id=access.access_key_id,
         aws_secret_access_key=access.secret_access_key,
         aws_session_token=access.session_token,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socketserver
 import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError, StorageError
-from streambank.storage import S3Access, open_store, using_s3
+from streambank.storage import S3Access, answering_within, open_store, using_s3
 from streambank.storage.s3 import client
 from streambank.storage.s3.client import PROFILES_VARIABLE, credentials_alone, object_store_options
 from streambank.storage.s3.profile import session_of_profile
@@ -144,6 +146,39 @@ def test_a_role_is_assumed_at_amazon_where_the_profile_names_no_service_for_it(
     with pytest.raises(ConnectionError):
         open_store("s3://west/x").exists("a")
     assert asked == ["https://sts.us-east-1.amazonaws.com/"]
+
+
+@pytest.mark.parametrize("by", ["the connection", "a profile", "the profile of a bucket"])
+def test_a_look_gives_up_the_service_of_a_role_as_soon_as_any_other(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[bytes]()
+
+    class Silent(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.request.recv(65536))
+            self.request.recv(1)  # until the other side hangs up
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Silent)
+    server.daemon_threads = True
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        elsewhere(monkeypatch)
+        text = f"[profile base]\n{OWN_KEYS}[profile west]\n{ROLE}endpoint_url = {address}\n"
+        written(text, tmp_path, monkeypatch, "west=west" if by == "the profile of a bucket" else "")
+        access = S3Access(profile="west" if by == "a profile" else None)
+        if by == "the connection":
+            role = "arn:aws:iam::123456789012:role/streambank"
+            access = S3Access("AKID", "secret", region="us-east-1", role_arn=role, sts_endpoint_url=address)
+        elif by == "a profile":
+            monkeypatch.setenv("AWS_ENDPOINT_URL_STS", address)
+        with using_s3(access), answering_within(0.4):
+            store = open_store("s3://west/x")
+        with pytest.raises(StorageError):
+            store.exists("a")
+        server.shutdown()
+    assert len(asked) == 2, "as often as a bucket is asked, not as botocore tries by itself"
 
 
 def test_native_code_takes_no_session_token_of_another_service(monkeypatch: pytest.MonkeyPatch) -> None:

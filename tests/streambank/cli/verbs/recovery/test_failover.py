@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from streambank.copies.refresh import RefreshRequest, plan_refresh
+from streambank.copies.report import RefreshReport
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
 from streambank.sites.records import SiteRecord, Sites
+from streambank.work.executor import Pace
 from tests.support.cli import Answer, streambank
 from tests.support.jobs.declared import BY, fake_installation
 from tests.support.jobs.two_sites import NAME, TwoSites, two_sites
@@ -71,6 +74,39 @@ def test_what_makes_no_sense_is_said(sites: TwoSites) -> None:
         answer = failover(sites, *options, "--json")
         assert (answer.code, answer.document["error"]) == (2, code), options
     assert failover(sites, "--fence").out == "There is nothing to fence for job orders.\n"
+
+
+KAFKA = """
+[jobs.orders.kafka]
+bootstrap = "east:9092"
+
+[jobs.orders.standby.kafka]
+bootstrap = "west:9092"
+
+[jobs.orders.copies.staging]
+checkpoint = "staging/checkpoint"
+"""
+
+
+@pytest.mark.parametrize("site", [PRIMARY, STANDBY])
+def test_a_copy_asks_the_kafka_of_the_site_that_is_active(
+    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[tuple[str, str | None]]()
+
+    def plan(request: RefreshRequest, *, pace: Pace) -> RefreshReport:
+        assert request.kafka is not None
+        asked.append((request.job.site, request.kafka.bootstrap(None)))
+        return plan_refresh(request, pace=pace)
+
+    monkeypatch.setattr("streambank.copies.refresh.plan_refresh", plan)
+    with two_sites(tmp_path, KAFKA) as sites:
+        if site == STANDBY:
+            record = SiteRecord(3, "active", STANDBY, PRIMARY, False, BY, "", utc_now())
+            assert Sites(sites.at(STANDBY).records()).write(record)
+        answer = streambank("fork", NAME, "staging", "--jobs", sites.jobs, "--dry-run")
+    assert answer.code == 3, "nothing was saved yet"
+    assert asked == [(site, "west:9092" if site == STANDBY else "east:9092")]
 
 
 @pytest.mark.storm
