@@ -315,6 +315,18 @@ def brokers_of(
     return Brokers(connection, timeout_s=timeout_s or ASK_TIMEOUT_S)
 
 
+def job_named(name: str, jobs: str) -> Job:
+    """A declared job by its name, as for `Declarations.job`; a copy is one of the job at its active site.
+
+    Raises:
+        StreambankError: The file or the name is wrong, or the records of a site are damaged.
+    """
+    from streambank.declaration.declaration import load_jobs
+    from streambank.sites.standing import at_active_site
+
+    return load_jobs(jobs).job(name, lambda job: at_active_site(job, console.note))
+
+
 def declared_job(job: str, jobs: str | None) -> Job | None:
     """What a jobs file declares of a job; None where there is no file, or no such job."""
     from streambank.core.names import QueryRef
@@ -324,7 +336,7 @@ def declared_job(job: str, jobs: str | None) -> Job | None:
     if jobs is None:
         return None
     declared = load_jobs(jobs)
-    return declared.job(name) if name in declared.jobs or declared.copy_named(name) else None
+    return job_named(name, jobs) if name in declared.jobs or declared.copy_named(name) else None
 
 
 def open_repository(location: str) -> Repository:

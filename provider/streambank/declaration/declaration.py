@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
@@ -395,21 +395,29 @@ class Declarations:
     jobs: Mapping[str, Job]
     maintenance: MaintenancePolicy | None = None
 
-    def job(self, name: str) -> Job:
+    def job(self, name: str, live: Callable[[Job], Job] | None = None) -> Job:
         """A job by name; `NAME@standby` and `NAME@primary`: at one of its sites; `NAME@COPY`: on a copy.
 
         A job on a copy is found by the name of its drivers and savepoints, too: `NAME-COPY`.
+
+        Args:
+            name: Its name.
+            live: Gives a job at the site of which a copy is made (`sites.standing.at_active_site`); None for
+                the primary.
 
         Raises:
             NotFoundError: It is not declared (code `no-such-job`).
             InputError: It has no such site (`no-standby`), and no such copy (`no-such-site`).
         """
         name, at, which = name.partition(SEPARATOR)
+        if not at and name not in self.jobs and (named := self.copy_named(name)) is not None:
+            name, which = named
+            at = SEPARATOR
         if at:
             job = self.job(name)
-            return job.as_copy(which) if which in job.copies else job.at_site(which)
-        if name not in self.jobs and (named := self.copy_named(name)) is not None:
-            return self.jobs[named[0]].as_copy(named[1])
+            if which not in job.copies:
+                return job.at_site(which)
+            return (job if live is None else live(job)).as_copy(which)
         if name not in self.jobs:
             raise NotFoundError(
                 f"{self.path} declares no job {name!r}.",

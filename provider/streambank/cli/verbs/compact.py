@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json
+from streambank.cli.options import Debug, Json, job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -139,7 +139,6 @@ def _check_usage(
 
 def _declared(job: str, jobs: str | None) -> tuple[Job, str | None]:
     from streambank.core.names import QueryRef
-    from streambank.declaration.declaration import load_jobs
 
     if jobs is None:
         raise InputError(
@@ -148,7 +147,7 @@ def _declared(job: str, jobs: str | None) -> tuple[Job, str | None]:
             hint="Give --jobs FILE, or set STREAMBANK_JOBS.",
         )
     asked = QueryRef.parse(job)
-    return load_jobs(jobs).job(asked.job), asked.query
+    return job_named(asked.job, jobs), asked.query
 
 
 def _refuse_declared(checkpoint: str, jobs: str) -> None:

@@ -21,6 +21,7 @@ from streambank.cli.options import (
     SparkProperties,
     Unsigned,
     Why,
+    job_named,
 )
 from streambank.cli.options import JobName as Name
 from streambank.cli.output import console
@@ -49,12 +50,6 @@ Called = Annotated[
         help="Give it a name that is unique within the job, or within each query of several.",
     ),
 ]
-
-
-def _job(file: str, name: str) -> Job:
-    from streambank.declaration.declaration import load_jobs
-
-    return load_jobs(file).job(name)
 
 
 def _by() -> dict[str, str]:
@@ -92,7 +87,7 @@ def start(
 
     timeout_s = parse_duration_s(timeout) if timeout is not None else None
     result = start_job(
-        _job(jobs, name),
+        job_named(name, jobs),
         by=_by(),
         why=why,
         wait=wait,
@@ -164,7 +159,7 @@ def restart(
     from streambank.job.restart import restart_job
 
     force_after_s = parse_duration_s(force_after) if force_after is not None else None
-    result = restart_job(_job(jobs, name), by=_by(), why=why, force_after_s=force_after_s, wait=wait)
+    result = restart_job(job_named(name, jobs), by=_by(), why=why, force_after_s=force_after_s, wait=wait)
     console.answer(result.to_dict(), lambda: _show_restart(result))
 
 
@@ -221,7 +216,7 @@ def stop(
     force_after_s = parse_duration_s(force_after) if force_after is not None else None
     with console.progress() as progress:
         result = stop_job(
-            _job(jobs, name),
+            job_named(name, jobs),
             by=_by(),
             why=why,
             savepoint=savepoint or bool(called),
@@ -302,7 +297,7 @@ def status(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = Fal
     from streambank.cleaning.left_directories import left_directories
     from streambank.job.status import job_status
 
-    job = _job(jobs, name)
+    job = job_named(name, jobs)
     found = job_status(job).to_dict()
     left = left_directories(job, glance=True).needless
     found["left"] = {
@@ -421,7 +416,7 @@ def savepoint(
     from streambank.job.savepoint import savepoint_job
     from streambank.work.executor import Pace
 
-    declared = partial(_job, jobs, name)
+    declared = partial(job_named, name, jobs)
     machines = executor(on, master, spark_conf, spark_properties, PARALLEL, of=declared)
     with console.progress() as progress:
         result = savepoint_job(
@@ -465,7 +460,7 @@ def break_claim(
     debug: Debug = False,
 ) -> None:
     """Declare the holder of a job dead, if that cannot be detected from here."""
-    records = _job(jobs, name).records()
+    records = job_named(name, jobs).records()
     end = records.operation_lock.break_operation if operation else records.lease.break_lease
     broken = end(by=_by(), why=why, even_live=even_live)
     what = "operation" if operation else "lease"
@@ -506,7 +501,7 @@ def move_records(
     """Move what a job remembers out of its repository, so that who writes savepoints cannot write records."""
     from streambank.job.move_records import move_records as move
 
-    moved = move(_job(jobs, name), to=to, by=_by(), why=why)
+    moved = move(job_named(name, jobs), to=to, by=_by(), why=why)
 
     def text() -> None:
         if moved.source is None:
@@ -531,7 +526,7 @@ def sign_records(
     """
     from streambank.job.sign_records import sign_records as sign
 
-    signed = sign(_job(jobs, name), by=_by(), unsigned=unsigned)
+    signed = sign(job_named(name, jobs), by=_by(), unsigned=unsigned)
 
     def text() -> None:
         for query, location in signed.checkpoints.items():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobsFile, Json
+from streambank.cli.options import Debug, JobsFile, Json, job_named
 from streambank.cli.output import console
 
 if TYPE_CHECKING:
@@ -40,11 +40,10 @@ def sinks(
 ) -> None:
     """Show each sink of a job: how far it is against a savepoint, and what a restore would lose or repeat."""
     from streambank.core.names import QueryRef
-    from streambank.declaration.declaration import load_jobs
     from streambank.recovery.sinks_of_job import sinks_of_job
 
     asked = QueryRef.parse(job)
-    declared = load_jobs(jobs).job(asked.job)
+    declared = job_named(asked.job, jobs)
     found = sinks_of_job(declared, declared.queries_named(asked.query), savepoint)
     document = {"job": declared.name, "queries": [one.to_dict() for one in found]}
     console.answer(document, lambda: _show(found))

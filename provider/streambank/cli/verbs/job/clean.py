@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, JobName, JobsFile, Json, Why
+from streambank.cli.options import Debug, JobName, JobsFile, Json, Why, job_named
 from streambank.cli.output import console
 
 if TYPE_CHECKING:
@@ -52,10 +52,9 @@ def clean(
     from streambank.cleaning.clean import clean_job
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
-    from streambank.declaration.declaration import load_jobs
     from streambank.declaration.maintenance import given_generations
 
-    job = load_jobs(jobs).job(name)
+    job = job_named(name, jobs)
     keep_for_s = None if keep_for is None else parse_duration_s(keep_for)
     policy = given_generations(job.generations, keep, keep_for_s)
     with console.progress() as progress:

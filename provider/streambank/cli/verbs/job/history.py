@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobName, JobsFile, Json
+from streambank.cli.options import Debug, JobName, JobsFile, Json, job_named
 from streambank.cli.output import console
 
 
@@ -23,10 +23,9 @@ def history(
     debug: Debug = False,
 ) -> None:
     """Show what happened to a job, oldest first: starts, stops, failures, savepoints, restores."""
-    from streambank.declaration.declaration import load_jobs
     from streambank.job.history import job_history
 
-    found = [one.to_dict() for one in job_history(load_jobs(jobs).job(name), last)]
+    found = [one.to_dict() for one in job_history(job_named(name, jobs), last)]
     console.answer(found, lambda: _show_history(name, found))
 
 

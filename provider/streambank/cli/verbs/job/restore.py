@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Annotated
 
 import typer
@@ -22,6 +22,7 @@ from streambank.cli.options import (
     SparkConf,
     SparkProperties,
     Why,
+    job_named,
 )
 from streambank.cli.output import console
 
@@ -77,12 +78,11 @@ def restore(
     from streambank.cli.options import brokers_of, executor
     from streambank.cli.verbs.recovery.restore import show_done, show_plan
     from streambank.control.processes import who
-    from streambank.declaration.declaration import load_jobs
     from streambank.recovery.choices import parse_sink_choices
     from streambank.recovery.together import TogetherRequest, from_place, plan_together, restore_together
     from streambank.work.executor import Pace
 
-    declared = cache(lambda: load_jobs(jobs).job(name))
+    declared = cache(partial(job_named, name, jobs))
     machines = executor(on, master, spark_conf, spark_properties, _PARALLEL, of=declared)
     job = declared()
     records = job.records()

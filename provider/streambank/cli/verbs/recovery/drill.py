@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, JobsFile, Json
+from streambank.cli.options import Debug, JobsFile, Json, job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -88,13 +88,12 @@ def drill(
     """
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
-    from streambank.declaration.declaration import load_jobs
     from streambank.drills.drill import drill as run
     from streambank.drills.each import drill_each
     from streambank.drills.request import DrillRequest
 
     _check(history, html)
-    declared = load_jobs(jobs).job(job)
+    declared = job_named(job, jobs)
     if history:
         _history(declared, job, html)
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, JobsFile, Json
+from streambank.cli.options import Debug, JobsFile, Json, job_named
 from streambank.cli.output import console
 
 if TYPE_CHECKING:
@@ -139,14 +139,13 @@ def upgrade(
     from streambank.core.choices import SINK_CHOICES
     from streambank.core.errors import InputError, check_choice
     from streambank.core.units import parse_duration_s
-    from streambank.declaration.declaration import load_jobs
     from streambank.upgrade.declared import choose_declared
     from streambank.upgrade.plan import COMPARE, UpgradeRequest
     from streambank.upgrade.record import upgrades_of
     from streambank.upgrade.upgrade import undo_upgrade
     from streambank.upgrade.upgrade import upgrade as run
 
-    declared = load_jobs(jobs).job(job)
+    declared = job_named(job, jobs)
     if history:
         found = list(upgrades_of(declared.records()))
         console.answer(

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from streambank.cli.options import job_named
 from streambank.copies.refresh import RefreshRequest, plan_refresh
 from streambank.copies.report import RefreshReport
-from streambank.core.names import PRIMARY, STANDBY
+from streambank.core.names import PRIMARY, SITES, STANDBY
 from streambank.core.units import utc_now
 from streambank.sites.records import SiteRecord, Sites
 from streambank.work.executor import Pace
@@ -76,7 +77,9 @@ def test_what_makes_no_sense_is_said(sites: TwoSites) -> None:
     assert failover(sites, "--fence").out == "There is nothing to fence for job orders.\n"
 
 
-KAFKA = """
+OTHERWISE = """
+env = ["WEST_KEY"]
+
 [jobs.orders.kafka]
 bootstrap = "east:9092"
 
@@ -89,7 +92,7 @@ checkpoint = "staging/checkpoint"
 
 
 @pytest.mark.parametrize("site", [PRIMARY, STANDBY])
-def test_a_copy_asks_the_kafka_of_the_site_that_is_active(
+def test_a_copy_is_of_the_site_that_is_active(
     site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[tuple[str, str | None]]()
@@ -100,11 +103,15 @@ def test_a_copy_asks_the_kafka_of_the_site_that_is_active(
         return plan_refresh(request, pace=pace)
 
     monkeypatch.setattr("streambank.copies.refresh.plan_refresh", plan)
-    with two_sites(tmp_path, KAFKA) as sites:
+    with two_sites(tmp_path, OTHERWISE) as sites:
         if site == STANDBY:
             record = SiteRecord(3, "active", STANDBY, PRIMARY, False, BY, "", utc_now())
             assert Sites(sites.at(STANDBY).records()).write(record)
         answer = streambank("fork", NAME, "staging", "--jobs", sites.jobs, "--dry-run")
+        launched = [job_named(name, str(sites.jobs)).env for name in ("orders@staging", "orders-staging")]
+        named = [job_named(f"{NAME}@{each}", str(sites.jobs)).site for each in SITES]
+    assert launched == [("WEST_KEY",) if site == STANDBY else ()] * 2
+    assert named == [*SITES], "a site that is named is meant"
     assert answer.code == 3, "nothing was saved yet"
     assert asked == [(site, "west:9092" if site == STANDBY else "east:9092")]
 
