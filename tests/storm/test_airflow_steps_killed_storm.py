@@ -22,6 +22,7 @@ from streambank.upgrade.record import newest_upgrade
 from tests.nights.record import Night
 from tests.nights.scene import RUN_S, Scene
 from tests.nights.site import Site, open_site, wait
+from tests.support.airflow_face.live_airflow import WAITS
 
 pytestmark = [
     pytest.mark.spark,
@@ -168,7 +169,7 @@ def _deploy(scene: Scene) -> None:
 def _has_begun(scene: Scene, verb: str, run: str, step: str) -> bool:
     """Whether a step has begun, or the run is over; what is asked before is answered."""
     airflow = scene.site.airflow
-    if airflow.states(scene.dag(verb), run).get("approve", "success") not in ("success", None):
+    if airflow.states(scene.dag(verb), run).get("approve") in WAITS:
         airflow.approve(scene.dag(verb), run)
     folder = airflow.places.airflow / "logs" / f"dag_id={scene.dag(verb)}" / f"run_id={run}"
     said = [path.read_text(encoding="utf-8") for path in (folder / f"task_id={verb}").glob("*.log")]

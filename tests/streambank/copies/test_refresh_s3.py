@@ -67,8 +67,9 @@ class CopyOnS3(SimulatedJob):
         }
 
     def names(self) -> set[str]:
-        """The directories of the copy."""
-        return {one.path.partition("/")[0] for one in self.open("staging").list() if ".g0" in one.path}
+        """The directories of the copy, without the claims beside them."""
+        found = {one.path.partition("/")[0] for one in self.open("staging").list() if ".g0" in one.path}
+        return {one for one in found if not one.endswith(".json")}
 
     def in_use(self) -> str:
         records = self.copy.records()

@@ -29,6 +29,8 @@ QUICK: Mapping[str, str] = {
 }
 """Who is gone is noticed within seconds; by default it is five minutes."""
 ENDED = frozenset({"success", "failed"})
+WAITS = ("awaiting_input", "deferred")
+"""The states of a task that waits for a person, in Airflow 3.3 and before."""
 DRIVER = "--launch"
 """What is in the arguments of a driver's processes, and of nobody else's."""
 
@@ -156,12 +158,14 @@ class LiveAirflow:
     def approve(self, dag_id: str, run_id: str, option: str = "Approve") -> None:
         """Answer whatever is asked, where anybody listens.
 
-        Airflow asks again where an answer came before its scheduler had noted that the task waits, so who
-        answers at once does it for as long as the run goes on.
+        An answer that comes before Airflow has noted that the task waits is lost in some of its releases,
+        and in others is asked for again; so only a task that waits is answered.
         """
         try:
             for question in self.client.open_questions(dag_id, run_id):
-                self.client.answer(dag_id, run_id, question["task_instance"]["task_id"], option)
+                task = question["task_instance"]
+                if task["state"] in WAITS:
+                    self.client.answer(dag_id, run_id, task["task_id"], option)
         except RestError:
             return
 
