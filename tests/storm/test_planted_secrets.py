@@ -144,7 +144,8 @@ def test_a_story_by_the_command_line_leaves_each_secret_where_it_may_be(
     (folder / "in" / "1").unlink()
     ask("job", "stop", "lines", "--json", code=None)
     ask("job", "history", "lines")
-    ask("restore", "latest-good", "--job", "lines", "--generation", "--sink", "accept", "--json")
+    accepted = ("--sink", "accept", "--source", "accept")  # the file is gone, which is meant
+    ask("restore", "latest-good", "--job", "lines", "--generation", *accepted, "--json")
     again = ask("job", "start", "lines", "--json").document
     os.kill(again["jvm_pid"], signal.SIGKILL)
     poll(lambda: not LocalLauncher().find(load_jobs(folder / "jobs.toml").job("lines").records()))
