@@ -97,7 +97,7 @@ class DeclaredJobs:
         """
         return load_jobs(self.jobs_file)
 
-    def find(self, ref: str) -> tuple[Job, str | None]:
+    def find(self, ref: str, site: str | None = None) -> tuple[Job, str | None]:
         """A declared job, and which query of it is meant (None for all, or the only one).
 
         A job with a standby is the job at its active site: so the DAGs go on with it after a fail-over. Its
@@ -105,12 +105,15 @@ class DeclaredJobs:
 
         Args:
             ref: `job` or `job/query`; `job@copy` for the job on a copy of its state.
+            site: The site that is meant in place of the active one.
 
         Raises:
             InputError: The name or the jobs file is wrong (code `no-such-query` for an unknown query).
             NotFoundError: No such job is declared (code `no-such-job`), or no such copy (`no-such-copy`).
         """
-        return find_declared(self.load(), ref, self._at_active_site)
+        return find_declared(
+            self.load(), ref, self._at_active_site if site is None else lambda job: job.at_site(site)
+        )
 
     def _at_active_site(self, job: Job) -> Job:
         if job.other_site is None:
@@ -140,13 +143,13 @@ class DeclaredJobs:
             return ref
         return str(QueryRef(copy_name(asked.job, copy), asked.query))
 
-    def job(self, ref: str) -> Job:
+    def job(self, ref: str, site: str | None = None) -> Job:
         """A declared job, by its name or that of one of its queries.
 
         Raises:
             StreambankError: See `find`.
         """
-        return self.find(ref)[0]
+        return self.find(ref, site)[0]
 
     def get(self, ref: str) -> Job | None:
         """A job if it is declared, by its name or that of one of its queries; None too without a jobs file.

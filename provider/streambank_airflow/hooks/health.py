@@ -89,28 +89,37 @@ class HealthVerbs:
         return record_crash_loop(job, why=why, by=by, failures=failures, restarts=restarts).message
 
     @connected
-    def begin_watch(self, ref: str, *, by: Mapping[str, str]) -> int:
-        """Become the one that keeps a job running: the number under which signs of that are left.
+    def begin_watch(self, ref: str, *, by: Mapping[str, str]) -> tuple[int, str | None]:
+        """Become the one that keeps a job running.
 
         Args:
             ref: The job.
             by: Who watches.
+
+        Returns:
+            The number under which signs of that are left, and the site whose records count it; None for a
+            job with one site. The other site has the same numbers for other watchers.
         """
-        records = self.declared.job(ref).records()
+        job = self.declared.job(ref)
+        records = job.records()
         desired = records.desired()
-        return records.watches.begin(by=by, desired=None if desired is None else desired.number)
+        number = records.watches.begin(by=by, desired=None if desired is None else desired.number)
+        return number, None if job.other_site is None else job.site
 
     @connected
-    def watch_on(self, ref: str, number: int, *, next_s: float | None, doing: str) -> str | None:
+    def watch_on(
+        self, ref: str, number: int, site: str | None, *, next_s: float | None, doing: str
+    ) -> str | None:
         """Leave a sign that a job is watched; who watches it instead, or None.
 
         Args:
             ref: The job.
             number: What `begin_watch` gave.
+            site: So it did.
             next_s: When the next sign is due; None for as long as a start may take.
             doing: What is done until then.
         """
-        job = self.declared.job(ref)
+        job = self.declared.job(ref, site)
         if next_s is None:
             # A restart may have to stop the driver before: by force, and then by SIGKILL.
             next_s = job.start.timeout_s + 2 * job.stop.force_after_s + SIGN_EVERY_S
@@ -120,6 +129,6 @@ class HealthVerbs:
         return records.watches.sign(number, desired=now, next_s=next_s, doing=doing)
 
     @connected
-    def end_watch(self, ref: str, number: int, how: WatchEnd, why: str = "") -> None:
-        """Record that a job is watched no more under a number, and why."""
-        self.declared.job(ref).records().watches.end(number, how, why)
+    def end_watch(self, ref: str, number: int, site: str | None, how: WatchEnd, why: str = "") -> None:
+        """Record that a job is watched no more under a number of a site, and why."""
+        self.declared.job(ref, site).records().watches.end(number, how, why)

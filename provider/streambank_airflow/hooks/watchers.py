@@ -16,9 +16,9 @@ class Watchers:
     declared: DeclaredJobs
 
     @connected
-    def job(self, ref: str) -> JobWatcher:
-        """What looks at a job again and again."""
-        return JobWatcher(*self.declared.find(ref), access=self.declared.settings.s3)
+    def job(self, ref: str, site: str | None = None) -> JobWatcher:
+        """What looks at a job again and again, at its active site if no site is named."""
+        return JobWatcher(*self.declared.find(ref, site), access=self.declared.settings.s3)
 
     @connected
     def event_time(self, ref: str, checkpoint: str | None = None) -> EventTimeWatcher:

@@ -39,12 +39,14 @@ class Course:
         restarts: How many drivers were started in place of another one.
         recent: When the last of them were, ISO-8601.
         watch: The number under which signs are left that the job is watched; None before the first.
+        site: The site of the job whose records have that number; None for a job with one site.
     """
 
     failures: int = 0
     restarts: int = 0
     recent: tuple[str, ...] = ()
     watch: int | None = None
+    site: str | None = None
 
     def after(self, *, got_on: bool, within_s: float) -> Course:
         """What is remembered once another driver has to be started.
@@ -55,8 +57,9 @@ class Course:
         """
         now = utc_now()
         recent = [one for one in self.recent if 0 <= (now - from_json_time(one)).total_seconds() < within_s]
-        return Course(
-            0 if got_on else self.failures + 1, self.restarts + 1, (*recent, to_json_time(now)), self.watch
+        failures = 0 if got_on else self.failures + 1
+        return replace(
+            self, failures=failures, restarts=self.restarts + 1, recent=(*recent, to_json_time(now))
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,9 +69,8 @@ class Course:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Course:
         """From what `to_dict` gave, now or in an earlier version; what else is there is left aside."""
-        return cls(
-            int(data["failures"]), int(data["restarts"]), tuple(data.get("recent", ())), data.get("watch")
-        )
+        failures, restarts = int(data["failures"]), int(data["restarts"])
+        return cls(failures, restarts, tuple(data.get("recent", ())), data.get("watch"), data.get("site"))
 
 
 class KeepStreamingJobRunningOperator(DriverOperator):
@@ -151,7 +153,15 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         """The course of the job's newest watcher, which this task becomes unless it is one already."""
         if course.watch is not None:
             return course
-        return replace(course, watch=self.hook.health.begin_watch(self.job, by=asked_by(context)))
+        number, site = self.hook.health.begin_watch(self.job, by=asked_by(context))
+        return replace(course, watch=number, site=site)
+
+    def _at_active_site(self, course: Course) -> Course:
+        """The course without the number of a site that is not the active one any more."""
+        if course.site in (None, self.hook.declared.job(self.job).site):
+            return course
+        self._end(course, "replaced", "the job runs at its other site")
+        return replace(course, watch=None, site=None)
 
     def _resumed(self, context: Context, remember: Mapping[str, Any]) -> Course:
         """What was remembered while the task was deferred; a version that left no signs has deferred none."""
@@ -170,7 +180,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if course.watch is None:
             return None
         try:
-            return self.hook.health.watch_on(self.job, course.watch, next_s=next_s, doing=doing)
+            return self.hook.health.watch_on(self.job, course.watch, course.site, next_s=next_s, doing=doing)
         except StreambankError as error:
             self.log.warning("The sign that the job is watched could not be written: %s", describe(error))
             return None
@@ -179,7 +189,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if course.watch is None:
             return
         try:
-            self.hook.health.end_watch(self.job, course.watch, how, why)
+            self.hook.health.end_watch(self.job, course.watch, course.site, how, why)
         except StreambankError as error:
             self.log.warning("The end of the watch could not be recorded: %s", describe(error))
 
@@ -200,7 +210,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             if result.state == "not-desired":
                 return self._over("stopped", self.hook.watchers.job(self.job).look().to_dict(), course)
             self.link_to(context, result)
-            self._watch(self._watched(context, course), result.batch)
+            self._watch(self._watched(context, self._at_active_site(course)), result.batch)
 
     def _watch(self, course: Course, batch: int | None) -> NoReturn:
         """Wait until the job needs somebody.
@@ -220,6 +230,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 heal=self._policy().restart,
                 failures=course.failures,
                 watch=course.watch,
+                site=course.site,
                 remember={"batch": batch, **course.to_dict()},
             ),
             method_name="execute_complete",
@@ -265,7 +276,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     def _heal(self, context: Context, remember: Mapping[str, Any], course: Course) -> dict[str, Any]:
         """Let another driver take over, if that is still needed, and watch on."""
         batch = remember["before"]["batch"]
-        before = replace(Course.of(remember["before"]), watch=course.watch)
+        before = replace(Course.of(remember["before"]), watch=course.watch, site=course.site)
         with airflow_failures():
             if not self._policy().restart:
                 self._watch(before, batch)

@@ -61,22 +61,31 @@ class JobEndTrigger(JobTrigger):
         failures: How many drivers in a row made no batch: this one's first may take the longer.
         watch: The number under which it leaves signs that the job is watched; None in what a version that
             left none has stored.
+        site: The site of the job whose records have that number, which is the one that is watched; None for
+            a job with one site.
         kwargs: As for every `JobTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("heal", "failures", "watch")
+    own_arguments: ClassVar[tuple[str, ...]] = ("heal", "failures", "watch", "site")
 
     def __init__(
-        self, *, heal: bool = False, failures: int = 0, watch: int | None = None, **kwargs: Any
+        self,
+        *,
+        heal: bool = False,
+        failures: int = 0,
+        watch: int | None = None,
+        site: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.heal = heal
         self.failures = failures
         self.watch = watch
+        self.site = site
 
     def open_watcher(self, hook: StreambankHook) -> JobWatcher:
         """What looks at the job, and notices when it has not looked for a while itself."""
-        watcher = hook.watchers.job(self.job)
+        watcher = hook.watchers.job(self.job, self.site)
         watcher.observer = Observer(AwakeClock(max(MOST_S, 3 * self.poll_interval_s)))
         watcher.failures = self.failures
         if self.watch is not None:

@@ -305,11 +305,11 @@ def test_what_is_remembered_travels_and_is_read_from_an_earlier_version() -> Non
     assert Course.of({"failures": 2, "restarts": 5}) == Course(2, 5)
     long_ago, soon = (to_json_time(utc_now() + timedelta(hours=hours)) for hours in (-2, 2))
     recent = to_json_time(utc_now() - timedelta(minutes=1))
-    course = Course(1, 7, (long_ago, recent, soon), 4)
+    course = Course(1, 7, (long_ago, recent, soon), 4, "standby")
     assert Course.of(course.to_dict()) == course
     after = course.after(got_on=False, within_s=3600.0)
     assert (after.failures, after.restarts, after.recent[0], len(after.recent)) == (2, 8, recent, 2)
-    assert after.watch == 4
+    assert (after.watch, after.site) == (4, "standby")
     assert course.after(got_on=True, within_s=3600.0).failures == 0
 
 
