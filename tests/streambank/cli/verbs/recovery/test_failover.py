@@ -130,4 +130,6 @@ def test_a_copy_of_a_site_that_is_not_active_says_so(tmp_path: Path) -> None:
         )
         record = SiteRecord(3, "active", STANDBY, PRIMARY, False, BY, "", utc_now())
         assert Sites(sites.at(STANDBY).records()).write(record)
-        assert "of the primary, which is not the active site" in streambank(*at_primary).err
+        by_name = ("fork", f"{NAME}@primary", *at_primary[2:])
+        assert "of the primary, which is not the active site" in streambank(*by_name).err
+        assert "active site" not in streambank(*at_primary).err, "it follows the active site"
