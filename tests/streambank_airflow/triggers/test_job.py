@@ -233,7 +233,7 @@ class Watcher:
 
 
 def watching(patch: pytest.MonkeyPatch, watcher: Watcher) -> JobEndTrigger:
-    patch.setattr("streambank_airflow.hooks.watchers.Watchers.job", lambda self, ref: watcher)
+    patch.setattr("streambank_airflow.hooks.watchers.Watchers.job", lambda self, ref, site: watcher)
     return JobEndTrigger(
         job="flights", watch=1, jobs_file="jobs.toml", poll_interval_s=0.001, remember={"n": 1}
     )
