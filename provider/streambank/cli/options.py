@@ -316,15 +316,14 @@ def brokers_of(
 
 
 def job_named(name: str, jobs: str) -> Job:
-    """A declared job by its name, as for `Declarations.job`; a copy is one of the job at its active site.
+    """A declared job by its name, as for `Declarations.job`; what it says is printed.
 
     Raises:
-        StreambankError: The file or the name is wrong, or the records of a site are damaged.
+        StreambankError: See there; or the file is wrong.
     """
     from streambank.declaration.declaration import load_jobs
-    from streambank.sites.standing import at_active_site
 
-    return load_jobs(jobs).job(name, lambda job: at_active_site(job, console.note))
+    return load_jobs(jobs).job(name, console.note)
 
 
 def declared_job(job: str, jobs: str | None) -> Job | None:
@@ -336,7 +335,8 @@ def declared_job(job: str, jobs: str | None) -> Job | None:
     if jobs is None:
         return None
     declared = load_jobs(jobs)
-    return job_named(name, jobs) if name in declared.jobs or declared.copy_named(name) else None
+    known = name in declared.jobs or declared.copy_named(name)
+    return declared.job(name, console.note) if known else None
 
 
 def open_repository(location: str) -> Repository:

@@ -395,29 +395,29 @@ class Declarations:
     jobs: Mapping[str, Job]
     maintenance: MaintenancePolicy | None = None
 
-    def job(self, name: str, live: Callable[[Job], Job] | None = None) -> Job:
+    def job(self, name: str, say: Callable[[str], object] = lambda words: None) -> Job:
         """A job by name; `NAME@standby` and `NAME@primary`: at one of its sites; `NAME@COPY`: on a copy.
 
-        A job on a copy is found by the name of its drivers and savepoints, too: `NAME-COPY`.
+        A job on a copy is found by the name of its drivers and savepoints, too: `NAME-COPY`. A copy is one of
+        the job at its active site.
 
         Args:
             name: Its name.
-            live: Gives a job at the site of which a copy is made (`sites.standing.at_active_site`); None for
-                the primary.
+            say: Hears of a site that was not reached for that.
 
         Raises:
             NotFoundError: It is not declared (code `no-such-job`).
             InputError: It has no such site (`no-standby`), and no such copy (`no-such-site`).
+            StreambankError: The records of a site, which a copy needs, are damaged, moved or twice.
         """
         name, at, which = name.partition(SEPARATOR)
         if not at and name not in self.jobs and (named := self.copy_named(name)) is not None:
-            name, which = named
-            at = SEPARATOR
+            (name, which), at = named, SEPARATOR
         if at:
+            from streambank.sites.standing import at_active_site
+
             job = self.job(name)
-            if which not in job.copies:
-                return job.at_site(which)
-            return (job if live is None else live(job)).as_copy(which)
+            return at_active_site(job, say).as_copy(which) if which in job.copies else job.at_site(which)
         if name not in self.jobs:
             raise NotFoundError(
                 f"{self.path} declares no job {name!r}.",

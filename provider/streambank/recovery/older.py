@@ -59,7 +59,8 @@ def unreadable(stores: Sequence[Store], found: Manifest, as_of: datetime | None)
     newer = {one for one in there if batch_of_id(one) > found.batch}
     hidden = [one for one in newer if not any(glimpse(store, job, one) for store in stores)]
     if hidden:  # not those that were expired meanwhile
-        hidden = [one for one in hidden if any((job, one) in listed(store, job) for store in stores)]
+        left = {one for store in stores for _, one in listed(store, job)}
+        hidden = [one for one in hidden if one in left]
     if not hidden:
         return Unreadable()
     after = [

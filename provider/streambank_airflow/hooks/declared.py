@@ -105,17 +105,26 @@ class DeclaredJobs:
 
         Args:
             ref: `job` or `job/query`; `job@copy` for the job on a copy of its state.
-            site: The site that is meant in place of the active one.
+            site: The site that is meant in place of the active one, if the job has several by now.
 
         Raises:
             InputError: The name or the jobs file is wrong (code `no-such-query` for an unknown query).
             NotFoundError: No such job is declared (code `no-such-job`), or no such copy (`no-such-copy`).
         """
-        return find_declared(
-            self.load(), ref, self._at_active_site if site is None else lambda job: job.at_site(site)
-        )
 
-    def _at_active_site(self, job: Job) -> Job:
+        def placed(job: Job) -> Job:
+            if site is None or job.other_site is None:
+                return self.at_active_site(job)
+            return job.at_site(site)
+
+        return find_declared(self.load(), ref, placed)
+
+    def at_active_site(self, job: Job) -> Job:
+        """A job at its active site, as `find` has it.
+
+        Raises:
+            StreambankError: The records of a site cannot be judged.
+        """
         if job.other_site is None:
             return job
         from streambank.sites.standing import at_active_site
@@ -164,7 +173,7 @@ class DeclaredJobs:
         job = declared.jobs.get(asked.job)
         if job is None:
             return None
-        job = self._at_active_site(job)
+        job = self.at_active_site(job)
         return job if copy is None else job.as_copy(copy)
 
     def open_repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:

@@ -98,13 +98,13 @@ class HealthVerbs:
 
         Returns:
             The number under which signs of that are left, and the site whose records count it; None for a
-            job with one site. The other site has the same numbers for other watchers.
+            copy, which has one set of records. The other site has the same numbers for other watchers.
         """
         job = self.declared.job(ref)
         records = job.records()
         desired = records.desired()
         number = records.watches.begin(by=by, desired=None if desired is None else desired.number)
-        return number, None if job.other_site is None else job.site
+        return number, None if job.original is not None else job.site
 
     @connected
     def watch_on(

@@ -46,7 +46,9 @@ class SlaSubjects:
         found: dict[str, SlaSubject | StreambankError] = {}
         for ref in declared.jobs if refs is None else refs:
             try:
-                found[ref] = SlaSubject(ref, *find_declared(declared, ref), access=access)
+                found[ref] = SlaSubject(
+                    ref, *find_declared(declared, ref, self.declared.at_active_site), access=access
+                )
             except StreambankError as error:
                 found[ref] = error
         return found

@@ -39,7 +39,7 @@ class Course:
         restarts: How many drivers were started in place of another one.
         recent: When the last of them were, ISO-8601.
         watch: The number under which signs are left that the job is watched; None before the first.
-        site: The site of the job whose records have that number; None for a job with one site.
+        site: The site of the job whose records have that number; None for a copy.
     """
 
     failures: int = 0

@@ -62,7 +62,7 @@ class JobEndTrigger(JobTrigger):
         watch: The number under which it leaves signs that the job is watched; None in what a version that
             left none has stored.
         site: The site of the job whose records have that number, which is the one that is watched; None for
-            a job with one site.
+            a copy.
         kwargs: As for every `JobTrigger`.
     """
 

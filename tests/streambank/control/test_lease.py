@@ -32,7 +32,6 @@ sys.stdin.readline()
 """
 GRAB = """
 import sys
-from streambank.control.records import encode_json
 from streambank.core.errors import RefusedError
 from streambank.control.lease import Lease
 from streambank.control.processes import this_process

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import InputError, NotFoundError
-from streambank.core.names import QueryRef
+from streambank.core.errors import InputError, NotFoundError, StreambankError
+from streambank.core.names import PRIMARY, STANDBY, QueryRef
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import load_jobs
+from streambank.sites.records import SiteRecord, Sites
 from streambank_airflow.hooks.streambank import StreambankHook
 from tests.support.cli import succeed
 from tests.support.jobs.copied_job import CopiedJob
 from tests.support.jobs.simulated_job import BY
+from tests.support.jobs.two_sites import NAME, two_sites
 
 pytestmark = pytest.mark.airflow
 
@@ -52,3 +55,13 @@ def test_commands_know_the_name_that_hints_print(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="savepoints and records") as caught:
         QueryRef.parse("orders@staging")
     assert caught.value.code == "bad-name" and "orders-staging" in caught.value.hint
+
+
+def test_several_jobs_are_at_their_active_sites_as_one_is(tmp_path: Path) -> None:
+    with two_sites(tmp_path) as sites:
+        hook = StreambankHook(jobs_file=str(sites.jobs))
+        record = SiteRecord(3, "active", STANDBY, PRIMARY, False, BY, "", utc_now())
+        assert Sites(sites.at(STANDBY).records()).write(record)
+        several = hook.slas.find_all(None)[NAME]
+        assert not isinstance(several, StreambankError) and several.job == hook.declared.job(NAME)
+    assert several.job is not None and several.job.site == STANDBY

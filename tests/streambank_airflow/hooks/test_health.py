@@ -48,3 +48,21 @@ def test_a_watcher_of_the_site_before_a_fail_over_does_not_end_the_one_after_it(
     )
     again = JobEndTrigger(**trigger.serialize()[1])
     assert again.open_watcher(hook).job.site == PRIMARY, "another triggerer goes on with it"
+
+
+def test_a_watcher_from_before_the_standby_was_declared_is_one_of_the_primary(sites: TwoSites) -> None:
+    declared = sites.jobs.read_text(encoding="utf-8")
+    alone = declared.partition("[jobs.orders.standby]")[0]
+    sites.jobs.write_text(alone, encoding="utf-8")
+    begun = StreambankHook(jobs_file=str(sites.jobs)).health.begin_watch(NAME, by=BY)
+    assert begun == (1, PRIMARY)
+    sites.jobs.write_text(declared, encoding="utf-8")
+    record = SiteRecord(3, "active", STANDBY, PRIMARY, False, BY, "", utc_now())
+    assert Sites(sites.at(STANDBY).records()).write(record)
+    hook = StreambankHook(jobs_file=str(sites.jobs))
+    assert (hook.declared.job(NAME).site, hook.declared.job(NAME, begun[1]).site) == (STANDBY, PRIMARY)
+
+    sites.jobs.write_text(alone, encoding="utf-8")  # and is taken out again
+    hook = StreambankHook(jobs_file=str(sites.jobs))
+    assert hook.watchers.job(NAME, PRIMARY).job == hook.declared.job(NAME)
+    hook.health.end_watch(NAME, *begun, "stopped")

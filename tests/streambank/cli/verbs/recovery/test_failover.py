@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from streambank.cli.options import job_named
 from streambank.copies.refresh import RefreshRequest, plan_refresh
 from streambank.copies.report import RefreshReport
 from streambank.core.names import PRIMARY, SITES, STANDBY
 from streambank.core.units import utc_now
+from streambank.declaration.declaration import load_jobs
 from streambank.sites.records import SiteRecord, Sites
 from streambank.work.executor import Pace
 from tests.support.cli import Answer, streambank
@@ -108,8 +108,8 @@ def test_a_copy_is_of_the_site_that_is_active(
             record = SiteRecord(3, "active", STANDBY, PRIMARY, False, BY, "", utc_now())
             assert Sites(sites.at(STANDBY).records()).write(record)
         answer = streambank("fork", NAME, "staging", "--jobs", sites.jobs, "--dry-run")
-        launched = [job_named(name, str(sites.jobs)).env for name in ("orders@staging", "orders-staging")]
-        named = [job_named(f"{NAME}@{each}", str(sites.jobs)).site for each in SITES]
+        launched = [load_jobs(sites.jobs).job(name).env for name in ("orders@staging", "orders-staging")]
+        named = [load_jobs(sites.jobs).job(f"{NAME}@{each}").site for each in SITES]
     assert launched == [("WEST_KEY",) if site == STANDBY else ()] * 2
     assert named == [*SITES], "a site that is named is meant"
     assert answer.code == 3, "nothing was saved yet"
