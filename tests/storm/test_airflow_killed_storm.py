@@ -32,7 +32,6 @@ JOB = "flights"
 ROWS_PER_FILE = 750
 GAP_MS = 6000
 """So the flights last for 45 minutes: all cells on one Airflow."""
-READING_S = 2.0
 TRIES = 8
 """How often a run is begun anew where its moment was over before it could be killed."""
 
@@ -51,7 +50,6 @@ class Site:
     airflow: LiveAirflow
     job: FlightsJob
     replay: subprocess.Popen[bytes]
-    asked_at: float | None = None
 
     def trigger(self, verb: str) -> str:
         conf = {"sink": "rollback", "stop_running": True} if verb == "restore" else {}
@@ -160,7 +158,7 @@ def test_the_job_is_not_disturbed_and_the_run_ends_well(
 
     for _ in range(TRIES):
         run = site.trigger(verb)
-        meanwhile = _nothing if task_id == "approve" else partial(_approve, site, verb, dag_id, run)
+        meanwhile = _nothing if task_id == "approve" else partial(site.airflow.approve, dag_id, run)
         if airflow.wait_for(dag_id, run, task_id, state, meanwhile):
             bring_back = _kill(site, victim, task_id)
             break
@@ -191,24 +189,10 @@ def test_the_job_is_not_disturbed_and_the_run_ends_well(
 
 def _goes_well(site: Site, verb: str, dag_id: str, run: str) -> bool:
     """Whether a run ends with success; one that keeps the job running does not end, but gets as far."""
-    meanwhile = partial(_approve, site, verb, dag_id, run)
+    meanwhile = partial(site.airflow.approve, dag_id, run)
     if verb == "run":
         return site.airflow.wait_for(dag_id, run, "keep_running", "deferred", meanwhile)
     return site.airflow.wait_for_end(dag_id, run, meanwhile) == "success"
-
-
-def _approve(site: Site, verb: str, dag_id: str, run: str) -> None:
-    """Answer as a person does, who has read the question.
-
-    Airflow takes a task that is answered within its scheduler's blink for a failed one, and asks again.
-    """
-    if verb != "restore" or site.airflow.states(dag_id, run).get("approve") != "awaiting_input":
-        site.asked_at = None
-    elif site.asked_at is None:
-        site.asked_at = time.monotonic()
-    elif time.monotonic() - site.asked_at > READING_S:
-        site.asked_at = None
-        site.airflow.approve(dag_id, run)
 
 
 def _has_one_reason(site: Site, dag_id: str, run: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from streambank.upgrade.record import newest_upgrade
 from tests.nights.record import Night
 from tests.nights.scene import RUN_S, Scene
 from tests.nights.site import Site, open_site, wait
-from tests.support.airflow_face.live_airflow import WAITS
 
 pytestmark = [
     pytest.mark.spark,
@@ -169,11 +169,17 @@ def _deploy(scene: Scene) -> None:
 def _has_begun(scene: Scene, verb: str, run: str, step: str) -> bool:
     """Whether a step has begun, or the run is over; what is asked before is answered."""
     airflow = scene.site.airflow
-    if airflow.states(scene.dag(verb), run).get("approve") in WAITS:
-        airflow.approve(scene.dag(verb), run)
+    airflow.approve(scene.dag(verb), run)
     folder = airflow.places.airflow / "logs" / f"dag_id={scene.dag(verb)}" / f"run_id={run}"
     said = [path.read_text(encoding="utf-8") for path in (folder / f"task_id={verb}").glob("*.log")]
     return any(f": {step}" in text for text in said) or scene.end_state(verb, run) is not None
+
+
+def _end(scene: Scene, verb: str, run: str) -> str:
+    """How a run ends, whose question may be asked again once its scheduler was killed."""
+    return scene.site.airflow.wait_for_end(
+        scene.dag(verb), run, partial(scene.site.airflow.approve, scene.dag(verb), run), 2 * RUN_S
+    )
 
 
 def _kill(site: Site, victim: str, verb: str) -> None:
@@ -190,12 +196,12 @@ def _kill(site: Site, victim: str, verb: str) -> None:
 
 
 def _ends_well(scene: Scene, verb: str, run: str) -> None:
-    if scene.end_of(verb, run, 2 * RUN_S) == "failed":
+    if _end(scene, verb, run) == "failed":
         why = scene.why(verb, run)
         print(f"{verb} failed:\n{why}")
         assert len(why.splitlines()) > 1, "it failed without a word"
         scene.clear(verb, run)
-        scene.must_end(verb, run, "success", 2 * RUN_S)
+        assert _end(scene, verb, run) == "success", scene.why(verb, run)
 
 
 def _is_watched(scene: Scene) -> bool:

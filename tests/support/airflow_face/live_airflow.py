@@ -31,6 +31,8 @@ QUICK: Mapping[str, str] = {
 ENDED = frozenset({"success", "failed"})
 WAITS = ("awaiting_input", "deferred")
 """The states of a task that waits for a person, in Airflow 3.3 and before."""
+NOTED_S = 3.0
+"""How long a task has waited before it is answered."""
 DRIVER = "--launch"
 """What is in the arguments of a driver's processes, and of nobody else's."""
 
@@ -46,6 +48,7 @@ class LiveAirflow:
         running: Its processes: name -> process.
         sessions: Of all that were ever started: who lost its parent is found by it, and by nothing else where
             it has overwritten its environment with a title.
+        waiting: Since when a try of a task was seen to wait for a person, by a monotonic clock.
     """
 
     places: Places
@@ -53,6 +56,7 @@ class LiveAirflow:
     client: Airflow
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     sessions: set[int] = field(default_factory=set)
+    waiting: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def command(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start one of Airflow's commands, in a session of its own; its log has the command's name."""
@@ -158,13 +162,19 @@ class LiveAirflow:
     def approve(self, dag_id: str, run_id: str, option: str = "Approve") -> None:
         """Answer whatever is asked, where anybody listens.
 
-        An answer that comes before Airflow has noted that the task waits is lost in some of its releases,
-        and in others is asked for again; so only a task that waits is answered.
+        Airflow 3.3 loses an answer that comes before the task waits, and tries the task again if one comes
+        before its scheduler has heard that the worker is done. A person takes longer than that, and so does
+        this: call it until the run has ended.
         """
+        if not {*self.states(dag_id, run_id).values()} & {*WAITS}:
+            return
         try:
             for question in self.client.open_questions(dag_id, run_id):
                 task = question["task_instance"]
-                if task["state"] in WAITS:
+                if task["state"] not in WAITS:
+                    continue
+                since = self.waiting.setdefault((task["id"], task["try_number"]), time.monotonic())
+                if time.monotonic() - since >= NOTED_S:
                     self.client.answer(dag_id, run_id, task["task_id"], option)
         except RestError:
             return
