@@ -170,6 +170,11 @@ bench: setup  ## Figures against a plain copy (bench/RESULTS.md) and Spark's own
 	@$(BIN)/python -m bench $(ARGS)
 	@$(BIN)/python -m bench.state $(STATE_ARGS)
 
+.PHONY: bench-advice
+bench-advice: setup  ## Figures behind the guides: state stores, memory (bench/STORES.md), encodings, checkpoints (bench/CHOICES.md); an hour
+	@$(BIN)/python -m bench.stores $(ARGS)
+	@$(BIN)/python -m bench.choices
+
 .PHONY: s3a-jars
 s3a-jars: setup  ## Fetch Spark's jars for checkpoints on s3a:// into .streambank/s3a, and check their hashes
 	@$(BIN)/python -m demo.jars.s3a

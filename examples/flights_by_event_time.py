@@ -66,15 +66,14 @@ def rows() -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as parquet
 
     from streambank.declaration.declaration import load_jobs
-    from streambank.sinks.file.log import Roots, list_log, read_log
+    from streambank.sinks.file.log import Roots, chain, list_log, read_entry
     from streambank.storage import open_store
 
     job = load_jobs(JOBS_FILE).job(JOB)
     output = open_store(job.args[job.args.index("--output") + 1])
-    log = read_log(output, list_log(output), Roots(output.uri))
-    if log.latest is None:
-        return
-    for file in log.files(log.chain(log.latest, output.uri)).values():
+    names = list_log(output)
+    entries = chain(names, max(names).batch, output.uri) if names else []
+    for file in (one for name in entries for one in read_entry(output, name, Roots(output.uri))):
         assert file.key is not None, f"{file.uri} is not in {output.uri}"
         yield from parquet.read_table(BytesIO(output.read(file.key)), columns=["hour", *COLUMNS]).to_pylist()
 

@@ -182,12 +182,12 @@ HINTS = {
     ),
     "record-damaged": "Use another one, or repair the repository from a replica that has it undamaged.",
     "repair-encoding": (
-        "Only rows that are stored as plain UnsafeRow can be repaired. Remove the keys instead: declare "
+        "Only rows that are stored as plain UnsafeRow can be changed. Remove the keys instead: declare "
         "compact.where, and trigger <job>.compact."
     ),
-    "repair-key": "Repair other columns of the value, or remove the key by EraseStateOperator.",
+    "repair-key": "Change other columns of the value, or remove the key by EraseStateOperator.",
     "repair-part": (
-        "Repair the input and begin again, or remove the keys: declare compact.where, and trigger "
+        "Begin again with the right input, or remove the keys: declare compact.where, and trigger "
         "<job>.compact."
     ),
     "repository-damaged": "Take into another repository, and verify this one.",

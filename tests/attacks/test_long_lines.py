@@ -56,12 +56,12 @@ def grown(most_bytes: int) -> bytes:
     return b"[" + b",".join(itertools.repeat(NESTED, most_bytes // (len(NESTED) + 1) - 1)) + b"]"
 
 
-def refused(read: Callable[[], object], code: str, name: str) -> None:
-    """Assert that a read ends in this error that names the file, with 300 MB and 5 s of the processor."""
+def refused(read: Callable[[], object], code: str, name: str, cpu_s: float = ANSWER_S) -> None:
+    """Assert that a read ends in this error that names the file, with 300 MB and so much processor time."""
     child = os.fork()
     if child == 0:
         try:
-            resource.setrlimit(resource.RLIMIT_CPU, (int(ANSWER_S + time_s()) + 1, 60))
+            resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s + time_s()) + 1, int(cpu_s + time_s()) + 60))
             room = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + ROOM_BYTES
             try:
                 read()
@@ -87,7 +87,7 @@ def time_s() -> float:
 @pytest.mark.parametrize("filling", [b"a", b"[", b"\0", b'{"path":1}'])
 def test_a_line_of_a_sink_log_or_source_log_is_not_gathered(filling: bytes) -> None:
     refused(
-        lambda: parse_entry(endless(b"v1\n", filling), "_spark_metadata/7", Roots("file:///out")),
+        lambda: list(parse_entry(endless(b"v1\n", filling), "_spark_metadata/7", Roots("file:///out"))),
         "half-written",
         "_spark_metadata/7",
     )
@@ -106,7 +106,7 @@ def test_a_sink_log_with_holes_is_neither_saved_nor_compared(tmp_path: Path, siz
     holes(tmp_path / "out/_spark_metadata/0", b'v1\n{"path":"', size_bytes)
     refused(lambda: FileSinkCapture(output.uri, output).capture(0), "half-written", "_spark_metadata/0")
     record = {"path": output.uri, "batch": 0, "data_files": 0}
-    saved = read_saved_log(record, {"_spark_metadata/0": b"v1"}, output.uri)
+    saved = read_saved_log(record, {"_spark_metadata/0": partial(pieces, b"v1")}, output.uri)
     standing = assess(saved, output, output.uri)
     assert (standing.standing, standing.can_roll_back) == ("damaged", False)
     assert "_spark_metadata/0" in standing.problem
@@ -114,7 +114,7 @@ def test_a_sink_log_with_holes_is_neither_saved_nor_compared(tmp_path: Path, siz
 
 def test_a_log_that_a_savepoint_keeps_is_refused_by_name() -> None:
     record = {"path": "file:///out", "batch": 0, "data_files": 0}
-    content = {"_spark_metadata/0": b"v1\n" + b"[" * (64 << 20)}
+    content = {"_spark_metadata/0": partial(pieces, b"v1\n" + b"[" * (64 << 20))}
     refused(lambda: read_saved_log(record, content, "file:///new"), "half-written", "_spark_metadata/0")
 
 

@@ -19,12 +19,14 @@ from streambank.checkpoint.schema.store import parse_state_schema, parse_variabl
 from streambank.checkpoint.schema.unnamed import only_columns, operator_name
 from streambank.checkpoint.sources import check_initial_offsets
 from streambank.checkpoint.state.changelog import UnreadableLineageError, parse_lineage
+from streambank.checkpoint.state.changes import elements, head_of_changes
 from streambank.checkpoint.state.lz4 import LZ4Error, decompress_prefix
 from streambank.checkpoint.state.rocksdb import read_zip_metadata
+from streambank.checkpoint.state.unsafe_row import leaves
 from streambank.control.control import JobControl
 from streambank.control.marker import Marker
 from streambank.control.records import decode_json
-from streambank.core.errors import StreambankError
+from streambank.core.errors import FormatError, StreambankError
 from streambank.core.lines import pieces
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.doctor.diagnose import diagnose_checkpoint
@@ -45,7 +47,7 @@ from streambank.retention.sweep import sweep
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.file.capture import FileSinkCapture
-from streambank.sinks.file.position import count_rows
+from streambank.sinks.file.rows import count_rows
 from streambank.sla.assess import assess_checkpoint, assess_job
 from streambank.storage import Store, open_store
 from streambank.storage.memory import MemoryStore
@@ -111,6 +113,20 @@ def _lineage(data: bytes) -> None:
         parse_lineage(data, "a.changelog")
     except UnreadableLineageError:
         return
+
+
+def _changes(data: bytes) -> None:
+    kind = {
+        "fields": [{"name": "a", "type": "string"}, {"name": "b", "type": {"type": "struct", "fields": []}}]
+    }
+    for path in ("1.changelog", "1.delta"):
+        try:
+            for change in head_of_changes(data, path, 1 << 16):
+                leaves(change.key, kind)
+                leaves(change.value, kind)
+                elements(change.value)
+        except (UnreadableLineageError, FormatError):
+            continue
 
 
 def _lz4(data: bytes) -> None:
@@ -349,6 +365,7 @@ TARGETS: Mapping[str, Target] = {
         lambda data: parse_kafka_offsets(data.decode("utf-8", "replace")),
     ),
     "changelog": Target(files_of(".changelog", ".delta"), _lineage),
+    "state-changes": Target(files_of(".changelog", ".delta"), _changes),
     "lz4": Target(files_of(".changelog", ".delta", ".snapshot"), _lz4),
     "rocksdb-zip": Target(files_of(".zip"), _zip),
     "hdfs-rows": Target(files_of(".delta", ".snapshot"), _rows),

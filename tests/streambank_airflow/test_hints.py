@@ -25,6 +25,7 @@ from tests.support.paths import ROOT
 
 PROVIDER = ROOT / "provider"
 ONLY_COMMAND_LINE = (
+    "streambank/advice",
     "streambank/cli",
     "streambank_spark/commands",
     "streambank_spark/programs",

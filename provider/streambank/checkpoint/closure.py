@@ -134,7 +134,9 @@ class _Plan:
             self._add(previous, "offsets", URGENCY_LOG)
         self._add(self._index.commits[self._batch], "commits", URGENCY_LOG)
         self._add(self._index.offsets[self._batch], "offsets", URGENCY_LOG)
-        sources = plan_sources(self._offsets.sources, self._index.sources, self._files.read)
+        sources = plan_sources(
+            self._offsets.sources, self._index.sources, self._files.read, self._files.chunks
+        )
         for source in sources:
             for path in source.files:
                 self._add(path, "source", URGENCY_LOG)

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
@@ -21,6 +22,7 @@ MAX_VERSION = 1
 """The newest version of entries of both logs that is understood."""
 LONGEST_LINE_BYTES = 1 << 20
 """Of a line, which names one file: paths have some hundred bytes."""
+_LINES_AT_ONCE = 1000
 
 _NAME = re.compile(r"(0|[1-9][0-9]{0,18})(\.compact)?\Z")
 
@@ -88,11 +90,15 @@ def _objects(lines: Iterable[bytes], path: str) -> Iterator[dict[str, Any]]:
         yield entry
 
 
-def format_log_entry(version: int, entries: Iterable[Mapping[str, Any]]) -> bytes:
-    """The bytes of an entry as Spark writes it: no line end after the last line, compact JSON."""
-    lines = [f"v{version}"]
-    lines += [json.dumps(entry, separators=(",", ":"), ensure_ascii=False) for entry in entries]
-    return "\n".join(lines).encode("utf-8")
+def format_log_entry(version: int, entries: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """An entry as Spark writes it, in chunks: no line end after the last line, compact JSON."""
+    lines, left = [f"v{version}"], iter(entries)
+    while some := list(islice(left, _LINES_AT_ONCE)):
+        lines += [json.dumps(entry, separators=(",", ":"), ensure_ascii=False) for entry in some]
+        yield "\n".join(lines).encode("utf-8")
+        lines = [""]
+    if lines != [""]:
+        yield "\n".join(lines).encode("utf-8")
 
 
 def entries_up_to(names: Iterable[LogName], batch: int, where: str, *, start: int = 0) -> list[LogName]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from streambank.checkpoint.logs import Commit, Offsets, parse_commit, parse_metadata, parse_offsets
@@ -19,7 +19,8 @@ from streambank.storage import FileInfo, Store
 
 _FIRST_HEAD_BYTES = 1 << 14
 MAX_SMALL_BYTES = 1 << 26
-"""A source's log entry larger than this is not read: it would name half a million files."""
+"""A schema, or the offsets that a source began at, larger than this is not read."""
+_CHUNK_BYTES = 4 << 20
 MAX_ENTRY_BYTES = 1 << 24
 """Another log entry, or metadata, larger than this is not read; Spark's are some kilobytes."""
 
@@ -45,6 +46,17 @@ class CheckpointFiles:
         if info is not None and info.size_bytes > most_bytes:
             raise _too_large(path, info.size_bytes)
         return self._range(path, 0, None)
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """A file of any size, a range at a time, as they are asked for.
+
+        Raises:
+            ConflictError: `checkpoint-moved`.
+        """
+        offset = 0
+        while chunk := self._range(path, offset, _CHUNK_BYTES):
+            yield chunk
+            offset += len(chunk)
 
     def query_id(self) -> str:
         """The query id in `metadata`.

@@ -8,7 +8,7 @@ name, since carrying too much of an unknown log is as wrong as carrying too litt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,13 @@ from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_
 from streambank.checkpoint.grammar import Kind, Part
 from streambank.checkpoint.text import load_json, parse_version
 from streambank.core.errors import FormatError
-from streambank.core.lines import pieces
 
 _NUMBER = re.compile(r"-?[0-9]+")
 MAX_INITIAL_VERSION = 1
 """The newest version of the offsets at which Kafka and the rate source began."""
 _VERSION_LINE_BYTES = 64
+Chunks = Callable[[str], Iterable[bytes]]
+"""Gives the bytes of a file of a checkpoint, by its path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,10 @@ def cannot_repeat(source: Mapping[str, Any]) -> str | None:
 
 
 def plan_sources(
-    offsets: Mapping[str, str | None], parts: Mapping[str, Sequence[Part]], read: Callable[[str], bytes]
+    offsets: Mapping[str, str | None],
+    parts: Mapping[str, Sequence[Part]],
+    read: Callable[[str], bytes],
+    chunks: Chunks,
 ) -> tuple[SourceState, ...]:
     """The part of each source's log that a batch needs.
 
@@ -76,12 +80,13 @@ def plan_sources(
         offsets: Source -> offset of the batch.
         parts: Source -> files below `sources/<source>/`.
         read: Reads a small file.
+        chunks: Reads a file of any size, in chunks.
 
     Raises:
         NotFoundError: `missing-log-entry`.
         FormatError: `unknown-source-log`, or `unknown-version` of the offsets that a source began at.
     """
-    return tuple(_plan(name, offset, parts.get(name, ()), read) for name, offset in offsets.items())
+    return tuple(_plan(name, offset, parts.get(name, ()), read, chunks) for name, offset in offsets.items())
 
 
 def file_log_offset(offset: str | None, *, bare: bool = False) -> int | None:
@@ -103,12 +108,12 @@ def file_log_offset(offset: str | None, *, bare: bool = False) -> int | None:
 
 
 def _plan(
-    source: str, offset: str | None, parts: Sequence[Part], read: Callable[[str], bytes]
+    source: str, offset: str | None, parts: Sequence[Part], read: Callable[[str], bytes], chunks: Chunks
 ) -> SourceState:
     folder = f"sources/{source}"
     last = file_log_offset(offset)
     bare = file_log_offset(offset, bare=True)
-    if last is None and bare is not None and _is_file_log(parts, read):
+    if last is None and bare is not None and _is_file_log(parts, chunks):
         last = bare
     if last is not None:
         names = [LogName(part.batch, part.compact) for part in parts if part.batch is not None]
@@ -116,7 +121,7 @@ def _plan(
         return SourceState(source, "file", offset, tuple(f"{folder}/{name}" for name in wanted))
     if not parts:
         return SourceState(source, "none", offset, ())
-    if offset is None and _is_file_log(parts, read):
+    if offset is None and _is_file_log(parts, chunks):
         return SourceState(source, "file", None, ())
     for part in parts:
         if part.kind is not Kind.SOURCE_LOG or part.batch != 0 or part.compact:
@@ -145,13 +150,13 @@ def check_initial_offsets(data: bytes, path: str) -> None:
         parse_version(first.decode("utf-8", "replace"), path, MAX_INITIAL_VERSION)
 
 
-def _is_file_log(parts: Sequence[Part], read: Callable[[str], bytes]) -> bool:
+def _is_file_log(parts: Sequence[Part], chunks: Chunks) -> bool:
     """Whether entries are the file source's: its first batch may be logged before any batch has read it."""
     entries = [part for part in parts if part.kind is Kind.SOURCE_LOG]
     if not entries:
         return False
     try:
-        _, lines = parse_log_entry(pieces(read(entries[0].path)), entries[0].path)
+        _, lines = parse_log_entry(chunks(entries[0].path), entries[0].path)
         return "path" in next(lines, {}) and all("path" in line for line in lines)
     except FormatError:
         return False

@@ -9,6 +9,7 @@ import typer
 from streambank import __version__
 from streambank.cli.plugins import Verbs
 from streambank.cli.verbs import (
+    advise,
     compact,
     doctor,
     index,
@@ -82,6 +83,7 @@ for module in (
     sla,
     compact,
     programs,
+    advise,
 ):
     module.register(app)
 app.add_typer(jobs.app, name="job")

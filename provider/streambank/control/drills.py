@@ -98,6 +98,20 @@ def round_over(control: JobControl, round_id: str) -> JsonDict | None:
     return next(_readable(_of_round(control, round_id)), None)
 
 
+def rounds_over(control: JobControl, repository: str) -> Iterator[JsonDict]:
+    """The records of rounds that are over, the newest first.
+
+    Args:
+        control: The job's records.
+        repository: Where its savepoints came from.
+    """
+    for found, reports in groupby(drills_of(control), key=round_id):
+        if found is None or next(reports).get("repository") != repository:
+            continue
+        if (over := round_over(control, found)) is not None:
+            yield over
+
+
 def _of_round(control: JobControl, round_id: str) -> RecordStream:
     return RecordStream(control.store, f"drill-rounds/{round_id}")
 

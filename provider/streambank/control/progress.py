@@ -1,7 +1,8 @@
 """Progress records: what Spark says about each batch, kept as JSON lines (docs/formats/progress.md).
 
 `progress/<query>/<10 digits>.jsonl`, one line a batch:
-`{"at", "epoch", "query", "run_id", "batch", "progress": {Spark's own JSON}}`.
+`{"at", "epoch", "query", "run_id", "batch", "progress": {Spark's own JSON}}`, and `hot_keys` where they are
+sampled.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class ProgressRecord:
         run_id: Spark's id of this run of the query.
         batch: The batch.
         progress: Spark's progress of it.
+        hot_keys: The keys with the most rows by then (sla/skew/traffic.py); None where they are not sampled.
     """
 
     at: datetime
@@ -51,6 +53,7 @@ class ProgressRecord:
     run_id: str
     batch: int
     progress: Mapping[str, Any]
+    hot_keys: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +146,12 @@ class ProgressWriter:
             store, f"progress/{self.query}", max_bytes=max_bytes, max_files=max_files, max_age_s=max_age_s
         )
 
-    def add(self, progress: str | Mapping[str, Any]) -> bool:
+    def add(self, progress: str | Mapping[str, Any], hot_keys: Mapping[str, Any] | None = None) -> bool:
         """Take Spark's progress of one batch (`StreamingQueryProgress.json()`); `flush` writes it.
+
+        Args:
+            progress: It.
+            hot_keys: The keys with the most rows by then; None where they are not sampled.
 
         Returns:
             False where this run's batch was taken before, or where no batch ran: when idle,
@@ -172,7 +179,7 @@ class ProgressWriter:
             "run_id": run_id,
             "batch": batch,
             "progress": data,
-        }
+        } | ({} if hot_keys is None else {"hot_keys": hot_keys})
         self._segments.add(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode())
         return True
 
@@ -325,6 +332,7 @@ def _record(line: bytes) -> ProgressRecord | None:
             str(data["run_id"]),
             int(data["batch"]),
             dict(data["progress"]),
+            None if data.get("hot_keys") is None else dict(data["hot_keys"]),
         )
     except (ValueError, KeyError, TypeError):
         return None

@@ -20,7 +20,6 @@ from streambank.control.records import Record, RecordStream
 from streambank.core.errors import ConflictError, FormatError, RefusedError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time, utc_now
-from streambank.sinks.file.rollback import rollbacks, was_rolled_back
 from streambank.storage import open_store
 from streambank.storage.store import Store
 
@@ -70,6 +69,8 @@ class RollbackNote:
         Args:
             sinks: Their output directories.
         """
+        from streambank.sinks.file.rollback import rollbacks  # what parses DAGs needs none of it
+
         if sinks:
             self._write({sink.uri: list(rollbacks(sink)) for sink in sinks}, ())
 
@@ -156,6 +157,8 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
         RefusedError: One has (code `sinks-taken-back`).
         FormatError: Its note cannot be read.
     """
+    from streambank.sinks.file.rollback import was_rolled_back
+
     stream = _stream(control, query)
     record = stream.latest()
     if record is None:

@@ -48,6 +48,32 @@ def parse_bytes(text: str) -> int:
     return int(size_bytes)
 
 
+_SPARK_SIZE = re.compile(r"([0-9]+)\s*([bkmgtp]?)b?", re.IGNORECASE)
+_SPARK_UNITS = {letter: 1024**power for power, letter in enumerate("bkmgtp")}
+
+
+def spark_bytes(text: str, unit: int = 1) -> int | None:
+    """Bytes of a size as Spark's settings have it, such as `10g`, in powers of 1024; None for another text.
+
+    Args:
+        text: The size.
+        unit: What a number without a unit is in.
+    """
+    match = _SPARK_SIZE.fullmatch(text.strip())
+    return None if match is None else int(match[1]) * (_SPARK_UNITS[match[2].lower()] if match[2] else unit)
+
+
+def parse_any_bytes(text: str) -> int:
+    """Bytes of a size with its unit: `10GB` and `10GiB`, or `10g` as in Spark's settings, which is `10GiB`.
+
+    Raises:
+        InputError: As `parse_bytes`.
+    """
+    if text.strip()[-1:] in "kmgtKMGT" and (found := spark_bytes(text)) is not None:
+        return found
+    return parse_bytes(text)
+
+
 def say_bytes(size_bytes: float) -> str:
     """A size for people, with three digits: `1.23 GB`, in powers of 1000."""
     for power, unit in enumerate(_SHOWN):

@@ -18,6 +18,7 @@ _CREDENTIAL = re.compile(
     r"|(?:private|account|encryption|api|sas)[._-]?key\b|(?:^|[._-])(?:pwd|pw|pass|pat|dsn)$",
     re.IGNORECASE,
 )
+_ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHARED_ACCESS = re.compile(r"\bfs\.azure\.sas\.(?!token\.provider\.type$)")
 """A container's signature; the name ends with that of the container."""
 _ABOUT = re.compile(
@@ -90,3 +91,16 @@ def refuse_credentials(settings: Mapping[str, str], fields: Fields, table: str =
                 "Leave it out: credentials come from the environment (AWS_PROFILE, AWS_ACCESS_KEY_ID, what "
                 "`env` names), from a role, or from files of Hadoop or Java.",
             )
+
+
+def read_environment(fields: Fields) -> tuple[str, ...]:
+    """The names of environment variables that a driver gets besides the usual ones (`env`)."""
+    names = fields.texts("env") or ()
+    for name in names:
+        if not _ENVIRONMENT.fullmatch(name):
+            raise fields.mistake(
+                "env", f"{name!r} is not the name of an environment variable", "List names, not values."
+            )
+        if name.upper().lstrip("_").startswith("AIRFLOW"):
+            raise fields.mistake("env", f"{name} is Airflow's own and never passes to a driver")
+    return names

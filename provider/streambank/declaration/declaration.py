@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from streambank.core.python310 import parse_toml
 from streambank.core.signing import VARIABLE, signing_keys
 from streambank.core.zones import UTC_NAME, time_zone
 from streambank.declaration.airflow import AirflowPolicy, read_airflow
-from streambank.declaration.credentials import refuse_credentials
+from streambank.declaration.credentials import read_environment, refuse_credentials
 from streambank.declaration.drill import DrillPolicy, read_drill
 from streambank.declaration.fields import Fields, Source, TomlLines, expand, merge, read_text
 from streambank.declaration.health import HealthPolicy, read_health
@@ -54,7 +53,14 @@ from streambank.declaration.savepoints import (
 from streambank.declaration.sinks import read_sinks
 from streambank.declaration.sla import SlaPolicy, read_sla, with_usual, without_copies, without_copy_age
 from streambank.declaration.standby import PrimaryPlaces, Standby, read_standby
-from streambank.declaration.state import CompactPolicy, StatePolicy, read_compact, read_state
+from streambank.declaration.state import (
+    CompactPolicy,
+    HotKeysPolicy,
+    StatePolicy,
+    read_compact,
+    read_hot_keys,
+    read_state,
+)
 from streambank.kafka.settings import KafkaConnection
 from streambank.repository.repository import Repository
 from streambank.retention.policy import Policy
@@ -69,7 +75,11 @@ if TYPE_CHECKING:
 NOT_BUILT = ("rehearse", "upgrade")
 """Tables that nothing reads yet: declaring one would promise what nobody does."""
 
-_ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_APART = (
+    ("spark.master", "master", "master"),
+    ("spark.submit.deployMode", "deploy mode", "launch.deploy_mode"),
+)
+"""Settings of Spark that are fields of a job: how people call them, and the fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,7 @@ class Job:
         sinks: What its queries write to, as far as Spark does not say it itself.
         state: By which Spark its state is worked on.
         compact: What of its state expires.
+        hot_keys: How the keys with the most traffic are sampled; None where they are not.
         drill: When and how a restore of it is rehearsed.
         standby: Its other site; None where it has only one.
         primary: The job at its primary, for one that is at its standby (`at_site`). Not declared.
@@ -156,6 +167,7 @@ class Job:
     sinks: tuple[DeclaredSink, ...] = ()
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
+    hot_keys: HotKeysPolicy | None = None
     drill: DrillPolicy = field(default_factory=DrillPolicy)
     standby: Standby | None = None
     primary: Job | None = None
@@ -485,16 +497,10 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         application = fields.required("application", application)
         checkpoint = fields.required("checkpoint", checkpoint)
     spark = fields.settings("spark")
-    if "spark.master" in spark:
-        raise fields.source.mistake(
-            (*fields.path, "spark", "spark.master"), "the master is a field of its own", "Use master."
-        )
-    if "spark.submit.deployMode" in spark:
-        raise fields.source.mistake(
-            (*fields.path, "spark", "spark.submit.deployMode"),
-            "the deploy mode is a field of its own",
-            "Use launch.deploy_mode.",
-        )
+    for setting, what, use in _APART:
+        if setting in spark:
+            where = (*fields.path, "spark", setting)
+            raise fields.source.mistake(where, f"the {what} is a field of its own", f"Use {use}.")
     refuse_credentials(spark, fields)
     launch = read_launch_policy(fields.table("launch"), fields.text("master"), spark, defaults=name is None)
     named = read_queries(fields)
@@ -517,7 +523,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         named_spark_home=fields.file("spark_home"),
         master=launch.master or LOCAL_MASTER,
         spark=spark,
-        env=_environment(fields),
+        env=read_environment(fields),
         working_dir=fields.file("working_dir") or str(fields.source.folder),
         description=fields.text("description") or "",
         tags=fields.texts("tags") or (),
@@ -535,6 +541,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         sinks=read_sinks(fields, queries),
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
+        hot_keys=read_hot_keys(fields),
         drill=read_drill(fields.table("drill")),
         generations=read_generations(fields.table("generations")) if "generations" in fields.data else None,
         airflow=read_airflow(fields.table("airflow")),
@@ -550,7 +557,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
                 table, "it is not supported yet, so nothing would read it", "Remove the table."
             )
     standby = fields.table("standby")
-    env = _environment(standby) if "env" in standby.data else None
+    env = read_environment(standby) if "env" in standby.data else None
     places = PrimaryPlaces(job.checkpoint, queries, repository, job.control, job.replicate.to, spark)
     copies = read_copies(fields.table("copies"), places)
     job = replace(
@@ -586,15 +593,3 @@ def _check_site(job: Job, records: JobControl) -> tuple[str, ...]:
     from streambank.sites.standing import check_active
 
     return check_active(job, records)
-
-
-def _environment(fields: Fields) -> tuple[str, ...]:
-    names = fields.texts("env") or ()
-    for name in names:
-        if not _ENVIRONMENT.fullmatch(name):
-            raise fields.mistake(
-                "env", f"{name!r} is not the name of an environment variable", "List names, not values."
-            )
-        if name.upper().lstrip("_").startswith("AIRFLOW"):
-            raise fields.mistake("env", f"{name} is Airflow's own and never passes to a driver")
-    return names

@@ -21,6 +21,8 @@ class DrillPolicy:
         savepoint: Which savepoint: `latest-good`, `random` for any of those that are kept, or `each` for all
             of them, one after the other.
         limit: At most so many savepoints with `each`, the newest ones; None for all.
+        time_limit_s: With `each`: after so long no more drills begin, and the next round goes on with those
+            that are left; None for no limit.
         repository: The repository or replica that it comes from; None for the job's own repository.
         batches: How many batches of the live query are executed again.
         scratch: Under which location the copy is written, seen by the job's Spark; None for beside the
@@ -36,6 +38,7 @@ class DrillPolicy:
     schedule: str | None = None
     savepoint: str = "latest-good"
     limit: int | None = None
+    time_limit_s: float | None = None
     repository: str | None = None
     batches: int = DRILL_BATCHES
     scratch: str | None = None
@@ -53,6 +56,7 @@ def read_drill(fields: Fields) -> DrillPolicy:
         schedule=fields.schedule("schedule"),
         savepoint=fields.choice("savepoint", ("latest-good", "random", "each")) or usual.savepoint,
         limit=fields.whole("limit", minimum=1),
+        time_limit_s=fields.duration_s("time_limit"),
         repository=fields.location("repository"),
         batches=usual.batches if batches is None else batches,
         scratch=fields.location("scratch"),

@@ -1,13 +1,20 @@
-"""What a job declares about work on its state: by which Spark it is done, and what expires."""
+"""What a job declares about its state: by which Spark it is worked on, what expires, and its hot keys."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from dataclasses import fields as dataclass_fields
+from typing import Any
 
 from streambank.core.choices import EXPRESSIONS, Expressions
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields
+
+MIN_SAMPLE = 0.0001
+MOST_KEYS = 50
+_COLUMN = re.compile(r"[^\W\d][\w \-]*(\.[^\W\d][\w \-]*)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,65 @@ class CompactPolicy:
     max_rows: int | None = None
     approve: bool = False
     expressions: Expressions = "declared"
+
+
+@dataclass(frozen=True, slots=True)
+class HotKeysPolicy:
+    """`[jobs.NAME.hot_keys]`: how the keys with the most traffic are sampled; without the table they are not.
+
+    Attributes:
+        sample: The share of rows whose key is counted.
+        keys: Columns that count as the key, at the input of each stateful operator; its own for none.
+        window_s: Over how long batches are added up.
+        max_keys: How many keys are reported of each operator.
+        hashes: Whether the hashes of these keys are recorded, by which the keys can be found.
+    """
+
+    sample: float = 0.1
+    keys: tuple[str, ...] = ()
+    window_s: float = 600.0
+    max_keys: int = 5
+    hashes: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a launch carries it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> HotKeysPolicy:
+        """From a launch; fields of a later version are ignored."""
+        known = {one.name for one in dataclass_fields(cls)}
+        found = {name: value for name, value in data.items() if name in known}
+        return cls(**{**found, "keys": tuple(found.get("keys", ()))})
+
+
+def read_hot_keys(fields: Fields) -> HotKeysPolicy | None:
+    """Of `[jobs.NAME.hot_keys]`; None where it is not declared, or `false`."""
+    if "hot_keys" not in fields.data or (table := fields.table_or_false("hot_keys")) is None:
+        return None
+    usual = HotKeysPolicy()
+    sample, keys = table.number("sample", minimum=MIN_SAMPLE), table.texts("keys") or ()
+    max_keys = table.whole("max_keys", minimum=1)
+    policy = HotKeysPolicy(
+        sample=usual.sample if sample is None else sample,
+        keys=keys,
+        window_s=table.duration_s("window") or usual.window_s,
+        max_keys=usual.max_keys if max_keys is None else max_keys,
+        hashes=table.boolean("hashes") or False,
+    )
+    if policy.sample > 1:
+        raise table.mistake("sample", f"it is a share, and {policy.sample:g} is more than 1", "Write 0.1.")
+    if policy.max_keys > MOST_KEYS:
+        raise table.mistake("max_keys", f"it must be at most {MOST_KEYS}, not {policy.max_keys}")
+    for key in keys:
+        if not _COLUMN.fullmatch(key):
+            raise table.mistake(
+                "keys",
+                f"{key!r} is not the name of a column",
+                "Name columns, or fields of structs such as payload.user: an expression could fail.",
+            )
+    table.done()
+    return policy
 
 
 def read_state(fields: Fields) -> StatePolicy:

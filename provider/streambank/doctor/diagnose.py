@@ -59,6 +59,7 @@ from streambank.doctor.checks.sources import (
     check_tables,
 )
 from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
+from streambank.doctor.checks.state_rows import check_state_rows
 from streambank.doctor.spark_conf import conf_of
 from streambank.doctor.subject import (
     CheckResult,
@@ -79,7 +80,7 @@ from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.of_query import QuerySinks, sinks_of_query
 from streambank.sinks.table import TableStanding
 from streambank.sinks.unguarded import sink_from_description
-from streambank.sla.skew.hot_key_record import read_hot_keys
+from streambank.sla.skew.traffic import hot_key_facts
 from streambank.storage import normalize_location, open_store
 from streambank.storage.local.mounts import mount_of
 from streambank.storage.store import FileInfo, Store
@@ -307,6 +308,9 @@ def _state(query: Query, machine: Machine) -> Iterator[CheckResult]:
             columns.append(one)
     yield from check_bounded(columns, query.points)
     yield from check_nested(columns, reported)
+    yield from _guarded(
+        "rows of the state", lambda: check_state_rows(query.checkpoint, closure, query.planner, columns)
+    )
     yield from check_skew(closure, query.checkpoint.uri)
     yield from _guarded("hot keys", lambda: check_hot_keys(_hot_keys(query)))
     yield from check_kept_settings(query.name, closure, conf.declared if conf is not None else {})
@@ -332,7 +336,7 @@ def _guarded_columns(query: Query) -> Iterator[StateColumns | SkippedCheck]:
 
 
 def _hot_keys(query: Query) -> Any:
-    return None if query.control is None else read_hot_keys(query.control, query.query)
+    return None if query.control is None else hot_key_facts(query.control, query.query, query.now)[0]
 
 
 def _clocks(query: Query, listing: Mapping[str, FileInfo], machine: Machine) -> Iterator[CheckResult]:

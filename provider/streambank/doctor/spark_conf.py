@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from streambank.core.units import spark_bytes
 from streambank.declaration.declaration import Job
 
 MIB = 1 << 20
@@ -21,8 +22,6 @@ DEFAULT_FRACTION = 0.6
 MIN_OVERHEAD_BYTES = 384 * MIB
 DEFAULT_OVERHEAD_FACTOR = 0.1
 
-_SIZE = re.compile(r"([0-9]+)\s*([bkmgtp]?)b?", re.IGNORECASE)
-_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _CONTAINERS = ("yarn", "k8s")
 
 
@@ -95,8 +94,7 @@ class SparkConf:
             name: The setting.
             unit: What a number without a unit is in.
         """
-        match = _SIZE.fullmatch(self.declared.get(name, "").strip())
-        return None if match is None else int(match[1]) * (_UNITS[match[2].lower()] if match[2] else unit)
+        return spark_bytes(self.declared.get(name, ""), unit)
 
     def whole(self, name: str) -> int | None:
         """A whole number; None where it is not declared or cannot be read."""

@@ -8,6 +8,10 @@ A drill that fails does not end the round, unless the application fails alike on
 savepoint that expires before it is drilled is skipped, and no failure; while it is drilled it is held. Each
 drill leaves its report; the round leaves one record once it is over. A round that a task of Airflow began and
 that was killed is finished by the retry of that task: savepoints that were drilled are not drilled again.
+
+Once the time limit of a round is over it ends after the drill that runs. The next round with a limit goes on
+with the savepoints that are left, then with those that were taken meanwhile. Once each has been drilled the
+round after that begins again with the newest.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from streambank.control.drills import (
@@ -27,10 +32,11 @@ from streambank.control.drills import (
     record_round,
     round_id,
     round_over,
+    rounds_over,
 )
 from streambank.control.records import JsonDict
 from streambank.core.errors import StorageError, StreambankError
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.drill import as_drilled, leave_report, none_kept, rehearse
 from streambank.drills.report import DrillReport
@@ -46,6 +52,8 @@ _TASK = ("dag_id", "run_id", "task_id")
 """What of those who ask names one task of one DAG run, whose retry goes on."""
 _IN_A_ROW = 3
 """After how many drills in a row that failed alike a round ends."""
+_ROUNDS_BACK = 20
+"""How many rounds back those that were left are searched."""
 _LOOKED_BACK = timedelta(days=7)
 """A round of which no drill has ended since then is over for good."""
 
@@ -95,6 +103,7 @@ class RoundReport:
         drills: The report of each drill as JSON, in their order.
         skipped: Savepoints that expired before they were drilled.
         ended: Why it ended before each savepoint was drilled, and how many were not; empty where it did not.
+        left: The savepoints that were not drilled then, together as they would have been: by query.
         resumed: How many of the drills an earlier try of the same task had done.
         started_at: When it began.
         seconds: How long it took, since it was resumed if it was.
@@ -113,6 +122,7 @@ class RoundReport:
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     ended: str = ""
+    left: tuple[Mapping[str, str], ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -155,6 +165,7 @@ class RoundReport:
             "failed": failed,
             "skipped": [one.to_dict() for one in self.skipped],
             "ended": self.ended,
+            "left": [dict(one) for one in self.left],
             "repository": self.repository,
             "rto_s": leading.get("rto_s"),
             "rpo_s": leading.get("rpo_s"),
@@ -178,7 +189,7 @@ def drill_each(
     """Rehearse a restore of each savepoint that is kept.
 
     Args:
-        request: What is asked; `timeout_s` is for each savepoint.
+        request: What is asked; `timeout_s` is for each savepoint, `time_limit_s` for all.
         launcher: Where drivers run; what the job declares when left out.
         say: Called when a drill, or a step of one, begins, in words.
         pace: How fast files are written, and who hears of it.
@@ -296,6 +307,13 @@ class _Round:
         self.drills: list[JsonDict] = []
         self.skipped: list[Skipped] = []
         self.ended = ""
+        self.left: tuple[dict[str, str], ...] = ()
+        self.drilled_before: list[dict[str, str]] = []
+
+    @property
+    def _time_limit_s(self) -> float | None:
+        asked = self.request.time_limit_s
+        return self.job.drill.time_limit_s if asked is None else asked or None
 
     def run(self) -> RoundReport:
         """Drill what is left, and leave the record of the round."""
@@ -308,9 +326,11 @@ class _Round:
             self._leave(self._not_begun(error), {}, None, resumed + 1, resumed + 1)
         else:
             for number, chosen in enumerate(sets, start=resumed + 1):
-                self.ended = alike(self.drills, left=resumed + len(sets) - number + 1)
+                left = sets[number - resumed - 1 :]
+                self.ended = alike(self.drills, left=len(left)) or self._out_of_time(number - resumed, left)
                 if self.ended:
                     self.say(self.ended.rstrip("."))
+                    self.left = tuple(_ids(one) for one in left)
                     break
                 self._drill(chosen, there, number, resumed + len(sets))
             if not self.drills:
@@ -328,9 +348,23 @@ class _Round:
             by=dict(self.request.by),
             why=self.request.why,
             ended=self.ended,
+            left=self.left,
         )
-        record_round(self.control, {name: one for name, one in report.to_dict().items() if name != "drills"})
+        record = {name: one for name, one in report.to_dict().items() if name != "drills"}
+        drilled = [*self.drilled_before, *(one["round"]["savepoints"] for one in self.drills)]
+        record_round(self.control, {**record, "drilled": drilled})
         return report
+
+    def _out_of_time(self, number: int, left: Sequence[Sequence[Kept]]) -> str:
+        """Why no more drills begin, as a sentence; empty while they do, and for the first of each try."""
+        limit_s = self._time_limit_s
+        if limit_s is None or number == 1 or (utc_now() - self.started_at).total_seconds() < limit_s:
+            return ""
+        were = "was" if len(left) == 1 else "were"
+        return (
+            f"The round ended: its time limit of {say_duration(limit_s)} was over, and {len(left)} more "
+            f"{were} not begun. The next round with a limit goes on from there."
+        )
 
     def _go_on(self) -> None:
         """Take over the round that an earlier try of the same task has not finished."""
@@ -374,7 +408,29 @@ class _Round:
         limit = self.job.drill.limit if self.request.limit is None else self.request.limit or None
         done = [one["round"]["savepoints"] for one in self.drills]
         sets = sets_of(there, tuple(self.job.queries))[:limit]
+        if self._time_limit_s is not None:
+            sets = self._rest_first(sets)
         return there, [one for one in sets if _ids(one) not in done]
+
+    def _rest_first(self, sets: list[list[Kept]]) -> list[list[Kept]]:
+        """Those that were left by the last round, then new ones; all sets where nothing was left.
+
+        A round since then that drilled only some, or none, leaves the others to this one.
+        """
+        since: list[Any] = []
+        left: list[Any] = []
+        for last in islice(rounds_over(self.control, self.request.source), _ROUNDS_BACK):
+            since += last.get("drilled") or []
+            if left := last.get("left") or []:
+                break
+        rest = [one for one in sets if _ids(one) in left and _ids(one) not in since]
+        if not rest:
+            return sets
+        self.say(f"going on with {len(rest)} that the last round left")
+        kept_ids = [_ids(one) for one in sets]
+        self.drilled_before = [one for one in since if one in kept_ids]
+        known = [*left, *self.drilled_before]
+        return [*rest, *(one for one in sets if _ids(one) not in known)]
 
     def _drill(self, chosen: list[Kept], there: Sequence[Kept], number: int, of: int) -> None:
         asked = _ids(chosen)

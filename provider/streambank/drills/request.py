@@ -26,6 +26,8 @@ class DrillRequest:
         batches: How many batches of the live query are executed again; the declared number when left out.
         scratch: Under which location the copy is written; the declared one when left out.
         limit: At most so many savepoints with `each`; 0 for all, the declared number when left out.
+        time_limit_s: With `each`: after so long no more drills begin, and the next round with a limit goes on
+            with those that are left; 0 for no limit, the declared time when left out.
         keep: Leave the scratch where it is.
         timeout_s: How long the application may take; the declared time when left out.
         by: Who asks.
@@ -43,6 +45,7 @@ class DrillRequest:
     repository: str | None = None
     batches: int | None = None
     limit: int | None = None
+    time_limit_s: float | None = None
     scratch: str | None = None
     keep: bool = False
     timeout_s: float | None = None

@@ -356,6 +356,7 @@ PROGRAMS = {
     "rewrite_state": "compacts, erases or migrates the state of a savepoint",
     "execute_plan": "copies or checks the files of a savepoint on executors; Streambank submits it itself",
     "flights": "the folder of the example applications, on the flights of 2013",
+    "patterns": "the folder of applications that show patterns of state; those in `wrong` show mistakes",
 }
 """What spark-submit can be given, and what it is for."""
 
@@ -366,7 +367,7 @@ def program_path(name: str) -> Path:
     Raises:
         InputError: It is not installed (code `not-installed`).
     """
-    return entry_path(name if name == "flights" else f"{name}.py")
+    return entry_path(name if name in ("flights", "patterns") else f"{name}.py")
 
 
 def entry_path(name: str = ENTRY) -> Path:

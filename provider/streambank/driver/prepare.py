@@ -129,6 +129,7 @@ def prepare_launch(
         repository_id=identity_of(job.repository),
         site=standing.site,
         other_control=standing.other_control,
+        hot_keys=None if job.hot_keys is None else job.hot_keys.to_dict(),
     )
 
 

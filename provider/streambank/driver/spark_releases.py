@@ -36,6 +36,7 @@ class SparkRelease:
         checkpoint_format: The newest `stateStore.checkpointFormatVersion` that it reads: 2 has unique ids.
         join_format: The newest `join.stateFormatVersion` that it runs.
         variables: Whether it has transformWithState.
+        samples_keys: Whether hot keys by traffic are sampled on it (private/key_samples.py).
     """
 
     name: str
@@ -46,6 +47,7 @@ class SparkRelease:
     checkpoint_format: int = 2
     join_format: int = 3
     variables: bool = True
+    samples_keys: bool = False
 
 
 RELEASES = (
@@ -61,11 +63,12 @@ RELEASES = (
     SparkRelease("4.0", query_states=_STREAMING, offsets_version=1, join_format=2),
     SparkRelease("4.1", offsets_version=1),
     SparkRelease("4.2"),
-    SparkRelease("4.3", rewrites_state=True),
+    SparkRelease("4.3", rewrites_state=True, samples_keys=True),
 )
 """Oldest first."""
 FOR_JOBS = tuple(one.name for one in RELEASES)
 FOR_STATE = tuple(one.name for one in RELEASES if one.rewrites_state)
+FOR_KEY_SAMPLES = tuple(one.name for one in RELEASES if one.samples_keys)
 
 
 def release_of(version: str) -> SparkRelease | None:

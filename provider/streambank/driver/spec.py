@@ -127,6 +127,7 @@ class LaunchSpec:
         other_control: URI of the control location of the other site.
         held_by: The upgrade that holds it, by the number of its claim; None for a driver that starts at once.
         seal: The digest of the secret that its release has to name; None likewise.
+        hot_keys: How hot keys by traffic are sampled (`HotKeysPolicy`); None for not at all.
     """
 
     job: str
@@ -160,6 +161,7 @@ class LaunchSpec:
     other_control: str | None = None
     held_by: int | None = None
     seal: str | None = None
+    hot_keys: Mapping[str, Any] | None = None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
 from streambank.checkpoint.sources import file_log_offset
 from streambank.core.errors import NotFoundError, StorageError, StreambankError
+from streambank.core.scratch import DistinctNames
 from streambank.core.units import utc_now
 from streambank.inputs.clean_source import OPTION, Cleaning
 from streambank.kafka.retention import Replay
@@ -127,8 +128,7 @@ def look_at_files(
         before = file_log_offset(offset, bare=True) if isinstance(offset, str) else None
         try:
             log = _read_after(open_store(live), source, -1 if before is None else before, in_time)
-            read = list(dict.fromkeys(log))
-            found.append(standing_of(source, read, named, in_time.exists))
+            found.append(standing_of(source, DistinctNames(log), named, in_time.exists))
         except StreambankError as error:
             found.append(FilesStanding(source, not_known=error.message))
     return tuple(replace(one, cleaning=cleaning) for one in found)
@@ -198,7 +198,7 @@ def files_after(data: Iterable[bytes], path: str, before: int) -> Iterator[str]:
 
 
 def standing_of(
-    source: str, read: Sequence[str], named: Iterable[str] = (), exists: Exists | None = None
+    source: str, read: DistinctNames, named: Iterable[str] = (), exists: Exists | None = None
 ) -> FilesStanding:
     """Look for files of a source.
 
@@ -209,17 +209,17 @@ def standing_of(
             a file is only looked for where the scheme is that of one of these, or a local path.
         exists: Whether a file is there, by its URI.
     """
-    chosen = list(read)
-    if len(chosen) > MOST_FILES:
-        chosen = [chosen[number * len(chosen) // MOST_FILES] for number in range(MOST_FILES)]
+    count = len(read)
+    looked = min(count, MOST_FILES)
+    chosen = [read[number * count // looked] for number in range(looked)]
     if foreign := sorted({_scheme(one) for one in chosen} - _schemes(named)):
         said = f"The log of {source} names files of {foreign[0]}://, and the job names no such location."
-        return FilesStanding(source, len(read), not_known=said)
+        return FilesStanding(source, count, not_known=said)
     try:
         gone = tuple(one for one in chosen if not (exists or _exists)(one))
     except StreambankError as error:
-        return FilesStanding(source, len(read), not_known=error.message)
-    return FilesStanding(source, len(read), len(chosen), gone)
+        return FilesStanding(source, count, not_known=error.message)
+    return FilesStanding(source, count, looked, gone)
 
 
 def _scheme(uri: str) -> str:

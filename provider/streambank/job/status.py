@@ -63,6 +63,7 @@ class QueryStatus:
         watermark: Its event-time watermark, ISO-8601, as of the last progress record.
         progress_at: When the last progress was recorded, ISO-8601.
         spark_version: The Spark that it last ran on; None before its first start.
+        hot_keys: The keys with the most traffic, as of the last progress record; None where none are sampled.
     """
 
     checkpoint: str
@@ -75,6 +76,7 @@ class QueryStatus:
     watermark: str | None
     progress_at: str | None
     spark_version: str | None = None
+    hot_keys: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,4 +438,5 @@ def _query(job: Job, records: JobControl, name: str) -> QueryStatus:
         watermark=event_time.get("watermark") if isinstance(event_time, dict) else None,
         progress_at=to_json_time(last.at) if last else None,
         spark_version=facts.get("spark_version"),
+        hot_keys=last.hot_keys if last else None,
     )

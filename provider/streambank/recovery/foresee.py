@@ -68,7 +68,7 @@ def foresee(
     Args:
         job: The declared job.
         query: Of which query; None for the only one.
-        order: What is asked, as JSON (streambank_spark/rewrite/validate_request.py).
+        order: What is asked, as JSON (streambank_spark/change/request.py).
         control: The job's records; opened from the declaration when left out.
         repository: Where the savepoints are; opened from the declaration when left out.
         elsewhere: The Spark that does it has Python packages of its own, which cannot be seen from here.

@@ -213,7 +213,7 @@ def look_at_sinks(
             unguarded.append(standing_of(kind, path, manifest, mode, reached))
             continue
         entries = [FileEntry.from_dict(fields) for fields in record.get("files", ())]
-        content = {entry.path: repository.objects.read(entry.digest) for entry in entries}
+        content = {entry.path: partial(repository.objects.chunks, entry.digest) for entry in entries}
         store = open_store(places.get(path, path))
         if record.get("batch") != manifest.batch:
             raise IntegrityError(

@@ -43,6 +43,7 @@ def drill_dag(job: Job, file: DagFile) -> DAG:
             repository="{{ params.repository }}",
             batches="{{ params.batches }}",
             limit="{{ params.limit if params.limit is not none else '' }}",
+            time_limit="{{ params.time_limit or '' }}",
             keep="{{ params.keep }}",
             from_form=True,
             **file.task_args(job),

@@ -178,6 +178,7 @@ class RecoveryVerbs:
         repository: str | None,
         batches: int | None,
         limit: int | None = None,
+        time_limit_s: float | None = None,
         scratch: str | None,
         keep: bool,
         timeout_s: float | None,
@@ -193,6 +194,8 @@ class RecoveryVerbs:
             repository: The repository or replica that it comes from.
             batches: How many batches of the live query are executed again.
             limit: At most so many savepoints with `each`; 0 for all, None for the declared number.
+            time_limit_s: With `each`: after so long no more drills begin; 0 for no limit, None for the
+                declared time.
             scratch: Under which location the copy is written.
             keep: Leave the copy.
             timeout_s: How long the application may take, for each savepoint.
@@ -225,6 +228,7 @@ class RecoveryVerbs:
             repository=repository,
             batches=batches,
             limit=limit,
+            time_limit_s=time_limit_s,
             scratch=scratch,
             keep=keep,
             timeout_s=timeout_s,

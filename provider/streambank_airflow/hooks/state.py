@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_REQUESTS = "streambank_spark.rewrite.validate_request"
+_REQUESTS = "streambank_spark.change.request"
 _PLACES = "streambank_spark.rewrite.key_places"
 
 
@@ -79,7 +79,7 @@ class StateVerbs:
         Args:
             ref: `job` or `job/query`; of several queries one has to be named.
             savepoint: Its id, the beginning of one, or `latest`.
-            request: What is asked, as JSON (streambank_spark/rewrite/validate_request.py).
+            request: What is asked, as JSON (streambank_spark/change/request.py).
             spark: Which Spark, beside what is declared.
             unmoved: Refuse where the query has gone on since, or has begun a batch.
             by: Who asks.

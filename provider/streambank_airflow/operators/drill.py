@@ -48,6 +48,9 @@ class RunDrillOperator(StreambankOperator):
         repository: The repository or replica that it comes from; None for the declared one.
         batches: How many batches of the live query are executed again; None for the declared number.
         limit: At most so many savepoints with `each`; 0 for all, None for the declared number.
+        time_limit: With `each`: after so long no more drills begin, and the next round with a limit goes on
+            with the savepoints that are left: a duration such as `2h`, or seconds; 0 for no limit, None for
+            the declared time.
         scratch: Under which location the copy is written; None for the declared one.
         keep: Leave the copy, for a look.
         timeout: How long the application may take: a duration such as `30m`, or seconds; None for the
@@ -63,7 +66,8 @@ class RunDrillOperator(StreambankOperator):
             `started_at`, `seconds`. Of `each`: `job`, `passed`, `failed_step` and `code` (of the first that
             failed), `error` (names each that failed), `repository`, `rto_s` and `rpo_s` (of the first
             drill), `drills` (of each drill what is returned of one, and its `savepoints`), `skipped`,
-            `ended` (why it ended before each savepoint was drilled), `resumed`, `started_at`, `seconds`.
+            `ended` (why it ended before each savepoint was drilled), `left` (a list of those, by query),
+            `resumed`, `started_at`, `seconds`.
     """
 
     template_fields: Sequence[str] = (
@@ -72,6 +76,7 @@ class RunDrillOperator(StreambankOperator):
         "repository",
         "batches",
         "limit",
+        "time_limit",
         "scratch",
         "keep",
         "timeout",
@@ -85,6 +90,7 @@ class RunDrillOperator(StreambankOperator):
         repository: str | None = None,
         batches: int | str | None = None,
         limit: int | str | None = None,
+        time_limit: str | float | None = None,
         scratch: str | None = None,
         keep: bool | str = False,
         timeout: str | float | None = None,
@@ -96,6 +102,7 @@ class RunDrillOperator(StreambankOperator):
         self.repository = repository
         self.batches = batches
         self.limit = limit
+        self.time_limit = time_limit
         self.scratch = scratch
         self.keep = keep
         self.timeout = timeout
@@ -120,9 +127,10 @@ class RunDrillOperator(StreambankOperator):
                     repository=repository,
                     batches=_batches(self.batches),
                     limit=_limit(self.limit),
+                    time_limit_s=_duration_s(self.time_limit),
                     scratch=as_text(self.scratch),
                     keep=as_bool(self.keep, "keep"),
-                    timeout_s=_timeout_s(self.timeout),
+                    timeout_s=_duration_s(self.timeout),
                     note=self.why,
                     by=asked_by(context),
                     say=lambda step: self.log.info("Drill of job %s: %s.", self.job, step),
@@ -202,7 +210,7 @@ def _limit(value: int | str | None) -> int | None:
     return found
 
 
-def _timeout_s(value: str | float | None) -> float | None:
+def _duration_s(value: str | float | None) -> float | None:
     if isinstance(value, int | float):
         return float(value)
     text = as_text(value)
@@ -244,6 +252,7 @@ def result_of_round(report: RoundReport) -> dict[str, Any]:
         "rpo_s",
         "skipped",
         "ended",
+        "left",
     )
     of_each = ("passed", "failed_step", "code", "error", "not_run", "rto_s", "rpo_s", "steps", "seconds")
     return {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from streambank.cli.output import console
-from streambank_spark.commands import compare, erase, fingerprints, read, rewrite, validate
+from streambank_spark.commands import change, compare, erase, fingerprints, read, rewrite, validate
 from streambank_spark.commands.subject import SparkOptions, require_pyspark, spark_of, workshop_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ app = typer.Typer(
     help="Look inside the state of a savepoint, or of a checkpoint's committed batch; Spark reads it.",
     no_args_is_help=True,
 )
-for module in (fingerprints, read, compare, validate, rewrite, erase):
+for module in (fingerprints, read, compare, validate, change, rewrite, erase):
     module.register(app)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -146,10 +146,7 @@ def _show_repaired(document: dict[str, Any]) -> None:
         console.line(
             f"operator {each['operator']}, {each['part']}: {console.count(each['rows'], 'row')} repaired"
         )
-        for sample in each["samples"]:
-            console.line(f"  {_text(sample.get('key', {}))}")
-            console.line(f"  - {_text(sample['before'])}")
-            console.line(f"  + {_text(sample['after'])}")
+        show_samples(each["samples"])
     console.line()
     if document["savepoint"] is not None:
         console.line(f"Restore {document['savepoint']} to use it. {document['of']} is unchanged.")
@@ -168,8 +165,17 @@ def _show_judged(judged: list[dict[str, Any]], *, examples: bool = True) -> None
     console.table(columns, rows, right=("operator", "rows", "broken"))
     for each in judged if examples else ():
         for example in each["examples"]:
-            console.line(f"broken in {each['operator']}/{each['part']}: {_text(example)}")
+            console.line(f"broken in {each['operator']}/{each['part']}: {as_text(example)}")
 
 
-def _text(value: Any) -> str:
+def show_samples(samples: Sequence[dict[str, Any]]) -> None:
+    """Changed rows, before and after."""
+    for sample in samples:
+        console.line(f"  {as_text(sample.get('key', {}))}")
+        console.line(f"  - {as_text(sample['before'])}")
+        console.line(f"  + {as_text(sample['after'])}")
+
+
+def as_text(value: Any) -> str:
+    """A key or a value in one line."""
     return json.dumps(value, ensure_ascii=False)

@@ -16,7 +16,7 @@ until it is added here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from streambank.core.errors import FormatError, InputError
 from streambank.driver.spark_releases import FOR_STATE, listed, rewrites_state
-from streambank_spark.private.jvm import gateway
+from streambank_spark.private.jvm import elements, gateway
 
 MOST_CHARACTERS = 10_000
 """Length of an expression."""
@@ -156,7 +156,7 @@ def _check_analysed(frame: Any, column: Column) -> None:
     rows = frame._jdf.queryExecution().analyzed()
     if _name(plan) != "Project" or not plan.child().equals(rows):
         raise _refused("it needs more than the row that it is computed of")
-    (aliased,) = _elements(plan.projectList())
+    (aliased,) = elements(plan.projectList())
     _check(aliased.child(), _class, _MADE)
 
 
@@ -174,7 +174,7 @@ def _check(root: Any, class_of: Callable[[Any], str], more: frozenset[str]) -> N
         found = class_of(node)
         if found not in ALLOWED and found not in more:
             raise _refused(f"{_NAMES.get(found, found)} is not allowed in it")
-        children = list(_elements(node.children()))
+        children = list(elements(node.children()))
         # As it is written; Spark may make something else of a pattern.
         if more is _WRITTEN and found in _PATTERNS and len(children) > 1:
             _check_pattern(children[1], like=found in ("Like", "ILike"))
@@ -195,7 +195,7 @@ def _class_of_parsed(node: Any, registry: Any) -> str:
     found = _class(node)
     if found != "UnresolvedFunction":
         return found
-    parts = [str(part) for part in _elements(node.nameParts())]
+    parts = [str(part) for part in elements(node.nameParts())]
     made = class_of_function(parts[0], registry) if len(parts) == 1 else None
     if made not in ALLOWED:
         raise _refused(f"the function {'.'.join(parts)} is not allowed in it")
@@ -225,10 +225,6 @@ def class_of_function(name: str, registry: Any) -> str | None:
 
 def _name(node: Any) -> str:
     return str(node.getClass().getSimpleName()).removesuffix("$")
-
-
-def _elements(sequence: Any) -> Iterator[Any]:
-    return (sequence.apply(place) for place in range(sequence.size()))
 
 
 def _refused(what: str, hint: str = HINT) -> InputError:

@@ -204,13 +204,23 @@ def operators_of(frame: Any) -> tuple[str, ...]:
 def _operators(node: Any) -> Iterator[str]:
     if not node.isStreaming():
         return
-    children = node.children()
-    below = [children.apply(number) for number in range(children.size())]
-    name = str(node.nodeName())
-    if name in _STATEFUL or (name == "Join" and all(one.isStreaming() for one in below)):
-        yield name
-    for one in below:
+    if keeps_state(node):
+        yield str(node.nodeName())
+    for one in elements(node.children()):
         yield from _operators(one)
+
+
+def keeps_state(node: Any) -> bool:
+    """Whether a streaming node of an analysed plan keeps state."""
+    name = str(node.nodeName())
+    return name in _STATEFUL or (
+        name == "Join" and all(one.isStreaming() for one in elements(node.children()))
+    )
+
+
+def elements(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala sequence."""
+    return (sequence.apply(number) for number in range(sequence.size()))
 
 
 def is_kafka_sink(query: Any) -> bool:

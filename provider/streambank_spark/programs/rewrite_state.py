@@ -1,6 +1,6 @@
 """The driver of `rewrite_state.py`: carries out an order on a savepoint's state, on a cluster too.
 
-The plan is a JSON file: `repository`, `job`, `savepoint`, `order` (rewrite/validate_request.py, or `verify`
+The plan is a JSON file: `repository`, `job`, `savepoint`, `order` (change/request.py, or `verify`
 for a deep verification), and where there is need `work`, `by` and, of an erasure, `search`: the `replicas`,
 the `live` directories and those `left` behind in which the key may be besides. The report is one, too: what
 the command prints with `--json`, or `error`.
@@ -23,6 +23,8 @@ from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.core.json_text import loads
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
+from streambank_spark.change.carry_out import carry_out as change
+from streambank_spark.change.request import BootstrapRequest, TransformRequest, request_of
 from streambank_spark.failures import condition_of, first_line, refuse_wrong_schema, say, say_error
 from streambank_spark.programs.execute_plan import end_group, end_with
 from streambank_spark.rewrite.derive import Derived
@@ -31,7 +33,7 @@ from streambank_spark.rewrite.key_locations import not_searched, search
 from streambank_spark.rewrite.key_places import Live
 from streambank_spark.rewrite.request import carry_out, validate
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
-from streambank_spark.rewrite.validate_request import VALIDATE, ValidateRequest, request_of
+from streambank_spark.rewrite.validate_request import VALIDATE, ValidateRequest
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.verify import look_deep
 from streambank_spark.submit.session import silence_contexts
@@ -97,6 +99,8 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
             return {"findings": [each.to_dict() for each in findings]}
         if isinstance(order, ValidateRequest):
             return validate(spark, repository, *which, order, staging, by=plan["by"], say=say)
+        if isinstance(order, (TransformRequest, BootstrapRequest)):
+            return change(spark, repository, *which, order, staging, by=plan["by"], say=say)
         done = carry_out(spark, repository, *which, order, staging, by=plan["by"], say=say)
         document = done.to_dict() | {"operation": order.operation, "dry_run": order.dry_run}
         if order.key is not None:

@@ -26,7 +26,7 @@ from streambank.work.executor import Pace
 from streambank_spark.private.state_rewriter import quiet_session
 from streambank_spark.rewrite.expiry import Expired, PassedOver
 from streambank_spark.rewrite.rewrite import Rewritten, check_rewritable, rewrite
-from streambank_spark.rewrite.row_patch import Mended
+from streambank_spark.rewrite.row_patch import Patch
 from streambank_spark.state.digest import count_going
 from streambank_spark.state.staging import Staging, materialized_savepoint, place_beside, require_shared
 from streambank_spark.state.state import QueryState
@@ -34,8 +34,8 @@ from streambank_spark.state.store_rows import StoreRows, store_rows
 
 Decide = Callable[[QueryState], list[Expired]]
 """From the state of the savepoint, which keys go."""
-Mend = Callable[[QueryState], list[Mended]]
-"""From the state of the savepoint, which rows get other values."""
+Mend = Callable[[QueryState], Sequence[Patch]]
+"""From the state of the savepoint, which rows get other values, or are added; asked after `Decide`."""
 Write = Callable[..., Rewritten]
 """As `rewrite`."""
 Say = Callable[[str], None]
@@ -127,7 +127,8 @@ def derive(
         job: `job` or `job/query`.
         savepoint: The id of the first one.
         staging: Where state is laid out.
-        operation: What it is made by: `compact`, `erase`, `rescale`, `repair`, `migrate`.
+        operation: What it is made by: `compact`, `erase`, `rescale`, `repair`, `migrate`,
+            `transform`, `bootstrap`.
         decide: Which keys go; none where nobody says.
         partitions: Another number of state partitions.
         mend: Which rows get other values; none where nobody says.
@@ -157,7 +158,7 @@ def derive(
         kept_by_spark += [each.bytes_of.persist() for each in mended]
         try:
             keys = [each.sized.count() for each in gone]
-            nothing = (decide is not None and not any(keys)) or (mend is not None and not mended)
+            nothing = not (any(keys) or mended or (decide is None and mend is None))
             if dry_run or nothing:
                 session = quiet_session(spark, state.closure.spark.checkpoint_format)
                 counts = _counted(list(store_rows(session, state)), gone) if gone else {}

@@ -256,7 +256,9 @@ def _where(state: QueryState, rule: Where, operator: OperatorState) -> Expired:
     for part in parts:
         frame = state.frame(part)
         unit = _units(frame, operator, part)
-        judged.append(frame.select(unit.alias(UNIT), _condition(state, rule, frame, part).alias("expired")))
+        judged.append(
+            frame.select(unit.alias(UNIT), condition_of_rule(state, rule, frame, part).alias("expired"))
+        )
     every = reduce(DataFrame.unionByName, judged)
     if len(parts) == 1 and _alone(operator, parts[0], state.frame(parts[0])):
         return Expired(operator, every.where("expired").select(UNIT, F.lit(1).alias("rows")))
@@ -272,7 +274,18 @@ def _alone(operator: OperatorState, part: Part, frame: DataFrame) -> bool:
     return isinstance(kind, StructType) and unit_fields(operator, part.name, kind) == kind.names
 
 
-def _condition(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> Column:
+def condition_of_rule(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> Column:
+    """Whether a row is one that an expression picks; never null.
+
+    Args:
+        state: The state.
+        rule: The expression.
+        frame: Rows of a part.
+        part: The part.
+
+    Raises:
+        InputError: The expression cannot be used (code `bad-expression`).
+    """
     now = rule.now or datetime.now(UTC)
     text = rule.expression.replace(_NOW, _timestamp(now))
     if _WATERMARK in text:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from streambank.checkpoint.state import lz4
+from streambank.checkpoint.state.changes import hdfs_rows
 from streambank.core.errors import FormatError, RefusedError, StorageError
 
 _SIZE = struct.Struct(">i")
@@ -50,32 +51,11 @@ def load_rows(read: Callable[[str], bytes], paths: Iterable[str], codec: str) ->
 
 
 def _apply(rows: dict[bytes, bytes], data: bytes, path: str) -> None:
-    position = 0
-    unpack = _SIZE.unpack_from
-    try:
-        while (size := unpack(data, position)[0]) != _END:
-            start = position + 4
-            position = start + _known_size(size, path)
-            key = data[start:position]
-            size = unpack(data, position)[0]
-            position += 4
-            if size == _END:
-                rows.pop(key, None)
-                continue
-            _known_size(size, path)
-            value = data[position : position + size]
-            position += size
-            if position > len(data):
-                raise FormatError(f"{path} ends within a row.", code="half-written", hint=_DAMAGED)
+    for key, value in hdfs_rows(data, path):
+        if value is None:
+            rows.pop(key, None)
+        else:
             rows[key] = value
-    except struct.error as error:
-        raise FormatError(f"{path} ends without its end mark.", code="half-written", hint=_DAMAGED) from error
-
-
-def _known_size(size: int, path: str) -> int:
-    if size < 0:
-        raise FormatError(f"{path} has a row of {size} bytes.", code="half-written", hint=_DAMAGED)
-    return size
 
 
 _DAMAGED = "The file is damaged: verify the savepoint, or use another one."

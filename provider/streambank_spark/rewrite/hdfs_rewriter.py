@@ -8,7 +8,7 @@ task as a whole, as it is in that of the query. The tasks are Python, which come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -24,7 +24,8 @@ from streambank.checkpoint.index import store_folder
 from streambank.core.errors import RefusedError
 from streambank.storage import open_store
 from streambank_spark.rewrite.hdfs_files import check_codec, load_rows, snapshot
-from streambank_spark.rewrite.row_patch import Mended, not_encoded
+from streambank_spark.rewrite.rewrite_request import REPLACE
+from streambank_spark.rewrite.row_patch import Made, Patch, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.state.state import PARTITION, QueryState
 from streambank_spark.submit.bundle import ship, use_packages
@@ -37,7 +38,7 @@ PACKAGES = ("lz4", "xxhash", "zstandard", "boto3")
 GoneRows = Callable[[int, str], DataFrame | None]
 """Operator and store -> the rows of it that go, as the state reader gives them; None where none do."""
 _Change = tuple[bytes, bytes | None, bytes | None]
-"""The bytes of a key, of its value, and of its new value; without those, it goes."""
+"""The bytes of a key, of its value (None for any), and of its new value; without that, the row goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class _Store:
         codec: How state files are compressed.
         chains: Partition -> its files, in the order in which they are read.
         names: Partition -> the snapshot to write.
+        empty: Whether none of the rows that are there stay.
     """
 
     source: str
@@ -57,9 +59,10 @@ class _Store:
     codec: str
     chains: Mapping[int, tuple[str, ...]]
     names: Mapping[int, str]
+    empty: bool = False
 
     def work(self, pairs: Iterator[tuple[int, _Change | None]]) -> Iterator[tuple[int, int]]:
-        """Write the partitions that the pairs name; gives how many changes of each could be made."""
+        """Write the partitions that the pairs name; gives how many values of each could be put there."""
         use_packages()
         changes: dict[int, list[_Change]] = {}
         for partition, change in pairs:
@@ -68,18 +71,19 @@ class _Store:
                 asked.append(change)
         read, target = open_store(self.source).read, open_store(self.target)
         for partition, asked in changes.items():
-            rows = load_rows(read, self.chains[partition], self.codec)
+            rows = {} if self.empty else load_rows(read, self.chains[partition], self.codec)
             found = sum(_made(rows, change) for change in asked)
             target.write(self.names[partition], snapshot(rows, self.codec))
             yield partition, found
 
 
 def _made(rows: dict[bytes, bytes], change: _Change) -> bool:
-    """Make one change, if the row is there: let it go, or put a value in the place of the old one."""
+    """Make one change: let a row go, or put a value in the place of the old one; whether a value was put."""
     key, was, new = change
     if new is None:
-        return rows.pop(key, None) is not None
-    if rows.get(key) != was:
+        rows.pop(key, None)
+        return False
+    if was is not None and rows.get(key) != was:
         return False
     rows[key] = new
     return True
@@ -89,7 +93,7 @@ def rewrite_hdfs_stores(
     state: QueryState,
     target: str,
     gone: GoneRows,
-    mended: Mapping[tuple[int, str], Mended] = MappingProxyType({}),
+    mended: Mapping[tuple[int, str], Sequence[Patch]] = MappingProxyType({}),
 ) -> None:
     """Write every store of every operator anew.
 
@@ -97,7 +101,7 @@ def rewrite_hdfs_stores(
         state: What is read.
         target: URI of the checkpoint that is written, with everything but its state in place.
         gone: What goes; read once.
-        mended: What gets other values, by operator and store.
+        mended: What gets other values, or is added, by operator and store.
 
     Raises:
         RefusedError: The files cannot be rewritten (codes `unknown-codec`, `row-checksum`), or hold other
@@ -123,22 +127,19 @@ def rewrite_hdfs_stores(
                 partition: f"{store_folder(operator.operator, partition, store.store)}/{name}"
                 for partition in range(store.partitions)
             }
-            work = _Store(state.location, target, codec, chains, names)
-            repair = mended.get((operator.operator, store.store))
+            patches = mended.get((operator.operator, store.store), ())
+            empty = any(isinstance(one, Made) and one.existing_rows == REPLACE for one in patches)
+            work = _Store(state.location, target, codec, chains, names, empty)
             going = gone(operator.operator, store.store)
-            if repair is not None:
-                made = _run(state, work, repair.bytes_of.rdd.map(_change_of))
-                if made != repair.rows:
-                    lacking = f"{repair.rows - made:,} of them are stored in another format"
-                    raise not_encoded(repair.place, lacking)
-                continue
-            if going is None:
-                _run(state, work)
-                continue
-            kind = going.schema["key"].dataType
-            assert isinstance(kind, StructType)
-            keys: Any = going.select(PARTITION, plain(F.col("key"), kind).alias("key"))
-            _run(state, work, keys.rdd.mapPartitions(partial(_encoded, kind)))
+            changes = [_changes_of(one) for one in patches]
+            if going is not None:
+                kind = going.schema["key"].dataType
+                assert isinstance(kind, StructType)
+                keys: Any = going.select(PARTITION, plain(F.col("key"), kind).alias("key"))
+                changes.append(keys.rdd.mapPartitions(partial(_encoded, kind)))
+            lacking = sum(one.rows for one in patches) - _run(state, work, changes)
+            if lacking:
+                raise not_encoded(patches[0].place, f"{lacking:,} of them are stored in another format")
 
 
 def state_files(closure: Closure, operator: int, store: str) -> dict[int, tuple[str, ...]]:
@@ -152,13 +153,13 @@ def state_files(closure: Closure, operator: int, store: str) -> dict[int, tuple[
     return {partition: tuple(path for _, path in sorted(files)) for partition, files in found.items()}
 
 
-def _run(state: QueryState, work: _Store, changes: Any = None) -> int:
-    """One task a partition, each with the changes to it, an RDD; how many of them could be made."""
+def _run(state: QueryState, work: _Store, changes: Sequence[Any]) -> int:
+    """One task a partition, each with the changes to it, from RDDs; how many values could be put there."""
     count = len(work.names)
     context = state.session.sparkContext
     pairs: Any = context.parallelize([(partition, None) for partition in work.names], count)
-    if changes is not None:
-        pairs = pairs.union(changes)
+    for each in changes:
+        pairs = pairs.union(each)
     placed = pairs.partitionBy(count, _itself)
     return sum(made for _, made in placed.mapPartitions(work.work).collect())
 
@@ -167,7 +168,17 @@ def _itself(partition: int) -> int:
     return partition
 
 
-def _change_of(row: Any) -> tuple[int, _Change]:
+def _changes_of(patch: Patch) -> Any:
+    if isinstance(patch, Made):
+        return patch.made.select("partition", "key_bytes", "value_bytes").rdd.map(_added)
+    return patch.bytes_of.rdd.map(_replaced)
+
+
+def _added(row: Any) -> tuple[int, _Change]:
+    return row[0], (bytes(row[1]), None, bytes(row[2]))
+
+
+def _replaced(row: Any) -> tuple[int, _Change]:
     return row[0], (bytes(row[1]), bytes(row[2]), bytes(row[3]))
 
 

@@ -8,7 +8,7 @@ cannot be changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial, reduce
 from operator import and_
@@ -24,11 +24,11 @@ from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.json_text import loads
 from streambank.repository.repository import Repository
-from streambank_spark.failures import first_line
+from streambank_spark.failures import condition_of, first_line
 from streambank_spark.private.expressions import computed
 from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
-from streambank_spark.rewrite.row_patch import Mended, not_encoded
+from streambank_spark.rewrite.row_patch import Mended, apart, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.rewrite.validate_request import VALUE, Assignment, changes_key
 from streambank_spark.state.digest import digest_frame
@@ -73,7 +73,7 @@ def repair_state(state: QueryState, rules: Sequence[Rule], assignments: Sequence
 def _mend(
     state: QueryState, part: Part, rules: Sequence[Rule], assignments: Sequence[Assignment]
 ) -> Mended | None:
-    frame = state.frame(part)
+    frame = apart(state.frame(part))
     holds = reduce(and_, (F.coalesce(computed(frame, rule.expression), F.lit(False)) for rule in rules))
     rows = frame.where(~holds).count()
     if not rows:
@@ -85,23 +85,38 @@ def _mend(
     if not mine:
         raise _not_repaired(f"{rows:,} rows of {place} break a rule, and no repair applies to them.")
     (operator,) = state.operators(part.operator)
-    _check(state, operator, part, frame)
-    new = _assigned(frame, mine, place)
-    mended = Mended(part, operator.stores[0].store, _family(part), rows, frame, holds, new)
-    _evaluate(mended, place)
-    changes = _changes(state, frame.where(~holds), new)
-    return mended.with_changes(changes)
+    check_part(state, operator, part, frame)
+    new = assigned(frame, mine, place)
+    store = operator.stores[0]
+    mended = Mended(part, store.store, family_of(part), store.partitions, rows, frame, holds, new)
+    still = evaluated(mended, "repair")
+    if still:
+        raise _not_repaired(
+            f"{still:,} of {rows:,} rows of {place} would still break a rule after the repair."
+        )
+    return mended.with_changes(changes(state, frame.where(~holds), new))
 
 
-def _check(state: QueryState, operator: OperatorState, part: Part, frame: DataFrame) -> None:
+def check_part(state: QueryState, operator: OperatorState, part: Part, frame: DataFrame) -> None:
+    """Make sure that rows of a part are one plain UnsafeRow for each key, so that they can be written.
+
+    Args:
+        state: The state.
+        operator: The operator.
+        part: A part of it.
+        frame: Its rows.
+
+    Raises:
+        RefusedError: They are not (codes `repair-part`, `repair-encoding`, `row-checksum`).
+    """
     place = f"operator {operator.operator} ({operator.name}), {part.name}"
     conf = state.closure.offset_conf
     if VALUE not in frame.columns or len(operator.stores) != 1:
         raise RefusedError(
-            f"Rows of {place} cannot be repaired: a key has more than one value there, or Spark keeps "
+            f"Rows of {place} cannot be changed: a key has more than one value there, or Spark keeps "
             "more about the rows elsewhere.",
             code="repair-part",
-            hint="Repair the input and start the query with an empty checkpoint, or remove the keys: "
+            hint="Start the query with an empty checkpoint and the right input, or remove the keys: "
             "`streambank state compact --where`.",
         )
     encoding = conf.get(_ENCODING, "unsaferow")
@@ -109,17 +124,40 @@ def _check(state: QueryState, operator: OperatorState, part: Part, frame: DataFr
         raise not_encoded(place, f"it is encoded as {encoding}")
     if conf.get(_ROW_CHECKSUM, "false").lower() == "true":
         raise RefusedError(
-            f"Rows of {place} have checksums of their own, and cannot be repaired.",
+            f"Rows of {place} have checksums of their own, and cannot be changed.",
             code="row-checksum",
             hint=f"Run the query without {_ROW_CHECKSUM} until it has written new snapshots.",
         )
 
 
-def _family(part: Part) -> str:
+def family_of(part: Part) -> str:
+    """The column family of a part's rows in RocksDB."""
     return part.options.get("stateVarName", "default")
 
 
-def _assigned(frame: DataFrame, assignments: Sequence[Assignment], place: str) -> Column:
+Convert = Callable[[Column, DataType, str], Column]
+"""An expression, the type and the name of a column -> the expression as a value of that column."""
+
+
+def _cast(column: Column, kind: DataType, name: str) -> Column:
+    return column.cast(kind)
+
+
+def assigned(
+    frame: DataFrame, assignments: Sequence[Assignment], place: str, convert: Convert = _cast
+) -> Column:
+    """The value of a row with what is assigned to its columns.
+
+    Args:
+        frame: The rows of the part.
+        assignments: What its columns get.
+        place: What messages call the part.
+        convert: How an expression becomes a value of its column's type.
+
+    Raises:
+        InputError: An expression cannot be used (code `bad-expression`).
+        RefusedError: A key would change (code `repair-key`).
+    """
     value = F.col(VALUE)
     columns = [one.column for one in assignments]
     if len(set(columns)) < len(columns):
@@ -135,7 +173,7 @@ def _assigned(frame: DataFrame, assignments: Sequence[Assignment], place: str) -
         try:
             if kind is None:
                 raise AnalysisException(message=f"{place} has no column named value.{one.column}.")
-            value = value.withField(one.column, computed(frame, one.expression).cast(kind))
+            value = value.withField(one.column, convert(computed(frame, one.expression), kind, one.column))
             frame.select(value)
         except AnalysisException as error:
             raise bad_expression(frame, f"value.{one.column} = {one.expression}", error) from error
@@ -150,28 +188,37 @@ def _kind(kind: DataType, path: Sequence[str]) -> DataType | None:
     return kind
 
 
-def _evaluate(mended: Mended, place: str) -> None:
-    """Make sure that the repaired rows keep the rules, and are the same whenever they are asked for."""
+def evaluated(mended: Mended, what: str) -> int:
+    """Make sure that the changed rows are the same whenever they are computed.
+
+    Args:
+        mended: What becomes of a part.
+        what: What messages call that: `repair`, `transformation`.
+
+    Returns:
+        How many of the changed rows still do not hold what `mended.holds` says.
+
+    Raises:
+        InputError: They cannot be computed, or differ from time to time (code `bad-expression`).
+    """
     try:
         # Planned twice: Spark gives rand() its seed, and now() its moment, when it plans.
         first, again = digest_frame(mended.repaired), digest_frame(mended.repaired)
-        still = mended.repaired.where(~mended.holds).count()
+        still = mended.repaired.where(~mended.holds).count() if mended.must_hold else 0
     except (PySparkException, Py4JError) as error:
+        said = first_line(error) if mended.must_hold else condition_of(error)
         raise InputError(
-            f"The repair of {place} cannot be computed: {first_line(error)}",
+            f"The {what} of {mended.place} cannot be computed: {said}",
             code="bad-expression",
-            hint="Look at the broken rows: a validation lists them.",
+            hint="Look at the rows: a validation lists those that break a rule.",
         ) from error
     if first != again:
         raise InputError(
-            f"The repair of {place} gives a different value each time.",
+            f"The {what} of {mended.place} gives a different value each time.",
             code="bad-expression",
             hint="Use constants instead of rand(), uuid() or current_timestamp().",
         )
-    if still:
-        raise _not_repaired(
-            f"{still:,} of {mended.rows:,} rows of {place} would still break a rule after the repair."
-        )
+    return still
 
 
 def _not_repaired(what: str) -> InputError:
@@ -180,7 +227,7 @@ def _not_repaired(what: str) -> InputError:
     )
 
 
-def _changes(state: QueryState, broken: DataFrame, new: Column) -> DataFrame:
+def changes(state: QueryState, broken: DataFrame, new: Column) -> DataFrame:
     """Of each broken row the partition, and the bytes of its key, its value, and its new value."""
     ship(state.session.sparkContext, PACKAGES)
     key, value = (_struct(broken, name) for name in (KEY, VALUE))

@@ -27,7 +27,7 @@ from streambank_spark.private.state_rewriter import quiet_session, rewrite_store
 from streambank_spark.rewrite.check import Compared, compare
 from streambank_spark.rewrite.expiry import Expired
 from streambank_spark.rewrite.hdfs_rewriter import GoneRows, rewrite_hdfs_stores
-from streambank_spark.rewrite.row_patch import Mended, not_encoded
+from streambank_spark.rewrite.row_patch import Mended, Patch, not_encoded
 from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.digest import count_kept
 from streambank_spark.state.hot_keys import UNIT
@@ -66,7 +66,7 @@ def rewrite(
     derived_from: str,
     gone: Sequence[Expired] = (),
     partitions: int | None = None,
-    mended: Sequence[Mended] = (),
+    mended: Sequence[Patch] = (),
 ) -> Rewritten:
     """Write the state of a checkpoint anew, verify it, and make the target a checkpoint.
 
@@ -77,7 +77,7 @@ def rewrite(
         derived_from: Where the state comes from, for the offset log.
         gone: What is left out.
         partitions: Another number of state partitions.
-        mended: Rows that get other values.
+        mended: Rows that get other values, or are added.
 
     Raises:
         RefusedError: It cannot be done with this state; the code says why.
@@ -96,9 +96,11 @@ def rewrite(
     skeleton = lay_skeleton(
         state.store, target, closure, derived_from=derived_from, partitions=partitions, alone=alone
     )
-    repairs = {one.named: one for one in mended}
+    repairs: dict[tuple[int, str], list[Patch]] = {}
+    for one in mended:
+        repairs.setdefault(one.named, []).append(one)
     if not hdfs:
-        _require_as_encoded(stores, repairs.values())
+        _require_as_encoded(stores, [one for one in mended if isinstance(one, Mended)])
     if hdfs:
         rewrite_hdfs_stores(state, target.uri, _going(stores, units), repairs)
         ids = None
@@ -111,8 +113,8 @@ def rewrite(
         for store in stores
         if store.named not in repairs
     }
-    for named, one in repairs.items():
-        kept[named] = one.in_rows(kept[named]) if hdfs else one.in_raw(kept[named])
+    for one in mended:
+        kept[one.named] = one.in_rows(kept[one.named]) if hdfs else one.in_raw(kept[one.named])
     with skeleton.finished(ids):
         written = QueryState(spark, target.uri, closure.batch)
         compared = compare(stores, kept, list(store_rows(session, written)), partitions, counted)
@@ -161,15 +163,15 @@ def _change(
     stores: Sequence[StoreRows],
     units: Mapping[int, DataFrame],
     partitions: int | None,
-    repairs: Mapping[tuple[int, str], Mended] = MappingProxyType({}),
+    repairs: Mapping[tuple[int, str], Sequence[Patch]] = MappingProxyType({}),
 ) -> Any:
     by_name = {store.named: store for store in stores}
 
     def change(operator: int, name: str, frame: DataFrame) -> DataFrame:
         store = by_name[operator, name].of(frame)
         kept = store.without(units.get(operator))
-        if store.named in repairs:
-            kept = repairs[store.named].in_raw(kept)
+        for one in repairs.get(store.named, ()):
+            kept = one.in_raw(kept)
         if partitions is None or store.alone:
             return kept
         return kept.repartition(partitions, F.col("partition_key"))

@@ -13,6 +13,8 @@ from streambank.core.errors import InputError
 
 OPERATIONS = ("compact", "erase", "rescale", "migrate")
 PROVIDERS = ("rocksdb",)
+EXISTING = REPLACE, KEEP, OVERWRITE = "replace", "keep", "overwrite"
+"""What becomes of rows where a table gives state: all go; those of a key in the table stay, or go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

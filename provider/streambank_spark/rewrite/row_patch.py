@@ -1,4 +1,8 @@
-"""Rows of state that get other values while the state is written anew, and the proof that no others did."""
+"""Rows of state that get other values or are added while state is rewritten, and the proof of it.
+
+Spark names the columns of an aggregation's value after its buffers, so two sums are both called `sum`. Here
+each has a name: `sum`, `sum_2`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,17 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import NullType, StructType
 
 from streambank.core.errors import IntegrityError, RefusedError
+from streambank_spark.rewrite.rewrite_request import OVERWRITE, REPLACE
+from streambank_spark.rewrite.validate_request import VALUE
 from streambank_spark.state.digest import digest_frame
-from streambank_spark.state.state import Part, QueryState
+from streambank_spark.state.read import KEY
+from streambank_spark.state.state import PARTITION, Part, QueryState
 
+MOST_BROADCAST = 100_000
+"""How many changed rows each task gets as a whole; of more, rows are brought together by their keys."""
 _HALF = 16
 _MODULUS = 1 << 64
 
@@ -24,21 +34,25 @@ class Mended:
         part: The part.
         store: The store that it lies in.
         family: The column family of that store.
+        partitions: How many partitions the store has.
         rows: How many rows are broken.
         frame: The part's rows as they are.
         holds: Whether a row keeps the rules.
         new: The value that a broken row gets.
         changes: Of each broken row `partition`, and the bytes `key_was`, `value_was`, `value_new`.
+        must_hold: Whether `holds` must be true of every row afterwards.
     """
 
     part: Part
     store: str
     family: str
+    partitions: int
     rows: int
     frame: DataFrame
     holds: Column
     new: Column
     changes: DataFrame | None = None
+    must_hold: bool = True
 
     @property
     def place(self) -> str:
@@ -67,23 +81,30 @@ class Mended:
 
     def in_rows(self, frame: DataFrame) -> DataFrame:
         """The rows of its store with the new values, as the state reader gives them."""
-        return frame.withColumn("value", F.when(self.holds, F.col("value")).otherwise(self.new))
+        return apart(frame).withColumn("value", F.when(self.holds, F.col("value")).otherwise(self.new))
 
     def in_raw(self, frame: DataFrame) -> DataFrame:
-        """The raw rows of its store with the new values, in the order and partitions that they are in."""
-        joined = frame.join(F.broadcast(self.bytes_of.drop("partition")), self._same(), "left")
+        """The raw rows of its store with the new values, each in its partition."""
         new = F.coalesce("value_new", "value_bytes").alias("value_bytes")
-        return joined.select(*(new if name == "value_bytes" else F.col(name) for name in frame.columns))
+        columns = [new if name == "value_bytes" else F.col(name) for name in frame.columns]
+        changes = self.bytes_of.drop("partition")
+        if self.rows <= MOST_BROADCAST:
+            return frame.join(F.broadcast(changes), self._same(), "left").select(*columns)
+        mine = _of_family(self.family)
+        changed = frame.where(mine).join(changes, self._same(), "left").select(*columns)
+        # Elements of a list, which are of another family, stay in their order.
+        return _in_place(frame.where(~mine).unionAll(changed), self.partitions)
 
     def found_raw(self, frame: DataFrame) -> int:
         """How many raw rows of its store have the very bytes that are to be replaced."""
-        return frame.join(F.broadcast(self.bytes_of), self._same(), "left_semi").count()
+        named = self.bytes_of if self.rows > MOST_BROADCAST else F.broadcast(self.bytes_of)
+        return frame.join(named, self._same(), "left_semi").count()
 
     def _same(self) -> Column:
         return (
             (F.col("key_bytes") == F.col("key_was"))
             & (F.col("value_bytes") == F.col("value_was"))
-            & (F.col("column_family_name") == self.family)
+            & _of_family(self.family)
         )
 
     def verify(self, written: QueryState) -> Proof:
@@ -92,7 +113,7 @@ class Mended:
         Raises:
             IntegrityError: It has not (code `rewrite-differs`).
         """
-        after = written.frame(self.part)
+        after = apart(written.frame(self.part))
         (rest_rows, rest), (_, repaired) = (
             digest_frame(self.frame.where(self.holds)),
             digest_frame(self.repaired),
@@ -100,7 +121,7 @@ class Mended:
         rows, found = digest_frame(after)
         if (rows, found) != (rest_rows + self.rows, _sum((rest, repaired))):
             raise _differs(f"the {rows:,} rows of {self.place} ({found}) are not the expected ones")
-        broken = after.where(~self.holds).count()
+        broken = after.where(~self.holds).count() if self.must_hold else 0
         if broken:
             raise _differs(f"{broken:,} rows of {self.place} break a rule")
         return Proof(rest_rows, rest)
@@ -108,15 +129,154 @@ class Mended:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was seen of a part after its repair.
+    """What was seen of a part afterwards.
 
     Attributes:
-        rows: How many rows were to stay as they were.
+        rows: How many rows were compared: of changed state those that stay as they were.
         digest: The fingerprint of these, before and after.
     """
 
     rows: int
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Rows that a part gets from somewhere else.
+
+    Attributes:
+        part: The part.
+        store: The store that it lies in.
+        family: The column family of that store.
+        partitions: How many partitions the store has.
+        existing: The part's rows as they are.
+        rows: How many rows are written.
+        mapped: `key`, `value` and `partition_id` of each given row, computed whenever they are read.
+        existing_rows: `REPLACE`, `KEEP` or `OVERWRITE`.
+        made: Of each row that is written its `partition`, its `key`, and the bytes of key and value.
+    """
+
+    part: Part
+    store: str
+    family: str
+    partitions: int
+    existing: DataFrame
+    rows: int
+    mapped: DataFrame
+    existing_rows: str
+    made: DataFrame
+
+    @property
+    def place(self) -> str:
+        """What messages call it."""
+        return f"operator {self.part.operator}, {self.part.name}"
+
+    @property
+    def named(self) -> tuple[int, str]:
+        """Operator and store."""
+        return self.part.operator, self.store
+
+    @property
+    def bytes_of(self) -> DataFrame:
+        """The rows that are written."""
+        return self.made
+
+    def in_rows(self, frame: DataFrame) -> DataFrame:
+        """The rows of its store with those that are written, as the state reader gives them."""
+        kept = apart(frame).select(KEY, VALUE, PARTITION)
+        new = self.mapped
+        if self.existing_rows == REPLACE:
+            kept = kept.where(F.lit(False))
+        elif self.existing_rows == OVERWRITE:
+            kept = without_keys(kept, new)
+        else:
+            new = without_keys(new, kept)
+        return kept.unionAll(new)
+
+    def in_raw(self, frame: DataFrame) -> DataFrame:
+        """The raw rows of its store with those that are written, each in its partition."""
+        mine = _of_family(self.family)
+        kept = frame
+        if self.existing_rows == REPLACE:
+            kept = frame.where(~mine)
+        elif self.existing_rows == OVERWRITE:
+            named = self.made.select(F.col("key_bytes").alias("_key_bytes"))
+            others = frame.where(mine).join(named, F.col("key_bytes") == F.col("_key_bytes"), "left_anti")
+            kept = frame.where(~mine).unionAll(others)
+        kind = _partition_key(frame)
+        nothing = F.struct(*(F.lit(None).alias(name) for name in kind.names))
+        columns = {
+            "partition_key": (nothing if _is_alone(kind) else F.col(KEY)).cast(kind),
+            "key_bytes": F.col("key_bytes"),
+            "value_bytes": F.col("value_bytes"),
+            "column_family_name": F.lit(self.family),
+        }
+        new = self.made.select(*(columns[name].alias(name) for name in frame.columns))
+        return _in_place(kept.unionAll(new), self.partitions)
+
+    def verify(self, written: QueryState) -> Proof:
+        """Make sure that what was written is what there was and the table, read once more, come to.
+
+        Raises:
+            IntegrityError: It is not (code `rewrite-differs`).
+        """
+        expected = digest_frame(self.in_rows(self.existing))
+        found = digest_frame(written.frame(self.part))
+        if found != expected:
+            raise _differs(
+                f"{self.place} has {found[0]:,} rows ({found[1]}) instead of {expected[0]:,} ({expected[1]})"
+            )
+        return Proof(*expected)
+
+
+def _of_family(family: str) -> Column:
+    return F.col("column_family_name") == family
+
+
+def _partition_key(frame: DataFrame) -> StructType:
+    kind = frame.schema["partition_key"].dataType
+    assert isinstance(kind, StructType)
+    return kind
+
+
+def _is_alone(kind: StructType) -> bool:
+    return all(isinstance(one.dataType, NullType) for one in kind.fields)
+
+
+def _in_place(frame: DataFrame, partitions: int) -> DataFrame:
+    """Raw rows, each in the partition where Spark looks for it."""
+    if _is_alone(_partition_key(frame)):
+        return frame.coalesce(1)
+    return frame.repartition(partitions, "partition_key")
+
+
+Patch = Mended | Made
+"""What becomes of rows of one part."""
+
+
+def without_keys(frame: DataFrame, named: DataFrame) -> DataFrame:
+    """The rows of all keys but those of other rows."""
+    return frame.join(
+        named.select(F.col(KEY).alias("_key")), F.col(KEY).eqNullSafe(F.col("_key")), "left_anti"
+    )
+
+
+def apart(frame: DataFrame) -> DataFrame:
+    """Rows of state with another name for each column of the value: the second `sum` is `sum_2`."""
+    kind = frame.schema[VALUE].dataType if VALUE in frame.columns else None
+    if not isinstance(kind, StructType):
+        return frame
+    taken: set[str] = set()
+    names = {name.casefold() for name in kind.names}
+    renamed = StructType()
+    for field in kind.fields:
+        name, count = field.name, 1
+        while name.casefold() in taken or (count > 1 and name.casefold() in names):
+            count += 1
+            name = f"{field.name}_{count}"
+        taken.add(name.casefold())
+        renamed.add(name, field.dataType, field.nullable)
+    return frame if renamed.names == kind.names else frame.withColumn(VALUE, F.col(VALUE).cast(renamed))
 
 
 def _sum(digests: Iterable[str]) -> str:
@@ -128,16 +288,16 @@ def _sum(digests: Iterable[str]) -> str:
 def not_encoded(place: str, why: str) -> RefusedError:
     """The refusal of state whose bytes are not those that would be written."""
     return RefusedError(
-        f"Rows of {place} cannot be repaired: {why}.",
+        f"Rows of {place} cannot be changed: {why}.",
         code="repair-encoding",
-        hint="Only rows that are stored as plain UnsafeRow can be repaired. Remove the keys instead: "
+        hint="Only rows that are stored as plain UnsafeRow can be changed. Remove the keys instead: "
         "`streambank state compact --where`.",
     )
 
 
 def _differs(what: str) -> IntegrityError:
     return IntegrityError(
-        f"The repaired state is wrong: {what}.",
+        f"The changed state is wrong: {what}.",
         code="rewrite-differs",
         hint="Nothing was saved. The query and its savepoint are unchanged. Report this, with the Spark "
         "version.",

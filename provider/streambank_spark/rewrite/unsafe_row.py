@@ -86,7 +86,7 @@ def plain(column: Column, kind: DataType) -> Column:
     if isinstance(kind, TimestampType):
         return F.unix_micros(column)
     if isinstance(kind, TimestampNTZType):
-        return F.unix_micros(F.to_utc_timestamp(column.cast("timestamp"), F.current_timezone()))
+        return _micros_without_zone(column)
     if isinstance(kind, DateType):
         return F.unix_date(column)
     if isinstance(kind, StringType):
@@ -94,10 +94,18 @@ def plain(column: Column, kind: DataType) -> Column:
     if isinstance(kind, (*_NUMBERS, BinaryType, DecimalType, NullType)):
         return column
     raise RefusedError(
-        f"HDFS-backed state with a {kind.simpleString()} in its key cannot be rewritten.",
+        f"A {kind.simpleString()} in a key or a value cannot be written here.",
         code="key-type",
-        hint="Move the query to RocksDB first: Spark itself rewrites RocksDB state.",
+        hint="Keys can be removed from RocksDB state whatever their type: Spark itself rewrites that.",
     )
+
+
+def _micros_without_zone(column: Column) -> Column:
+    """Microseconds since 1970 of a time without a zone; in a zone, some times do not exist."""
+    day = F.unix_date(column.cast("date")).cast("long") * 24
+    seconds = ((day + F.hour(column)) * 60 + F.minute(column)) * 60
+    within = F.extract(F.lit("SECONDS"), column) * 1_000_000
+    return seconds * 1_000_000 + within.cast("long")
 
 
 def _numbered(kind: StructType) -> list[tuple[int, Any]]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.core.errors import InputError, RefusedError
-from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.rule import Rule
 
 VALIDATE = "validate"
@@ -26,7 +25,7 @@ _ASSIGNMENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a column of a broken row becomes.
+    """What a column of a row becomes.
 
     Attributes:
         column: The field of the value, with dots between nested ones: `count`, `groupState.n`.
@@ -59,7 +58,7 @@ class Assignment:
             raise changes_key(text)
         if match is None or root != VALUE or not column:
             raise InputError(
-                f"The repair {text!r} does not assign a column of the value.",
+                f"{text!r} does not assign a column of the value.",
                 code="bad-expression",
                 hint="Example: 0: value.count = greatest(value.count, 0)",
             )
@@ -73,11 +72,11 @@ class Assignment:
 
 
 def changes_key(text: str) -> RefusedError:
-    """That a repair would change a key (code `repair-key`)."""
+    """That an assignment would change a key (code `repair-key`)."""
     return RefusedError(
-        f"The repair {text!r} would change a key. Spark finds the row by its key.",
+        f"{text!r} would change a key. Spark finds the row by its key.",
         code="repair-key",
-        hint="Repair other columns of the value, or remove the key: `streambank state erase`.",
+        hint="Change other columns of the value, or remove the key: `streambank state erase`.",
     )
 
 
@@ -134,13 +133,3 @@ class ValidateRequest:
             [Rule.parse(text, self.operator, self.part) for text in self.rules],
             [Assignment.parse(text, self.operator, self.part) for text in self.repairs],
         )
-
-
-def request_of(data: Mapping[str, Any]) -> RewriteRequest | ValidateRequest:
-    """What is asked, from JSON.
-
-    Raises:
-        InputError: It is not valid (code `usage`).
-    """
-    kind = ValidateRequest if data.get("operation") == VALIDATE else RewriteRequest
-    return kind.from_dict(data)

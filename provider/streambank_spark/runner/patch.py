@@ -27,6 +27,7 @@ from streambank.driver.spec import QuerySpec
 from streambank.storage import normalize_location
 from streambank_spark.private import jvm
 from streambank_spark.runner import redirect, refusals, replay
+from streambank_spark.runner.key_sampling import sampling_of
 from streambank_spark.runner.queries import Looks, Managed, Queries
 
 _NAME = "_streambank_query_name"
@@ -184,7 +185,7 @@ class _Start:
             trigger: Another trigger than the application's, as PySpark's `trigger` takes it.
         """
         moved = to is not self.output
-        kafka = dict(self.kafka)
+        kafka, sampling = dict(self.kafka), None
         with _as_the_application_said(self.writer):
             self.writer.option("checkpointLocation", spec.checkpoint)
             if trigger:
@@ -194,8 +195,11 @@ class _Start:
                 starter = self.original if to.kind == TABLE else self.plain_start
                 query = redirect.start(self.writer, starter, self.call.arguments, to)
             else:
-                query = self.original(*self.call.args, **self.call.kwargs)
+                sampling = sampling_of(host.queries.hot_keys, name, self.writer._df, host.note)
+                start = functools.partial(self.original, *self.call.args, **self.call.kwargs)
+                query = start() if sampling is None else sampling.start(self.writer, start)
         managed = Managed(name, spec, query, str(query.id), str(query.runId), kafka=kafka, output=to)
+        managed.sampling = sampling
         managed.named = self.output if moved else None
         host.queries.add(managed)
         return managed

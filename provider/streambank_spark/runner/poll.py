@@ -155,7 +155,9 @@ class Poll:
         writer = self._writer(managed)
         idle = None
         for progress in jvm.new_progress(managed.query, managed.last_batch):
-            if writer.add(progress) and writer.last_batch is not None:
+            sampling = managed.sampling
+            record, hot_keys = (progress, None) if sampling is None else sampling.take(progress)
+            if writer.add(record, hot_keys) and writer.last_batch is not None:
                 managed.last_batch = writer.last_batch
                 self._signs.made(managed.name)
                 idle = None

@@ -10,9 +10,11 @@ from typing import Any
 
 from streambank.core.errors import RefusedError
 from streambank.core.names import MAIN
+from streambank.declaration.state import HotKeysPolicy
 from streambank.driver.outputs import Output
 from streambank.driver.spec import QuerySpec
 from streambank_spark.private import jvm
+from streambank_spark.runner.key_sampling import KeySampling
 
 _DECLARE = (
     "Name each query in the application with queryName(...), and list the names as `queries` of the job."
@@ -41,6 +43,7 @@ class Managed:
         trigger_s: The interval of its trigger in seconds, 0 for as fast as it can; None where it has none.
         output: Where it writes; None where that is not known.
         named: Where its application would have it write, where its launch redirects it; else None.
+        sampling: The measurement of its hot keys; None where none is declared.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Managed:
     kafka: Mapping[str, Any] = field(default_factory=dict)
     output: Output | None = None
     named: Output | None = None
+    sampling: KeySampling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +111,14 @@ class Queries:
     Args:
         job: The job, for messages.
         declared: The declared queries: by name, or only `main`, which is any one query.
+        hot_keys: How their hot keys are sampled; None for not at all.
     """
 
-    def __init__(self, job: str, declared: Mapping[str, QuerySpec]) -> None:
+    def __init__(
+        self, job: str, declared: Mapping[str, QuerySpec], hot_keys: HotKeysPolicy | None = None
+    ) -> None:
         self.job = job
+        self.hot_keys = hot_keys
         self.declared = dict(declared)
         self._by_spark_name = {spec.spark_name or name: name for name, spec in self.declared.items()}
         self._seen: dict[str, _Seen] = {}

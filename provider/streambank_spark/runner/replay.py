@@ -19,7 +19,7 @@ from streambank.core.errors import StreambankError
 from streambank.core.json_text import loads
 from streambank.driver.outputs import FILES, Output
 from streambank.driver.spec import QuerySpec
-from streambank.sinks.file.log import added_by
+from streambank.sinks.file.named import added_by
 from streambank.storage import open_store
 from streambank_spark.failures import first_line
 from streambank_spark.private import jvm

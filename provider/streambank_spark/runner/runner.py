@@ -5,6 +5,7 @@
 * `application.py` runs the program; `patch.py` stands between it and PySpark; `refusals.py` says what cannot
   be run;
 * `queries.py` knows what is declared and what runs; `poll.py` writes progress down and looks for requests;
+* `key_sampling.py` counts the keys of its rows, where that is declared;
 * `signals.py` hears TERM, `stop.py` ends queries and application;
 * `boundary.py` is the one place that uses private parts of Spark, `jvm.py` asks the rest.
 
@@ -31,6 +32,7 @@ from streambank.control.keepalive import Keeper
 from streambank.control.marker import renew_marker
 from streambank.control.processes import ProcessId, process, program_of, this_process
 from streambank.core.errors import InternalError, RefusedError, StreambankError
+from streambank.declaration.state import HotKeysPolicy
 from streambank.driver.application import check_application
 from streambank.driver.location import REFUSED
 from streambank.driver.outputs import Output, check_output
@@ -209,7 +211,8 @@ class Driver:
         self.control = control
         self.claim = claim
         self.jvm_process = jvm_process
-        self.queries = Queries(spec.job, spec.queries)
+        hot_keys = None if spec.hot_keys is None else HotKeysPolicy.from_dict(spec.hot_keys)
+        self.queries = Queries(spec.job, spec.queries, hot_keys)
         self.journal = ControlJournal(control, spec.launch_id, claim.epoch)
         self.stopping = Stopping(self.queries, self.journal, jvm_process)
         self.signs = Signs(AwakeClock(spec.ttl_s))

@@ -43,7 +43,7 @@ def test_names_come_back(batch: int, compact: bool) -> None:
 
 @given(st.lists(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.booleans()))))
 def test_entries_come_back(entries: list[dict[str, object]]) -> None:
-    assert parsed(format_log_entry(1, entries)) == (1, entries)
+    assert parsed(b"".join(format_log_entry(1, entries))) == (1, entries)
 
 
 def test_an_entry_may_add_nothing() -> None:

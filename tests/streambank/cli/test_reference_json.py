@@ -51,6 +51,9 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["list"] = succeed("list", *repository, "--json").document
     given["show"] = succeed("show", newest, *repository, "--json").document
     given["doctor"] = streambank("doctor", tmp_path / "checkpoint", "--json").document
+    given["advise"] = succeed("advise", "--keys", 5_000_000, "--latency", "1s", "--json").document
+    windows = ("--window", "10m", "--watermark", "1m", "--events-per-second", 50, "--keys", 1000)
+    given["plan-memory"] = succeed("plan-memory", *windows, "--executors", 2, "--json").document
     given["programs"] = succeed("programs", "run_query", "--json").document
     recorded = unpack("4.3.0/rocksdb-window", tmp_path / "recorded") / "checkpoint"
     given["skew"] = succeed("skew", recorded, "--json").document
@@ -250,6 +253,8 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
 def test_every_verb_with_json_has_an_example() -> None:
     headings = " ".join(examples())
     for verb in (
+        "advise",
+        "plan-memory",
         "inspect",
         "take",
         "list",

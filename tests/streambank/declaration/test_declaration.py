@@ -36,6 +36,8 @@ args = ["--input", "${DATA}/in", "--price", "5$$"]
 checkpoint = "file:///data/ck/orders"
 python = "../venv/bin/python"
 working_dir = "work"
+[jobs.orders.hot_keys]
+keys = ["user"]
 [jobs.orders.spark]
 spark.ui.enabled = false
 spark.driver.memory = "1g"

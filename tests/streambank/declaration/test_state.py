@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from json import dumps, loads
 from pathlib import Path
 
 import pytest
 
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job, load_jobs
-from streambank.declaration.state import CompactPolicy
+from streambank.declaration.state import CompactPolicy, HotKeysPolicy
 
 JOB = 'repository = "r"\n[jobs.a]\napplication = "a.py"\n'
 ONE = 'checkpoint = "ck"\n'
@@ -39,9 +40,28 @@ def test_what_expires_and_when(tmp_path: Path) -> None:
     )
 
 
+def test_hot_keys_are_sampled_only_where_that_is_declared(tmp_path: Path) -> None:
+    assert declared(tmp_path, "").hot_keys is None
+    assert declared(tmp_path, "[jobs.a.hot_keys]\n").hot_keys == HotKeysPolicy()
+    text = 'keys = ["user", "payload.home town"]\nsample = 1\nwindow = "1h"\nmax_keys = 3\nhashes = true\n'
+    policy = declared(tmp_path, f"[jobs.a.hot_keys]\n{text}").hot_keys
+    assert policy == HotKeysPolicy(1.0, ("user", "payload.home town"), 3600.0, 3, True)
+    assert HotKeysPolicy.from_dict({**loads(dumps(policy.to_dict())), "later": 1}) == policy
+    everywhere = "\n[defaults.hot_keys]\n"
+    assert declared(tmp_path, everywhere).hot_keys == HotKeysPolicy()
+    assert declared(tmp_path, f"hot_keys = false\n{everywhere}").hot_keys is None
+
+
 @pytest.mark.parametrize(
     ("text", "queries", "said"),
     [
+        ("[jobs.a.hot_keys]\nsample = 0\n", ONE, "sample: it must be at least 0.0001"),
+        ("[jobs.a.hot_keys]\nsample = 1.5\n", ONE, "it is a share, and 1.5 is more than 1"),
+        ("[jobs.a.hot_keys]\nmax_keys = 51\n", ONE, "max_keys: it must be at most 50"),
+        ('[jobs.a.hot_keys]\nkeys = ["upper(user)"]\n', ONE, "'upper(user)' is not the name of a column"),
+        ('[jobs.a.hot_keys]\nkeys = ["a`b"]\n', ONE, "is not the name of a column"),
+        ("[jobs.a.hot_keys]\nevery = 5\n", ONE, "there is no such field"),
+        ("hot_keys = true\n", ONE, "a table, or false"),
         ('[jobs.a.state.spark]\n"spark.master" = "local"\n', ONE, "the master is a field of its own"),
         ('[jobs.a.state]\nmemory = "4g"\n', ONE, "memory"),
         ('[jobs.a.compact]\nschedule = "@daily"\n', ONE, "nothing says what expires"),

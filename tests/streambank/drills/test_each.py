@@ -183,6 +183,44 @@ def test_an_application_that_hangs_on_three_in_a_row_ends_the_round(managed: Man
     assert over is not None and over["ended"] == report.ended
 
 
+@pytest.mark.storm
+def test_once_its_time_is_over_a_round_ends_and_the_next_one_goes_on(managed: Managed) -> None:
+    newest, second, oldest = saved(managed)
+    managed.declare('\n[jobs.flights.drill]\ntime_limit = "1ms"\n')
+    report = drill_each(asked(managed))
+    assert report.passed and drilled(managed) == [newest], "one is drilled, however short the time is"
+    assert report.ended == (
+        "The round ended: its time limit of 0.001 s was over, and 2 more were not begun. "
+        "The next round with a limit goes on from there."
+    )
+    assert report.left == ({"main": second}, {"main": oldest})
+    over = round_over(managed.control, report.id)
+    assert over is not None and over["left"] == list(report.left) and over["drilled"] == [{"main": newest}]
+
+    answer = json.loads(each(managed, "--json").out)
+    assert answer["left"] == [{"main": oldest}]
+    last = drill_each(asked(managed))
+    assert drilled(managed) == [newest, second, oldest], "those that were left, one in each round"
+    assert (last.left, last.ended) == ((), "")
+    over = round_over(managed.control, last.id)
+    assert over is not None and len(over["drilled"]) == 3
+    again = drill_each(asked(managed))
+    assert again.drills[0]["round"]["savepoints"] == {"main": newest}, "and all over again"
+    # The negative control: without a limit all are drilled, whatever was left.
+    assert len(json.loads(each(managed, "--time-limit", "0s", "--json").out)["drills"]) == 3
+
+
+@pytest.mark.storm
+def test_those_that_a_round_left_are_not_forgotten_by_a_round_of_one(managed: Managed) -> None:
+    newest, second, _ = saved(managed)
+    managed.declare('\n[jobs.flights.drill]\ntime_limit = "1ms"\n')
+    drill_each(asked(managed))
+    by_hand = json.loads(each(managed, "--time-limit", "0s", "--limit", "1", "--json").out)
+    assert [one["round"]["savepoints"] for one in by_hand["drills"]] == [{"main": newest}]
+    assert by_hand["left"] == []
+    assert drill_each(asked(managed)).drills[0]["round"]["savepoints"] == {"main": second}
+
+
 class Killed(BaseException):
     """The task was ended from outside."""
 
@@ -310,6 +348,7 @@ def test_a_savepoint_whose_manifest_is_damaged_is_one_of_those_that_are_kept(man
 
 REFUSED: Sequence[tuple[Sequence[str], str]] = (
     (("--limit", "2"), "--limit is for drills of each savepoint"),
+    (("--time-limit", "2h"), "--time-limit is for drills of each savepoint"),
     (("--html", "x.html"), "--html draws the drills that there have been"),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
 from streambank.core.errors import IntegrityError, RefusedError, StorageError
+from streambank.core.lines import pieces
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
@@ -278,7 +280,7 @@ def test_rollback_killed_at_any_call(tmp_path: Path, kind: Kind, to: int) -> Non
         for batch in range(to + 1):
             writer.write(batch, [{"batch": batch}])
         captured = FileSinkCapture(store.uri, store).capture(to)
-        content = {info.path: store.read(info.path) for info in captured.files}
+        content = {info.path: partial(pieces, store.read(info.path)) for info in captured.files}
         saved = read_saved_log(captured.record, content, store.uri)
         for batch in range(to + 1, 23):
             writer.write(batch, [{"batch": batch}])

@@ -10,14 +10,15 @@ import pytest
 from streambank.checkpoint.paths import needs_rewrite, schema_paths
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import FormatError, RefusedError
+from streambank.core.lines import pieces
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.file.capture import FileSinkCapture
-from streambank.sinks.file.log import LOG_DIRECTORY, Roots, list_log, read_log, relocate_entry
-from streambank.sinks.file.position import count_rows
+from streambank.sinks.file.log import LOG_DIRECTORY, Roots, chain, list_log, read_entry, relocate_entry
+from streambank.sinks.file.rows import count_rows
 from streambank.storage.store import Store
 from tests.support.checkpoint.recorded import PLANNED, REFUSED, checkpoint, unpack
 from tests.support.jobs.simulated_job import JOB, quick_store
@@ -71,7 +72,7 @@ def test_a_real_file_sink_is_taken_back(tmp_path: Path, name: str, batch: int) -
     was = _where_it_was_written(output)
     for info in list(output.list(LOG_DIRECTORY)):
         if not info.path.rpartition("/")[2].startswith("."):
-            moved = relocate_entry(output.read(info.path), info.path, Roots(was), output.uri)
+            moved = relocate_entry(pieces(output.read(info.path)), info.path, Roots(was), output.uri)
             output.write(info.path, moved)
     source = quick_store(unpacked / "checkpoint")
     repository = Repository.open(quick_store(tmp_path / "repository"), create=True)
@@ -94,8 +95,8 @@ def test_a_real_file_sink_is_taken_back(tmp_path: Path, name: str, batch: int) -
     )
     names = list_log(output)
     assert max(one.batch for one in names) == batch
-    log = read_log(output, names, Roots(output.uri))
-    keys = [file.key for file in log.files(log.chain(batch, "")).values()]
+    roots = Roots(output.uri)
+    keys = [file.key for name in chain(names, batch, "") for file in read_entry(output, name, roots)]
     kept = sum(count_rows(output, key) or 0 for key in keys if key is not None)
     assert 0 < kept == total - later < total
     assert {info.path for info in output.list() if info.path.startswith("part-")} == set(keys)

@@ -11,7 +11,7 @@ from streambank.core.errors import ConflictError, RefusedError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import TakeRequest, take
-from streambank.sinks.file.position import ASIDE_DIRECTORY
+from streambank.sinks.file.comparison import ASIDE_DIRECTORY
 from streambank.sinks.unguarded import sinks_from_descriptions
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
 from tests.support.storage.contents import contents

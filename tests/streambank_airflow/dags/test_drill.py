@@ -51,7 +51,7 @@ def test_the_form_offers_what_is_declared_and_no_place_to_write_to(tmp_path: Pat
         '[jobs.NAME.drill]\nrepository = "s3://far/x"\nsavepoint = "random"\nbatches = 5\nscratch = "/s"\n'
     )
     params = declared(tmp_path, text)["flights.drill"].params
-    assert set(params) == {"savepoint", "repository", "batches", "limit", "keep", "note"}
+    assert set(params) == {"savepoint", "repository", "batches", "limit", "time_limit", "keep", "note"}
     assert params["limit"] is None
     assert params["repository"] == "s3://far/x", "the usual place comes first"
     assert params.get_param("repository").schema["enum"] == [
@@ -75,9 +75,9 @@ def test_the_form_offers_what_is_declared_and_no_place_to_write_to(tmp_path: Pat
 
 
 def test_each_savepoint_may_be_what_a_schedule_drills(tmp_path: Path) -> None:
-    text = '[jobs.NAME.drill]\nschedule = "@weekly"\nsavepoint = "each"\nlimit = 4\n'
+    text = '[jobs.NAME.drill]\nschedule = "@weekly"\nsavepoint = "each"\nlimit = 4\ntime_limit = "2h"\n'
     params = declared(tmp_path, text)["flights.drill"].params
-    assert (params["savepoint"], params["limit"]) == ("each", 4)
+    assert (params["savepoint"], params["limit"], params["time_limit"]) == ("each", 4, "7200s")
     assert Param(None, **params.get_param("limit").schema).resolve() is None
 
 

@@ -23,7 +23,7 @@ from streambank.job.savepoint import savepoint_job
 from streambank.repository.catalog import listed
 from streambank.storage import local_path, open_store
 from streambank_airflow.dags.jobs import build_dags
-from streambank_airflow.operators.drill import REPORT_KEY, RunDrillOperator, _limit
+from streambank_airflow.operators.drill import REPORT_KEY, RunDrillOperator, _duration_s, _limit
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.airflow_face.notifiers import told
 from tests.support.jobs.managed_job import BY, Managed
@@ -186,6 +186,13 @@ def test_the_message_of_many_that_failed_names_three_and_the_report_all(tmp_path
     says = operator._failure(report).message
     assert "b000003" in says and "b000004" not in says and says.endswith("; and 2 more.")
     assert report.error.count("at the step") == 5
+
+
+@pytest.mark.parametrize(("given", "limit_s"), [("", None), ("0s", 0.0), ("2h", 7200.0), (5, 5.0)])
+def test_a_time_limit_that_is_empty_is_the_declared_one_and_0_is_none(
+    given: str | float | None, limit_s: float | None
+) -> None:
+    assert _duration_s(given) == limit_s
 
 
 @pytest.mark.parametrize(("given", "limit"), [("", None), ("0", 0), ("4", 4)])

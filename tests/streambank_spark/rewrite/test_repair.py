@@ -254,7 +254,7 @@ def test_state_in_another_encoding_is_never_changed_by_guess(
                     repair_state(state, [Rule("false")], [Assignment("sum", "1")])
                 assert refused.value.code == code
                 state = QueryState(spark, laid.location)
-        monkeypatch.setattr(repair, "_changes", _otherwise)
+        monkeypatch.setattr(repair, "changes", _otherwise)
         with pytest.raises(RefusedError) as caught:
             bench.repair("value.sum < 0", "value.sum = -1")
         assert caught.value.code == "repair-encoding" and "stored in another format" in str(caught.value)
@@ -262,7 +262,7 @@ def test_state_in_another_encoding_is_never_changed_by_guess(
         monkeypatch.undo()
 
 
-def _otherwise(*given: Any, honest: Callable[..., DataFrame] = repair._changes) -> DataFrame:
+def _otherwise(*given: Any, honest: Callable[..., DataFrame] = repair.changes) -> DataFrame:
     """As if the rows were encoded in another way than the store's."""
     changes = honest(*given)
     return changes.selectExpr("partition", "key_was", "value_was || X'00' AS value_was", "value_new")
@@ -288,5 +288,5 @@ def test_a_repair_that_touches_another_row_makes_no_savepoint(
     with pytest.raises(IntegrityError) as caught:
         bench.repair("value.sum < 90", "value.sum = 1")
     assert caught.value.code == "rewrite-differs" and fired
-    assert "repaired state" in str(caught.value)
+    assert "changed state" in str(caught.value)
     assert len(list(bench.repository.manifests(JOB))) == 1

@@ -57,6 +57,17 @@ def test_more_fields_than_a_word_has_bits(spark: SparkSession) -> None:
     assert encoder(frame.schema)(list(values)) == spark_bytes(frame)[0]
 
 
+def test_a_time_without_a_zone_has_none_in_any_zone(spark: SparkSession) -> None:
+    session = spark.newSession()
+    times = ("2024-01-01 12:00:00.25", "2024-03-10 02:30:00", "2024-11-03 01:30:00", "1883-11-18 12:01:00")
+    rows = ", ".join(f"(timestamp_ntz '{one}')" for one in times)
+    for zone in ("America/New_York", "Asia/Kolkata", "UTC"):
+        session.conf.set("spark.sql.session.timeZone", zone)
+        frame = session.sql(f"SELECT * FROM VALUES {rows} AS t(local)")
+        found = frame.select(plain(F.col("local"), frame.schema["local"].dataType).alias("local")).collect()
+        assert [encoder(frame.schema)(list(row)) for row in found] == spark_bytes(frame), zone
+
+
 def test_a_type_that_is_not_known_is_refused_with_the_way_out() -> None:
     with pytest.raises(RefusedError, match="interval") as caught:
         plain(F.lit(1), CalendarIntervalType())

@@ -20,6 +20,10 @@ def state_verbs(folder: Path) -> dict[str, list[str | Path]]:
     other = unpack("4.3.0/hdfs-dedup", folder / "plain") / "checkpoint"
     plain = take(TakeRequest(open_store(other), repository, "plain")).savepoint
     sql = "SELECT key.k AS k, value.sum AS total FROM state"
+    table = folder / "table.json"
+    table.write_text(
+        '{"window": {"start": "2024-01-01T05:00:00Z", "end": "2024-01-01T05:20:00Z"}, "k": "k9", "sum": 5}\n'
+    )
     arguments: dict[str, list[str | Path]] = {
         "rescale": [new, "--partitions", "3"],
         "state schema": [new],
@@ -33,6 +37,16 @@ def state_verbs(folder: Path) -> dict[str, list[str | Path]]:
         "state validate": [new, "--rule", "value.sum < 0", "--samples", "2"],
         "state validate --repair": ["value.sum = 0", new, "--rule", "value.sum < 9", "--samples", "2"],
         "state migrate": [plain],
+        "state bootstrap": [new, "--from", table, "--existing", "keep"],
+        "state transform": [
+            new,
+            "--set",
+            "value.sum = 2 * value.sum",
+            "--samples",
+            "2",
+            "--delete-where",
+            "key.k = 'k1'",
+        ],
         "state compact": [new, "--where", "key.k = 'k1'"],
         "state erase": [new, "--key", '{"k": "k2"}'],
     }

@@ -72,3 +72,21 @@ class PandasVisits(Visits):
 
         count, newest = self._close()
         yield pd.DataFrame({"key": [key[0]], "rows": [count], "newest": [newest], "closed": [True]})
+
+
+class Kept(StatefulProcessor):
+    """Counts the rows of a key in a value that expires after a day, and in one that does not."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.kept = handle.getValueState("kept", "rows long", 86_400_000)
+        self.ever = handle.getValueState("ever", "rows long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        found = self.kept.get() if self.kept.exists() else None
+        count = (int(found[0]) if found is not None else 0) + len(list(rows))
+        self.kept.update((count,))
+        self.ever.update((count,))
+        yield Row(key=key[0], rows=count)
+
+    def close(self) -> None:
+        """Nothing is held."""

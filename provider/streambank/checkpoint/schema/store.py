@@ -77,11 +77,13 @@ class Variables:
         time_mode: `NoTime`, `ProcessingTime` or `EventTime`; only with the last two may it have timers.
         without_ttl: Names of those that nothing expires.
         with_ttl: Names of the others.
+        lists: Names of those that are a ListState.
     """
 
     time_mode: str
     without_ttl: tuple[str, ...]
     with_ttl: tuple[str, ...]
+    lists: tuple[str, ...] = ()
 
 
 def parse_state_schema(data: bytes, path: str) -> tuple[Columns, ...]:
@@ -130,6 +132,11 @@ def parse_variables(data: bytes, path: str) -> Variables | None:
             str(said["timeMode"]),
             tuple(name for name, ttl in expiring.items() if not ttl),
             tuple(name for name, ttl in expiring.items() if ttl),
+            tuple(
+                str(one["stateName"])
+                for one in said["stateVariables"]
+                if one.get("stateVariableType") == "ListState"
+            ),
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -47,7 +47,7 @@ def parse_lineage(head: bytes, path: str) -> list[LineageItem]:
         UnreadableLineageError: Its codec is none of lz4 and zstd, or zstd is not installed.
         FormatError: `half-written`, or `unknown-version` for a changelog of a newer Spark.
     """
-    plain = _decompress(head, _FIRST_BYTES, path)
+    plain = decompress_head(head, _FIRST_BYTES, path)
     version, position = _java_string(plain, 0, path)
     if version not in ("v3", "v4"):
         known = "no lineage" if version in ("v1", "v2") else f"the unknown version {version[:20]!r}"
@@ -58,7 +58,7 @@ def parse_lineage(head: bytes, path: str) -> list[LineageItem]:
         )
     (length,) = struct.unpack_from(">H", plain, position) if len(plain) >= position + 2 else (0,)
     if position + 2 + length > len(plain):
-        plain = _decompress(head, position + 2 + length, path)
+        plain = decompress_head(head, position + 2 + length, path)
     text, _ = _java_string(plain, position, path)
     entries = load_json(text, path)
     try:
@@ -74,7 +74,18 @@ def parse_lineage(head: bytes, path: str) -> list[LineageItem]:
     return sorted(items)
 
 
-def _decompress(head: bytes, wanted_bytes: int, path: str) -> bytes:
+def decompress_head(head: bytes, wanted_bytes: int, path: str) -> bytes:
+    """The first plain bytes of a state file, at most `wanted_bytes`; less where the file ends before.
+
+    Args:
+        head: The file from its beginning; it may be cut off behind what is needed.
+        wanted_bytes: How many plain bytes are needed.
+        path: How to name it in an error.
+
+    Raises:
+        UnreadableLineageError: Its codec is none of lz4 and zstd, or zstd is not installed.
+        FormatError: It is damaged (code `half-written`).
+    """
     damaged = f"{path} cannot be decompressed"
     if head.startswith(MAGIC):
         try:

@@ -11,8 +11,8 @@ import lzma
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from streambank.checkpoint.text import HALF_WRITTEN_HINT, load_json, parse_version
@@ -63,12 +63,14 @@ class ZipMetadata:
         keys: Rows, of all column families; None where Spark did not count.
         version: What it says of its own format: 2 is only of Spark 4.0, for checkpoint format v2; else 1;
             None where it was not read.
+        families: Column family -> its number in keys; empty for a store without.
     """
 
     ssts: tuple[SnapshotFile, ...]
     wals: tuple[SnapshotFile, ...]
     keys: int | None
     version: int | None = None
+    families: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_zip_metadata(path: str, size_bytes: int, read: ReadRange) -> ZipMetadata:
@@ -111,6 +113,9 @@ def parse_zip_metadata(data: bytes, path: str) -> ZipMetadata:
             wals=_files(document.get("logFiles"), "dfsLogFileName"),
             keys=keys if isinstance(keys, int) and keys >= 0 else None,
             version=version,
+            families={
+                str(name): int(number) for name, number in (document.get("columnFamilyMapping") or {}).items()
+            },
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FormatError(

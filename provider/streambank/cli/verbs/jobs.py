@@ -341,6 +341,14 @@ def _show_status(found: dict[str, Any]) -> None:
     if rows:
         console.line()
         console.table(columns, rows, right=("batch", "planned", "generation"))
+    sampled = {name: query["hot_keys"] for name, query in found["queries"].items() if query["hot_keys"]}
+    if sampled:
+        from streambank.sla.skew.traffic import measured_lines
+
+        console.line()
+        for name, measured in sampled.items():
+            for line in measured_lines(measured):
+                console.line(f"traffic of {name}, {line}")
 
 
 def _health(health: dict[str, Any] | None) -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobOption, Json, open_repository
+from streambank.cli.options import Debug, Json, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -18,6 +18,8 @@ EXAMPLES = """Examples:
   streambank skew /data/checkpoints/orders
 
   streambank skew b000041 -r /data/savepoints --limit 5 --json
+
+  streambank skew --job orders --jobs dags/streaming_jobs.toml
 """
 SHOWN = 20
 """Of a store with more partitions only the largest are shown; the JSON has all of them."""
@@ -31,17 +33,32 @@ def register(app: typer.Typer) -> None:
 
 def skew(
     place: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="CHECKPOINT|SAVEPOINT", help="A checkpoint directory, or with -r a savepoint's id."
+            metavar="[CHECKPOINT|SAVEPOINT]",
+            help="A checkpoint directory, or with -r a savepoint's id. Without it: --job and --jobs.",
         ),
-    ],
+    ] = None,
     repository: Annotated[
         str | None,
         # Not from the environment as elsewhere: with it, what is meant is a savepoint.
         typer.Option("--repository", "-r", metavar="LOCATION", help="The repository of the savepoint."),
     ] = None,
-    job: JobOption = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            "--job",
+            metavar="NAME",
+            help="A declared job, or job/query: its current checkpoint, and its traffic by key if the job "
+            "declares hot_keys. With -r: only savepoints of this one.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        str | None,
+        typer.Option(
+            "--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."
+        ),
+    ] = None,
     batch: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Of a checkpoint: this batch instead of the newest."),
@@ -58,19 +75,53 @@ def skew(
     debug: Debug = False,
 ) -> None:
     """Show how evenly state is spread over its partitions, without Spark: exit code 1 if it is uneven."""
-    if repository is None and job is not None:
-        raise InputError("--job needs -r.", code="usage", hint="See `streambank skew --help`.")
-    if repository is not None and batch is not None:
-        raise InputError(
-            "--batch is for checkpoints: a savepoint holds only one batch.",
-            code="usage",
-            hint="See `streambank skew --help`.",
-        )
-    report = _of_savepoint(repository, place, job, limit) if repository else _of(place, batch, limit)
-    found = report.to_dict()
+    if place is None:
+        if job is None or jobs is None or repository is not None:
+            raise _usage("Give a CHECKPOINT, a SAVEPOINT with -r, or --job with --jobs.")
+        found = _of_job(job, jobs, batch, limit)
+    else:
+        found = _of_place(place, repository, job, batch, limit)
     console.answer(found, lambda: _show(found))
     if not found["ok"]:
         raise typer.Exit(1)
+
+
+def _usage(message: str) -> InputError:
+    return InputError(message, code="usage", hint="See `streambank skew --help`.")
+
+
+def _of_job(job: str, jobs: str, batch: int | None, limit: float) -> dict[str, Any]:
+    """Of a declared query: its state, and its traffic as its driver measured it last."""
+    from streambank.control.progress import last_progress
+    from streambank.core.names import QueryRef
+    from streambank.core.units import to_json_time
+    from streambank.declaration.declaration import load_jobs
+
+    asked = QueryRef.parse(job)
+    declared = load_jobs(jobs).job(asked.job, console.note)
+    query = declared.only_query(asked.query)
+    records = declared.records()
+    generation = records.generation(query)
+    location = generation.location if generation else declared.queries[query]
+    last = last_progress(records.store, query)
+    measured = last.hot_keys if last is not None else None
+    traffic = (
+        None
+        if last is None or measured is None
+        else {"at": to_json_time(last.at), "batch": last.batch, **measured}
+    )
+    return {**_of(location, batch, limit).to_dict(), "traffic": traffic}
+
+
+def _of_place(
+    place: str, repository: str | None, job: str | None, batch: int | None, limit: float
+) -> dict[str, Any]:
+    if repository is None and job is not None:
+        raise _usage("--job beside a place needs -r, the repository of its savepoints.")
+    if repository is not None and batch is not None:
+        raise _usage("--batch is for checkpoints: a savepoint holds only one batch.")
+    report = _of_savepoint(repository, place, job, limit) if repository else _of(place, batch, limit)
+    return report.to_dict()
 
 
 def _of(checkpoint: str, batch: int | None, limit: float) -> SkewReport:
@@ -97,6 +148,33 @@ def _show(found: dict[str, Any]) -> None:
     for note in found["notes"]:
         console.line()
         console.line(f"passed over: {note}")
+    if "traffic" in found:
+        console.line()
+        _show_traffic(found["traffic"])
+
+
+def _show_traffic(traffic: dict[str, Any] | None) -> None:
+    from streambank.sla.skew.traffic import measured_lines
+
+    if traffic is None:
+        console.line("traffic by key: not measured; the job's table hot_keys has it sampled.")
+        return
+    console.line(f"traffic by key, as of {traffic['at']} (batch {traffic['batch']}):")
+    for line in measured_lines(traffic):
+        console.line(line)
+    for operator in traffic["operators"]:
+        top = operator.get("top")
+        if top:
+            console.line()
+            console.line(f"operator {operator['operator']}, by {', '.join(operator['by'])}")
+            rows = [
+                (f"{100 * key['share']:.2f} %", f"{100 * key['low']:.2f} to {100 * key['high']:.2f} %",
+                 f"{key['times_mean']:.1f}", "?" if key["partition"] is None else key["partition"],
+                 key.get("hash", ""))
+                for key in top
+            ]  # fmt: skip
+            columns = ("share", "certain", "times mean", "partition", "hash")
+            console.table(columns, rows, right=columns[:4])
 
 
 def _show_store(store: dict[str, Any]) -> None:

@@ -90,7 +90,8 @@ def check_hot_keys(keys: Sequence[Fact] | None) -> Iterator[CheckResult]:
         yield SkippedCheck(
             "hot keys",
             "Only Spark can count rows by key, and no such count was made.",
-            "Run the program inspect_state with --record: docs/howto/skew.md.",
+            "Declare the table hot_keys of the job, or run the program inspect_state with --record: "
+            "docs/howto/skew.md.",
         )
         return
     limit = PROMISES["hot_key"].warn or 0.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
 from streambank.core.finding import Finding
-from streambank.core.lines import pieces
+from streambank.core.scratch import DistinctNames
 from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.inputs.clean_source import OPTION, cleaning_of
 from streambank.inputs.files import Exists, files_after, standing_of
@@ -238,10 +238,10 @@ def _check_files(
     exists: Exists | None,
     named: Sequence[str],
 ) -> Iterator[CheckResult]:
-    read = dict.fromkeys(
-        one for path in source.files for one in files_after(pieces(planner.files.read(path)), path, before)
+    read = DistinctNames(
+        one for path in source.files for one in files_after(planner.files.chunks(path), path, before)
     )
-    found = standing_of(source.source, [*read], named, exists)
+    found = standing_of(source.source, read, named, exists)
     if found.not_known:
         yield SkippedCheck(
             "whether the files of the source are still there",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from streambank.core.errors import ConflictError, InputError, NotFoundError
 from streambank.savepoint.sinks import Captured
-from streambank.sinks.file.log import LOG_DIRECTORY, Roots, chain, list_log, read_log
+from streambank.sinks.file.log import LOG_DIRECTORY, Roots, chain, list_log
+from streambank.sinks.file.named import NamedFiles
 from streambank.storage import normalize_location, open_store
 from streambank.storage.store import Store
 
@@ -36,6 +37,7 @@ class FileSinkCapture:
             InputError: `not-this-sink`: its log does not reach `batch`.
             NotFoundError: `sink-log-not-retained`: entries up to `batch` were compacted away.
             FormatError: An entry cannot be understood.
+            StorageError: A long log does not fit into the temporary directory.
             ConflictError: `sink-moved`: an entry went away while it was read.
         """
         found = list_log(self._store)
@@ -58,20 +60,22 @@ class FileSinkCapture:
                 hint="Take a newer batch; the sink compacts its log as it goes.",
             ) from error
         try:
-            files = read_log(self._store, names, Roots(self.path)).files(names)
+            named = NamedFiles()
+            named.add_log(self._store, names, Roots(self.path))
         except NotFoundError as error:
             raise ConflictError(
                 f"The log of the file sink {self.path} changed while it was read.",
                 code="sink-moved",
                 hint="Take again.",
             ) from error
+        files, size_bytes = named.totals()
         record = {
             "kind": self.kind,
             "path": self.path,
             "guarded": True,
             "batch": batch,
             "latest_batch": latest,
-            "data_files": len(files),
-            "data_bytes": sum(file.size_bytes for file in files.values()),
+            "data_files": files,
+            "data_bytes": size_bytes,
         }
         return Captured(record, self._store, tuple(found[name] for name in names))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Any
 
 from streambank.checkpoint.compactible import MAX_VERSION, LogName, format_log_entry
@@ -25,6 +26,8 @@ from streambank.storage.store import FileInfo, Store
 
 DEFAULT_COMPACT_INTERVAL = 10
 """Spark's `spark.sql.streaming.fileSink.log.compactInterval`."""
+
+_MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +68,14 @@ def empty_log(saved: SavedLog) -> dict[LogName, bytes]:
         compacted = (saved.batch + 1) // DEFAULT_COMPACT_INTERVAL * DEFAULT_COMPACT_INTERVAL - 1
         names = [LogName(compacted, compact=True)] if compacted >= 0 else []
         names += [LogName(batch) for batch in range(compacted + 1, saved.batch + 1)]
-    return {name: format_log_entry(MAX_VERSION, []) for name in names}
+    return {name: b"".join(format_log_entry(MAX_VERSION, [])) for name in names}
 
 
 def in_the_way(saved: SavedLog, store: Store) -> tuple[str, ...]:
-    """Files for which a directory is no new output; what an earlier try has begun is none of them."""
+    """The first files that keep a directory from being a new output; what an earlier try wrote does not."""
     begun = {log_key(name): data for name, data in empty_log(saved).items()}
-    return tuple(
-        sorted(info.path for info in store.list() if info.path not in begun or not _is(store, info, begun))
-    )
+    others = (info.path for info in store.list() if info.path not in begun or not _is(store, info, begun))
+    return tuple(nsmallest(_MOST_NAMED, others))
 
 
 def _is(store: Store, info: FileInfo, begun: Mapping[str, bytes]) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote, unquote
 
 from streambank.checkpoint.compactible import (
@@ -23,13 +22,14 @@ from streambank.checkpoint.compactible import (
     parse_log_name,
 )
 from streambank.core.errors import FormatError
-from streambank.core.lines import pieces
 from streambank.storage.names import is_key
-from streambank.storage.store import FileInfo, Store, chunks, undamaged
+from streambank.storage.store import FileInfo, Store, chunks
 
 LOG_DIRECTORY = "_spark_metadata"
 """Where the file sink keeps its log, below the output directory."""
 
+_LONG = 1 << 63
+"""Spark keeps a size as a Java long."""
 _SAME_SERVICE = {"s3a": "s3", "s3n": "s3"}
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<host>[^/]*))?(?P<path>/.*|)\Z", re.DOTALL)
 
@@ -94,34 +94,6 @@ def _below(path: str, root: str) -> str | None:
     return path[len(prefix) :] if path.startswith(prefix) and len(path) > len(prefix) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """Some entries of a file sink's log, read.
-
-    Attributes:
-        entries: The data files that each entry names.
-    """
-
-    entries: Mapping[LogName, tuple[DataFile, ...]]
-
-    @property
-    def latest(self) -> int | None:
-        """The newest batch that the log knows; None for an empty log."""
-        return max((name.batch for name in self.entries), default=None)
-
-    def chain(self, batch: int, where: str) -> list[LogName]:
-        """The entries that together tell everything up to `batch`.
-
-        Raises:
-            NotFoundError: `missing-log-entry`: one of them is not there any more.
-        """
-        return chain(self.entries, batch, where)
-
-    def files(self, names: Iterable[LogName]) -> dict[str, DataFile]:
-        """The data files that entries name, by URI."""
-        return {file.uri: file for name in names for file in self.entries[name]}
-
-
 def chain(names: Iterable[LogName], batch: int, where: str) -> list[LogName]:
     """Names of the entries that tell everything up to `batch`; the first batch of a sink need not be 0.
 
@@ -144,28 +116,23 @@ def list_log(store: Store) -> dict[LogName, FileInfo]:
     return found
 
 
-def read_log(store: Store, names: Iterable[LogName], roots: Roots) -> Log:
-    """Read entries of an output directory's log.
-
-    Raises:
-        FormatError: One of them cannot be understood.
-        NotFoundError: One of them went away.
-    """
-    return Log({name: undamaged(partial(_read_entry, store, log_key(name), roots)) for name in names})
-
-
-def _read_entry(store: Store, key: str, roots: Roots) -> tuple[DataFile, ...]:
-    with store.open(key) as reader:
-        return parse_entry(chunks(reader), key, roots)
-
-
 def log_key(name: LogName) -> str:
     """Where an entry lies below the output directory."""
     return f"{LOG_DIRECTORY}/{name}"
 
 
-def parse_entry(content: Iterable[bytes], path: str, roots: Roots) -> tuple[DataFile, ...]:
-    """The data files that one entry names.
+def read_entry(store: Store, name: LogName, roots: Roots) -> Iterator[DataFile]:
+    """The data files that one entry of an output directory's log names, as `parse_entry` gives them.
+
+    Raises:
+        NotFoundError: It went away.
+    """
+    with store.open(log_key(name)) as reader:
+        yield from parse_entry(chunks(reader), log_key(name), roots)
+
+
+def parse_entry(content: Iterable[bytes], path: str, roots: Roots) -> Iterator[DataFile]:
+    """The data files that one entry names, read as they are asked for.
 
     Args:
         content: The entry, in chunks.
@@ -176,12 +143,13 @@ def parse_entry(content: Iterable[bytes], path: str, roots: Roots) -> tuple[Data
         FormatError: It is no entry of a file sink's log, or it does something other than adding files.
     """
     _, objects = parse_log_entry(content, path)
-    return tuple(_data_file(entry, path, roots) for entry in objects)
+    for entry in objects:
+        yield _data_file(entry, path, roots)
 
 
 def _data_file(entry: Mapping[str, Any], path: str, roots: Roots) -> DataFile:
     uri, size, action = entry.get("path"), entry.get("size"), entry.get("action", "add")
-    if not isinstance(uri, str) or not uri or not isinstance(size, int) or isinstance(size, bool):
+    if not isinstance(uri, str) or not uri or not _is_long(size):
         raise FormatError(
             f"{path} has a line without the path or the size of a data file.",
             code="half-written",
@@ -196,11 +164,15 @@ def _data_file(entry: Mapping[str, Any], path: str, roots: Roots) -> DataFile:
     return DataFile(uri=uri, key=roots.key(uri), size_bytes=size)
 
 
-def relocate_entry(data: bytes, path: str, old: Roots, new_uri: str) -> bytes:
+def _is_long(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and -_LONG <= value < _LONG
+
+
+def relocate_entry(data: Iterable[bytes], path: str, old: Roots, new_uri: str) -> Iterator[bytes]:
     """The same entry with the URIs of data files below the old output directory pointing below the new one.
 
     Args:
-        data: The bytes of the entry.
+        data: The entry, in chunks.
         path: How to name it in an error.
         old: The output directory as it was.
         new_uri: The output directory as it is now.
@@ -208,13 +180,13 @@ def relocate_entry(data: bytes, path: str, old: Roots, new_uri: str) -> bytes:
     Raises:
         FormatError: It is no entry of a file sink's log.
     """
-    version, objects = parse_log_entry(pieces(data), path)
+    version, objects = parse_log_entry(data, path)
 
     def moved(entry: dict[str, Any]) -> dict[str, Any]:
         key = old.key(str(entry.get("path", "")))
         return entry if key is None else {**entry, "path": _join(new_uri, key)}
 
-    return format_log_entry(version, map(moved, objects))
+    yield from format_log_entry(version, map(moved, objects))
 
 
 def _join(root_uri: str, key: str) -> str:
@@ -224,25 +196,3 @@ def _join(root_uri: str, key: str) -> str:
 
 
 _JAVA_PATH_CHARACTERS = "/;:@&=+$,-_.!~*'()"
-
-
-def added_by(store: Store, batch: int) -> tuple[DataFile, ...]:
-    """The data files that one batch has written.
-
-    Args:
-        store: The output directory.
-        batch: The batch.
-
-    Raises:
-        NotFoundError: The log has no entry of it, or not those by which a compacted one tells (code
-            `missing-log-entry`).
-        FormatError: An entry is damaged.
-    """
-    names, roots = list_log(store), Roots(store.uri)
-    if LogName(batch) in names:
-        return _read_entry(store, log_key(LogName(batch)), roots)
-    until = chain(names, batch, store.uri)
-    before = chain(names, batch - 1, store.uri) if batch > 0 else []
-    log = read_log(store, {*until, *before}, roots)
-    earlier = log.files(before)
-    return tuple(one for key, one in log.files(until).items() if key not in earlier)

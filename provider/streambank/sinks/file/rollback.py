@@ -20,9 +20,10 @@ caller holds the job.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any
 
 from streambank.checkpoint.compactible import LogName
@@ -30,10 +31,11 @@ from streambank.core.errors import ConflictError, FormatError, NotFoundError, Re
 from streambank.core.json_text import MOST_MEMORY_BYTES, loads, memory_bytes
 from streambank.core.python310 import UTC
 from streambank.core.units import from_json_time
+from streambank.sinks.file.comparison import ASIDE_DIRECTORY
 from streambank.sinks.file.log import list_log, log_key
-from streambank.sinks.file.position import ASIDE_DIRECTORY, FileSinkStanding, SavedLog, assess
+from streambank.sinks.file.position import Chunks, FileSinkStanding, SavedLog, assess
 from streambank.sinks.table import BeforeChange
-from streambank.storage.store import FileInfo, Store
+from streambank.storage.store import FileInfo, Store, chunks, undamaged
 
 _JOURNAL = "_rollback.json"
 _DONE = "_done.json"
@@ -41,6 +43,8 @@ JOURNAL_FILES = (_JOURNAL, _DONE)
 """What says, in a folder of what was set aside, that it is one; in the order in which it may go."""
 _JOURNAL_FORMAT = 1
 _MOST_BYTES = 64 << 20
+_LEAST_MEMORY_BYTES = 300
+"""What a file in the journal takes at least when it is read again (`memory_bytes`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +123,22 @@ def set_aside(store: Store) -> list[SetAside]:
     ]
 
 
-def _is_same(store: Store, info: FileInfo, data: bytes | None) -> bool:
-    return data is not None and info.size_bytes == len(data) and store.read(info.path) == data
+def _is_same(store: Store, info: FileInfo, saved: Chunks | None) -> bool:
+    if saved is None:
+        return False
+
+    def there() -> bytes:
+        with store.open(info.path) as reader:
+            return _digest(chunks(reader))
+
+    return undamaged(there) == _digest(saved())
+
+
+def _digest(data: Iterable[bytes]) -> bytes:
+    hasher = blake2b()
+    for piece in data:
+        hasher.update(piece)
+    return hasher.digest()
 
 
 def _journal(store: Store, folder: str) -> SetAside:
@@ -205,7 +223,7 @@ def roll_back(
         if name in there:
             _move(store, log_key(name), f"{aside}/{log_key(name)}")
         _drop_hidden_checksum(store, log_key(name))
-        store.write(log_key(name), saved.content[name])
+        store.write(log_key(name), saved.content[name]())
     for name in remove:
         if name not in saved.content:
             _move(store, log_key(name), f"{aside}/{log_key(name)}")
@@ -247,6 +265,9 @@ def _begin(
     before_change: BeforeChange,
 ) -> str:
     """Create the journal in a folder of its own, and return the folder."""
+    files = len(standing.later) + len(standing.aside)
+    if files * _LEAST_MEMORY_BYTES > MOST_MEMORY_BYTES:
+        raise _too_many(store, files)
     journal = {
         "format": _JOURNAL_FORMAT,
         "savepoint": savepoint,
@@ -260,11 +281,7 @@ def _begin(
     }
     text = json.dumps(journal, indent=1)
     if memory_bytes(text) > MOST_MEMORY_BYTES or len(text) > _MOST_BYTES:
-        raise RefusedError(
-            f"{len(standing.later)} files of the file sink {store.uri} are too many for one rollback.",
-            code="sink-cannot-roll-back",
-            hint="Go on in a new output directory instead (--new-sink), or give --sink accept.",
-        )
+        raise _too_many(store, files)
     data = text.encode()
     before_change()
     number = len(store.names(ASIDE_DIRECTORY)) + 1
@@ -276,6 +293,14 @@ def _begin(
             number += 1
         else:
             return folder
+
+
+def _too_many(store: Store, files: int) -> RefusedError:
+    return RefusedError(
+        f"{files} files of the file sink {store.uri} are too many for one rollback.",
+        code="sink-cannot-roll-back",
+        hint="Go on in a new output directory instead (--new-sink), or give --sink accept.",
+    )
 
 
 def _finish(store: Store, folder: str) -> None:

@@ -74,7 +74,8 @@ class Facts:
         recoveries: Starts and restores, each with the seconds to the next committed batch.
         skews: The largest partition against the mean, of each store that is large enough for that to mean
             something.
-        hot_keys: The largest key against the mean, of each store.
+        hot_keys: The largest key against the mean, of each store, and of the traffic of each operator.
+        no_traffic: Why it is not known of the traffic, as half a sentence; empty where it is not asked.
         breaks: Moments at which the state was made smaller or larger: compactions, restores, backfills.
         unreadable: What should have been looked at and could not be, a sentence each.
         life: Whether its job runs and is watched.
@@ -94,6 +95,7 @@ class Facts:
     recoveries: Sequence[Fact] | None = None
     skews: Sequence[Fact] | None = None
     hot_keys: Sequence[Fact] | None = None
+    no_traffic: str = ""
     breaks: Sequence[datetime] = ()
     unreadable: Sequence[str] = ()
     life: Life | None = None
@@ -369,7 +371,13 @@ def _recovery(case: Case, objective: Objective, facts: Facts, newest: datetime |
 def _skew(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
     found = facts.skews if objective.name == "partition_skew" else facts.hot_keys
     if found is None:
-        return _nobody(case, objective)
+        verdict = _nobody(case, objective)
+        why = facts.no_traffic if objective.name == "hot_key" else ""
+        return replace(verdict, evidence=(f"{why}.",)) if why else verdict
+    why = facts.no_traffic if objective.name == "hot_key" else ""
+    if why and all(level_of(objective, fact.value) == "ok" for fact in found):
+        # What state alone says is not the answer where traffic was asked for.
+        return replace(_nobody(case, objective), evidence=(f"{why}.",))
     if not found:
         return case.verdict(objective, "ok", "There is too little state for its spread to mean anything.")
     last = max(found, key=lambda fact: fact.value)

@@ -38,8 +38,8 @@ from streambank.repository.repository import Repository
 from streambank.sla.history.history import Records, file_heads
 from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.objectives import Objective
-from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.sla.skew.report import skew_of_checkpoint
+from streambank.sla.skew.traffic import hot_key_facts
 from streambank.sla.verdict import Fact
 from streambank.storage import open_store
 
@@ -114,6 +114,7 @@ def facts_of_query(
     held: dict[str, Fact | None] | None = None
     unknown: dict[str, str] = {}
     unread: dict[str, str] = {}
+    no_traffic = ""
     brought: dict[str, Fact | None] | None = None
     heads = savepoints = replayable = drills = failures = recovered = skews = hot_keys = None
     if not by_name.keys().isdisjoint(("savepoint_age", "replayable_for")):
@@ -144,7 +145,8 @@ def facts_of_query(
         begun = bool(looking.at("Its records", lambda: progress_keys(control.store, query)))
         skews = looking.at("Its state", lambda: skews_of(location, objective, now, begun=begun))
     if "hot_key" in by_name:
-        hot_keys = looking.at("Its largest keys", lambda: read_hot_keys(control, query))
+        found = looking.at("Its largest keys", lambda: hot_key_facts(control, query, now))
+        hot_keys, no_traffic = found or (None, "")
     breaks = looking.at("Its generations", lambda: breaks_of(control, query)) or ()
     return Facts(
         savepoints=savepoints,
@@ -152,6 +154,7 @@ def facts_of_query(
         recoveries=recovered,
         skews=skews,
         hot_keys=hot_keys,
+        no_traffic=no_traffic,
         breaks=breaks,
         unreadable=tuple(looking.unreadable),
         life=life,

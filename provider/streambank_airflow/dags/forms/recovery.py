@@ -138,6 +138,12 @@ def drill_form(queries: Sequence[str], drill: DrillPolicy, repositories: Sequenc
             "integer",
             minimum=0,
         ),
+        "time_limit": optional(
+            None if drill.time_limit_s is None else f"{drill.time_limit_s:g}s",
+            "Time limit of all drills",
+            "With `each`: a duration such as `2h`, after which no more drills begin; the next run goes on "
+            "with the savepoints that are left. `0s`: no limit. Empty: as declared.",
+        ),
         "keep": Param(
             False,
             type="boolean",

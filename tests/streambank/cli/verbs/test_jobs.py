@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from streambank.control.progress import ProgressWriter
 from streambank.declaration.declaration import Job, load_jobs
+from streambank.sla.skew.traffic import BatchSample, Traffic
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import end_drivers, fake_launcher, write_jobs
 
@@ -32,6 +35,40 @@ def test_what_is_waited_for_is_shown_beside_the_answer() -> None:
     launched, waits, *_ = answer.err.splitlines()
     assert launched.startswith("The driver of job flights was launched: launch-")
     assert waits == "The driver of job flights is starting ..."
+
+
+def test_hot_keys_of_the_last_progress_are_in_the_status_and_in_skew(job: Job, tmp_path: Path) -> None:
+    control = job.records()
+    assert succeed("job", "status", "flights", "--json").document["queries"]["main"]["hot_keys"] is None
+    unpack("4.3.0/rocksdb-window", tmp_path)
+    (tmp_path / "checkpoint").rename(tmp_path / "flights")
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "flights").rename(tmp_path / "checkpoints/flights")
+    assert succeed("skew", "--job", "flights", "--json").document["traffic"] is None
+    assert "the job's table hot_keys has it sampled" in succeed("skew", "--job", "flights").out
+
+    points = [
+        {"operator": 0, "name": "Aggregate", "by": ["user"]},
+        {"operator": 1, "name": "Join", "by": [], "why": "two sides"},
+    ]
+    traffic = Traffic(points, sample=1.0, window_s=600, max_keys=2, hashes=True, clock_s=lambda: 0.0)
+    traffic.add({0: BatchSample(1000, 1000, 100, [7 << 40] * 200 + list(range(300)))})
+    measured = traffic.describe({0: 4})
+    writer = ProgressWriter(control.store, None, epoch=1)
+    writer.add({"runId": "r", "batchId": 7, "durationMs": {"addBatch": 1}}, measured)
+    writer.flush()
+
+    assert succeed("job", "status", "flights", "--json").document["queries"]["main"]["hot_keys"] == measured
+    text = succeed("job", "status", "flights").out
+    assert "traffic of main, operator 0 (Aggregate): The largest key has 40 % (39.8 % to 40.2 %)" in text
+    assert "traffic of main, operator 1 (Join): not measured, because two sides" in text
+    document = succeed("skew", "--job", "flights", "--json").document
+    assert (document["batch"], document["traffic"]["batch"]) == (7, 7)
+    assert document["traffic"]["operators"] == measured["operators"]
+    said = succeed("skew", "--job", "flights").out
+    assert "store default: 1.23 times the mean" in said
+    row = said.splitlines()[-1].split()
+    assert row == ["40.00", "%", "39.76", "to", "40.24", "%", "39.8", "0", f"{7 << 40:013x}"]
 
 
 @pytest.mark.usefixtures("job")

@@ -9,7 +9,8 @@ from streambank.driver.installed import PROGRAMS
 from tests.support.cli import streambank, succeed
 from tests.support.paths import ROOT
 
-_ONLY_IN_A_CHECKOUT = re.compile(r"(?<!tests/)(?<!streambank_airflow/)\bspark_jobs/")
+_ONLY_IN_A_CHECKOUT = re.compile(r"(?<!tests/)(?<!streambank_airflow/)(?<!\(\.\./\.\./)\bspark_jobs/")
+"""A link of a page may lead there: the pages are where the programs are, in a checkout or the sources."""
 
 
 def test_each_program_is_shown_with_its_path_and_what_it_is_for() -> None:

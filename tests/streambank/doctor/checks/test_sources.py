@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from streambank.checkpoint import files
+from streambank.checkpoint.files import CheckpointFiles
 from streambank.doctor.checks.sources import check_application, check_kafka, check_replay
 from streambank.inputs.files import MOST_FILES
 from streambank.kafka.broker import Retention
@@ -86,10 +88,9 @@ def test_files_that_were_read_after_the_oldest_savepoint_are_looked_for() -> Non
 def test_of_many_files_some_are_looked_for() -> None:
     entries = [{"path": f"file:///in/{number}.json", "timestamp": 1, "batchId": 2} for number in range(500)]
     log = "\n".join(["v1", *map(json.dumps, entries)]).encode()
-    files = checkpoint(NAME)
     closure, _ = planned(NAME)
     (path, *_) = closure.sources[0].files
-    closure, planner = planned(files.having({path: log}))
+    closure, planner = planned(checkpoint(NAME).having({path: log}))
     asked: list[str] = []
 
     def exists(uri: str) -> bool:
@@ -98,6 +99,18 @@ def test_of_many_files_some_are_looked_for() -> None:
 
     found(check_replay(closure, planner, None, exists))
     assert len(asked) == MOST_FILES
+
+
+def test_a_log_of_millions_of_files_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what must be small has a limit: such a log has several hundred MB."""
+    monkeypatch.setattr(CheckpointFiles.read, "__defaults__", (1000,))
+    monkeypatch.setattr(files, "_CHUNK_BYTES", 64)
+    entries = [{"path": f"file:///in/{number}.json", "timestamp": 1, "batchId": 2} for number in range(500)]
+    log = "\n".join(["v1", *map(json.dumps, entries)]).encode()
+    (path, *_) = planned(NAME)[0].sources[0].files
+    closure, planner = planned(checkpoint(NAME).having({path: log}))
+    finding = found(check_replay(closure, planner, None, lambda uri: False))["source-files-gone"]
+    assert f"(of {500 + len(closure.sources[0].files) - 1})" in finding.cause
 
 
 def test_real_files_are_found_by_the_paths_that_spark_wrote(tmp_path: Path) -> None:

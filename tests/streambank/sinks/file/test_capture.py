@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,6 +17,7 @@ from streambank.core.errors import (
     NotFoundError,
     RefusedError,
 )
+from streambank.core.lines import pieces
 from streambank.sinks.file import rollback
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.log import Roots, parse_entry, relocate_entry
@@ -39,7 +41,7 @@ def make_sink(store: Store, batches: int, **options: object) -> FileSinkWriter:
 
 def saved_at(store: Store, batch: int, *, now: str | None = None) -> SavedLog:
     captured = FileSinkCapture(store.uri, store).capture(batch)
-    content = {info.path: store.read(info.path) for info in captured.files}
+    content = {info.path: partial(pieces, store.read(info.path)) for info in captured.files}
     return read_saved_log(captured.record, content, now or store.uri)
 
 
@@ -96,7 +98,7 @@ class TestCapture:
     def test_a_log_that_deletes_is_not_understood(self) -> None:
         entry = json.dumps({"path": "file:///out/a", "size": 1, "action": "delete"})
         with pytest.raises(FormatError, match="delete") as caught:
-            parse_entry([f"v1\n{entry}".encode()], "7", Roots("file:///out"))
+            list(parse_entry([f"v1\n{entry}".encode()], "7", Roots("file:///out")))
         assert caught.value.code == "unknown-sink-action"
 
     def test_other_sinks_are_named_as_not_guarded(self, tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ class TestStanding:
         saved = saved_at(store, 4)
         store.write("k=a b/part-00000-a0003-c000.json", b"{}\n")
         standing = stand(saved, store, store.uri)
-        assert standing.missing == ("k=a b/part-00000-a0003-c000.json",)
+        assert (standing.missing, standing.such_as) == (1, ("k=a b/part-00000-a0003-c000.json",))
         assert not standing.safe
         assert "lacks 1 data files" in standing.sentence()
         with pytest.raises(RefusedError) as caught:
@@ -181,11 +183,12 @@ class TestStanding:
     def test_a_saved_log_that_is_not_whole_is_damage(self, store: Store) -> None:
         make_sink(store, 5)
         record = {"kind": "file", "path": store.uri, "batch": 4}
-        content = {f"_spark_metadata/{n}": store.read(f"_spark_metadata/{n}") for n in (0, 1, 2, 4)}
+        keys = [f"_spark_metadata/{n}" for n in (0, 1, 2, 4)]
+        content = {key: partial(pieces, store.read(key)) for key in keys}
         with pytest.raises(IntegrityError, match="whole"):
             read_saved_log(record, content, store.uri)
         with pytest.raises(IntegrityError, match="not an entry"):
-            read_saved_log(record, {"_spark_metadata/../../x": b"v1"}, store.uri)
+            read_saved_log(record, {"_spark_metadata/../../x": partial(pieces, b"v1")}, store.uri)
 
 
 class TestRollback:
@@ -256,7 +259,7 @@ class TestRollback:
         old = open_store(tmp_path / "old place")
         make_sink(old, 13)
         captured = FileSinkCapture(old.uri, old).capture(11)
-        content = {info.path: old.read(info.path) for info in captured.files}
+        content = {info.path: partial(pieces, old.read(info.path)) for info in captured.files}
         (tmp_path / "old place").rename(tmp_path / "new place")
         new = open_store(tmp_path / "new place")
         saved = read_saved_log(captured.record, content, new.uri)
@@ -310,7 +313,7 @@ class TestPaths:
             {"path": p, "size": 1, "action": "add"} for p in ("file:///old/a%20b", "file:///elsewhere/c")
         ]
         data = "\n".join(["v1", *map(json.dumps, lines)]).encode()
-        moved = relocate_entry(data, "3", Roots("file:///old"), "file:///new dir")
+        moved = b"".join(relocate_entry(pieces(data), "3", Roots("file:///old"), "file:///new dir"))
         assert [json.loads(line)["path"] for line in moved.decode().split("\n")[1:]] == [
             "file:///new%20dir/a%20b",
             "file:///elsewhere/c",

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from streambank.checkpoint.compactible import LogName
 from streambank.core.errors import ConflictError
+from streambank.core.lines import pieces
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.fresh_log import begin_output, empty_log, in_the_way
 from streambank.sinks.file.position import SavedLog, read_saved_log
@@ -20,7 +22,7 @@ def saved_log(store: Store, batches: int, *, compact_every: int = 10, first: int
     for batch in range(first, batches):
         writer.write(batch, [{"batch": batch}])
     captured = FileSinkCapture(store.uri, store).capture(batches - 1)
-    content = {info.path: store.read(info.path) for info in captured.files}
+    content = {info.path: partial(pieces, store.read(info.path)) for info in captured.files}
     return read_saved_log(captured.record, content, store.uri)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import NotFoundError
-from streambank.sinks.file.log import added_by
+from streambank.checkpoint.compactible import LogName
+from streambank.core.errors import NotFoundError, StorageError
+from streambank.sinks.file import position
+from streambank.sinks.file.log import DataFile, Roots, list_log
+from streambank.sinks.file.named import NamedFiles, added_by
 from streambank.storage import open_store
-from streambank.storage.store import Store
+from streambank.storage.store import CORRUPT, TRANSFER_ATTEMPTS, Store
 from tests.support.checkpoint.file_sink import FileSinkWriter
 
 
@@ -45,3 +49,21 @@ def test_a_compacted_entry_alone_does_not_tell_the_files_of_its_batch(sink: Stor
 def test_a_batch_without_an_entry_is_not_there(sink: Store) -> None:
     with pytest.raises(NotFoundError):
         added_by(sink, 5)
+
+
+def test_an_entry_that_nothing_needs_is_read_again_where_it_was_damaged_on_its_way(
+    sink: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where it is damaged each time, that is said."""
+    opened = []
+
+    def damaged(store: Store, name: LogName, roots: Roots) -> Iterator[DataFile]:
+        opened.append(name)
+        yield from ()
+        raise StorageError("It was damaged.", code=CORRUPT, hint="Try again.")
+
+    monkeypatch.setattr(position, "read_entry", damaged)
+    roots = Roots(sink.uri)
+    with pytest.raises(StorageError, match="damaged"):
+        position._read_log(NamedFiles(), sink, [LogName(0), *list_log(sink)], 2, roots, None)
+    assert len(opened) == TRANSFER_ATTEMPTS

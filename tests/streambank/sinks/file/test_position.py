@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streambank.sinks.file.position import count_rows
+from streambank.sinks.file.rows import count_rows
 from streambank.storage.local.store import LocalStore
 
 

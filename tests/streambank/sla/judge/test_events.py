@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -101,6 +102,20 @@ def test_each_objective_about_what_was_found_is_kept_or_broken_or_unknown(name: 
     assert (verdict.since is None) == (name in ("partition_skew", "hot_key"))
     nobody = verdicts(history, policy)[name]
     assert nobody.level == "unknown" and "Not measured" in nobody.why
+
+
+def test_why_traffic_is_not_measured_stands_beside_a_hot_key_that_is_not_known() -> None:
+    facts = Facts(no_traffic="operator 0 (Join): two sides")
+    verdict = verdicts(batches([STEADY] * 5), facts=facts)["hot_key"]
+    assert (verdict.level, verdict.evidence) == ("unknown", ("operator 0 (Join): two sides.",))
+
+
+def test_state_that_is_even_does_not_answer_for_traffic_that_is_not_measured() -> None:
+    kept, broken, declared = REPORTED["hot_key"]
+    policy, history, why = declare(hot_key=declared), batches([STEADY] * 5), "it is too old"
+    verdict = verdicts(history, policy, replace(kept, no_traffic=why))["hot_key"]
+    assert (verdict.level, verdict.evidence) == ("unknown", ("it is too old.",))
+    assert verdicts(history, policy, replace(broken, no_traffic=why))["hot_key"].level == "breach"
 
 
 def test_each_reported_objective_has_a_case() -> None:

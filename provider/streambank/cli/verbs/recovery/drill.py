@@ -24,6 +24,8 @@ EXAMPLES = """Examples:
 
   streambank drill orders --savepoint each --limit 10
 
+  streambank drill orders --savepoint each --time-limit 2h
+
   streambank drill orders --history --html drills.html
 """
 
@@ -48,6 +50,14 @@ def drill(
         int | None,
         typer.Option(
             min=0, metavar="N", help="With each: at most the newest N savepoints; 0 is all of them."
+        ),
+    ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="With each: begin no more drills after this long, such as 2h; the next round with a limit "
+            "goes on with the savepoints that are left. 0s is no limit.",
         ),
     ] = None,
     source: Annotated[
@@ -103,18 +113,20 @@ def drill(
         repository=source,
         batches=batches,
         limit=limit,
+        time_limit_s=parse_duration_s(time_limit) if time_limit is not None else None,
         scratch=scratch,
         keep=keep,
         timeout_s=parse_duration_s(timeout) if timeout is not None else None,
         by=who("cli"),
         why=why,
     )
-    if limit is not None and not request.of_each:
-        raise InputError(
-            "--limit is for drills of each savepoint.",
-            code="usage",
-            hint="Add --savepoint each, or leave it out.",
-        )
+    for option, given in (("--limit", limit), ("--time-limit", time_limit)):
+        if given is not None and not request.of_each:
+            raise InputError(
+                f"{option} is for drills of each savepoint.",
+                code="usage",
+                hint="Add --savepoint each, or leave it out.",
+            )
     report: DrillReport | RoundReport
     if request.of_each:
         report = of_round = drill_each(request, say=console.note)

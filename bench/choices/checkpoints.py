@@ -1,0 +1,47 @@
+"""Settings of the checkpoint, and how often there is one: arms of a plain aggregation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.choices.trial import STATE, Arm
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HDFS_BACKED = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+CHANGELOG = {f"{STATE}rocksdb.changelogCheckpointing.enabled": "true"}
+
+
+def totals(frame: DataFrame) -> DataFrame:
+    """The state: a count, a sum and the newest time of each key."""
+    from pyspark.sql import functions as F
+
+    return frame.groupBy("key").agg(F.count("*"), F.sum("n"), F.max("at"))
+
+
+def checkpoints(bucket: str | None = None) -> list[Arm]:
+    """The same query with other settings; the first is what the others are compared with.
+
+    Args:
+        bucket: Where an arm keeps its checkpoint on S3, as `s3a://...`; left out without it.
+    """
+    retain = {"spark.sql.streaming.minBatchesToRetain": "2"}
+    arms = [
+        Arm("RocksDB, Spark's defaults", totals),
+        Arm("changelog", totals, CHANGELOG),
+        Arm("changelog, a batch of 4 files", totals, CHANGELOG, files=4),
+        Arm("a batch of 4 files", totals, files=4),
+        Arm("`minBatchesToRetain` 2", totals, retain),
+        Arm("changelog, `minBatchesToRetain` 2", totals, {**CHANGELOG, **retain}),
+        Arm("changelog, zstd for logs", totals, {**CHANGELOG, f"{STATE}compression.codec": "zstd"}),
+        Arm("SST files without compression", totals, {f"{STATE}rocksdb.compression": "none"}),
+        Arm("SST files by zstd", totals, {f"{STATE}rocksdb.compression": "zstd"}),
+        Arm("HDFS-backed", totals, {f"{STATE}providerClass": HDFS_BACKED}),
+    ]
+    if bucket:
+        arms += [
+            Arm("on S3", totals, place=f"{bucket}/plain"),
+            Arm("on S3, changelog", totals, CHANGELOG, place=f"{bucket}/changelog"),
+        ]
+    return arms

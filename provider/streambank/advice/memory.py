@@ -1,0 +1,401 @@
+"""What RocksDB takes in each executor, beside the JVM: by its settings, and by what the state needs.
+
+Spark opens one RocksDB for each partition of each store, with one memory for all column families, which are
+virtual (`RocksDB.scala`). It has write buffers (memtables), a block cache, and the indexes and Bloom filters
+of its files. Unbounded, each instance has its own of all three; with `boundedMemoryUsage` all instances of an
+executor share one cache that is charged for all three (`RocksDBMemoryManager`). Flink opens one RocksDB for
+each operator and slot, with write buffers for each state: `column_families` counts them.
+
+RocksDB's own rules: https://github.com/facebook/rocksdb/wiki/Memory-usage-in-RocksDB
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from streambank.core.errors import InputError
+from streambank.core.units import say_bytes
+from streambank.doctor.checks.rocksdb import (
+    BOUNDED,
+    DEFAULT_BUFFER_MB,
+    DEFAULT_BUFFERS,
+    DEFAULT_CACHE_MB,
+    DEFAULT_MAX_MEMORY_MB,
+    MAX_MEMORY,
+)
+from streambank.doctor.spark_conf import DEFAULT_OVERHEAD_FACTOR, MIB, MIN_OVERHEAD_BYTES
+
+ENTRY_BYTES = 24
+"""Of each row in a write buffer beside key and value: its number, two lengths, and links of the skip list."""
+ARENA_BYTES = MIB
+"""A write buffer grows by this (RocksDB: `arena_block_size`, an eighth of the buffer, 1 MiB at most)."""
+FILTER_BITS = 10
+"""Of a key in the Bloom filter (Spark's `BloomFilter()`, RocksDB's default)."""
+HANDLE_BYTES = 12
+"""Of a block in the index beside its key."""
+INSTANCE_BYTES = MIB
+"""Of each open RocksDB beside what it counts: statistics, logs, file handles (measured: bench/STORES.md)."""
+ALLOCATOR = 1.5
+"""Resident memory against what RocksDB counts, for the allocator's fragments and a soft bound: rather too
+much than too little (measured: bench/STORES.md)."""
+ROUND_BYTES = 64 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class RocksDBSettings:
+    """Settings of RocksDB that decide on memory; defaults are those of Spark 4.3 and RocksDB 9.
+
+    Attributes:
+        block_cache_bytes: `blockCacheSizeMB`, of each column family; of no effect if memory is bounded.
+        write_buffer_bytes: `writeBufferSizeMB`; Spark's -1 leaves RocksDB's 64 MiB.
+        write_buffers: `maxWriteBufferNumber`; Spark's -1 leaves RocksDB's 2.
+        block_bytes: `blockSizeKB`.
+        column_families: Real column families of an instance: 1 in Spark, one for each state in Flink.
+        changelog: `changelogCheckpointing.enabled`: write buffers are flushed by snapshots only.
+        min_deltas: `minDeltasForSnapshot`: versions between two snapshots.
+        bounded: `boundedMemoryUsage`.
+        max_memory_bytes: `maxMemoryUsageMB`, of all instances of an executor.
+        write_buffer_ratio: `writeBufferCacheRatio`: the part of it for write buffers.
+        high_priority_ratio: `highPriorityPoolRatio`: the part of it for indexes and filters.
+    """
+
+    block_cache_bytes: int = DEFAULT_CACHE_MB * MIB
+    write_buffer_bytes: int = DEFAULT_BUFFER_MB * MIB
+    write_buffers: int = DEFAULT_BUFFERS
+    block_bytes: int = 4096
+    column_families: int = 1
+    changelog: bool = True
+    min_deltas: int = 10
+    bounded: bool = False
+    max_memory_bytes: int = DEFAULT_MAX_MEMORY_MB * MIB
+    write_buffer_ratio: float = 0.5
+    high_priority_ratio: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where the stores are.
+
+    Attributes:
+        executors: How many.
+        cores: Task slots of each.
+        partitions: Partitions of each store: `spark.sql.shuffle.partitions` when the query first ran.
+        stores: Stores of all stateful operators: 1 of an aggregation or a deduplication, 4 of a join of two
+            streams (1 from `join.stateFormatVersion` 3 on), 1 of transformWithState whatever its variables.
+        heap_bytes: `spark.executor.memory`.
+    """
+
+    executors: int = 1
+    cores: int = 1
+    partitions: int = 200
+    stores: int = 1
+    heap_bytes: int = 1024 * MIB
+
+    def instances(self, executors: int | None = None) -> int:
+        """RocksDB instances in the fullest executor."""
+        return math.ceil(self.partitions * self.stores / (executors or self.executors))
+
+
+@dataclass(frozen=True, slots=True)
+class StateLoad:
+    """The state that is kept.
+
+    Attributes:
+        rows: Rows of all stores together.
+        row_bytes: Bytes of a key and its value.
+        key_bytes: Bytes of the key alone.
+        update_share: The part of the rows that a batch writes; None for as many as there can be.
+    """
+
+    rows: int
+    row_bytes: int = 100
+    key_bytes: int = 40
+    update_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kind of memory.
+
+    Attributes:
+        name: Which.
+        each: Bytes of an instance as expected; None where the state is not known.
+        executor: Bytes of an executor as expected.
+        most: Bytes of an executor that the settings allow; None where only the state limits them.
+        how: How it is calculated.
+    """
+
+    name: str
+    each: int | None
+    executor: int | None
+    most: int | None
+    how: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "part": self.name,
+            "each_bytes": self.each,
+            "executor_bytes": self.executor,
+            "most_bytes": self.most,
+            "how": self.how,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What RocksDB takes in one executor.
+
+    Attributes:
+        instances: RocksDB instances in the fullest executor.
+        after_loss: The same with one executor fewer; None where there is only one.
+        parts: By kind.
+        expected: Bytes that RocksDB counts in an executor, as expected; None where the state is not known.
+        most: Bytes that it may count there by the settings.
+        resident: Bytes that the process gets beside the JVM's own, with instances and the allocator: of the
+            bound where there is one, else of `expected`, or of `most` if that is unknown.
+        jvm_overhead: What Spark by default leaves beside the heap: metaspace, stacks, direct buffers.
+        memory_overhead: What to set as `spark.executor.memoryOverhead`.
+        warnings: What should be changed.
+    """
+
+    instances: int
+    after_loss: int | None
+    parts: tuple[Part, ...]
+    expected: int | None
+    most: int
+    resident: int
+    jvm_overhead: int
+    memory_overhead: int
+    warnings: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "instances": self.instances,
+            "instances_after_loss": self.after_loss,
+            "parts": [part.to_dict() for part in self.parts],
+            "expected_bytes": self.expected,
+            "most_bytes": self.most,
+            "resident_bytes": self.resident,
+            "jvm_overhead_bytes": self.jvm_overhead,
+            "memory_overhead_bytes": self.memory_overhead,
+            "warnings": list(self.warnings),
+        }
+
+
+def plan_memory(settings: RocksDBSettings, cluster: Cluster, load: StateLoad | None = None) -> MemoryPlan:
+    """What RocksDB takes in one executor, and what that means beside the JVM.
+
+    Args:
+        settings: RocksDB's settings.
+        cluster: Where the stores are.
+        load: The state; without it only what the settings allow is known.
+
+    Raises:
+        InputError: A number makes no sense (code `bad-input`).
+    """
+    _check(settings, cluster)
+    if load is not None and load.update_share is not None and not 0 < load.update_share <= 1:
+        raise InputError(
+            "--update-share must be above 0, and 1 at most.",
+            code="bad-input",
+            hint="Give the part of the rows that a batch changes: 0.1 for one of ten.",
+        )
+    instances = cluster.instances()
+    parts = [
+        _write_buffers(settings, instances, cluster, load),
+        _block_cache(settings, instances, cluster, load),
+    ]
+    if load is not None:
+        parts += _tables(settings, instances, cluster, load)
+    known = [part.executor for part in parts if part.executor is not None]
+    expected = sum(known) if load is not None else None
+    if settings.bounded:
+        most = settings.max_memory_bytes
+        expected = None if expected is None else min(expected, settings.max_memory_bytes)
+    else:
+        allowed = [part.most for part in parts if part.most is not None]
+        tables = sum(part.executor or 0 for part in parts if part.most is None)
+        most = sum(allowed) + tables
+    counted = most if settings.bounded or expected is None else expected
+    resident = int(counted * ALLOCATOR) + instances * INSTANCE_BYTES
+    jvm = max(MIN_OVERHEAD_BYTES, int(cluster.heap_bytes * DEFAULT_OVERHEAD_FACTOR))
+    overhead = ROUND_BYTES * math.ceil((jvm + resident) / ROUND_BYTES)
+    after = cluster.instances(cluster.executors - 1) if cluster.executors > 1 else None
+    return MemoryPlan(
+        instances, after, tuple(parts), expected, most, resident, jvm, overhead,
+        tuple(_warnings(settings, cluster, load, parts, resident, jvm)),
+    )  # fmt: skip
+
+
+def memtable_bytes(settings: RocksDBSettings, rows: float, row_bytes: int) -> int:
+    """What the write buffers of an instance take before they are flushed.
+
+    A buffer that is full is flushed at once beside the next one, so that only one counts for long.
+
+    Args:
+        settings: RocksDB's settings.
+        rows: Rows that are written until then.
+        row_bytes: Bytes of a key and its value.
+    """
+    step = arena_bytes(settings)
+    blocks = math.ceil(rows * (row_bytes + ENTRY_BYTES) / step)
+    return min(max(1, blocks) * step, settings.write_buffer_bytes) * settings.column_families
+
+
+def arena_bytes(settings: RocksDBSettings) -> int:
+    """By how much a write buffer grows."""
+    return min(ARENA_BYTES, settings.write_buffer_bytes // 8)
+
+
+def write_buffer_limit(settings: RocksDBSettings) -> int:
+    """What the write buffers of an instance may take: size * number * column families."""
+    return settings.write_buffer_bytes * settings.write_buffers * settings.column_families
+
+
+def _write_buffers(
+    settings: RocksDBSettings, instances: int, cluster: Cluster, load: StateLoad | None
+) -> Part:
+    limit = write_buffer_limit(settings)
+    families = f" * {settings.column_families} column families" if settings.column_families > 1 else ""
+    how = f"{settings.write_buffers} buffers * {say_mib(settings.write_buffer_bytes)}{families}"
+    most = limit * instances
+    if settings.bounded:
+        most = min(most, int(settings.max_memory_bytes * settings.write_buffer_ratio))
+        how += f", all together {settings.write_buffer_ratio:g} * {say_mib(settings.max_memory_bytes)}"
+    if load is None or load.update_share is None:
+        return Part(
+            "write buffers", None if load is None else limit, None if load is None else most, most, how
+        )
+    batches = settings.min_deltas if settings.changelog else 1
+    rows = load.rows * load.update_share * batches / (cluster.partitions * cluster.stores)
+    each = memtable_bytes(settings, rows, load.row_bytes)
+    how = (
+        f"{rows:,.0f} rows of {load.row_bytes} + {ENTRY_BYTES} B until a flush ({batches} "
+        f"batch{'es' if batches > 1 else ''}), one buffer at most; all buffers: {how}"
+    )
+    return Part("write buffers", each, min(each * instances, most), most, how)
+
+
+def _block_cache(settings: RocksDBSettings, instances: int, cluster: Cluster, load: StateLoad | None) -> Part:
+    if settings.bounded:
+        most = int(settings.max_memory_bytes * (1 - settings.write_buffer_ratio))
+        how = f"what write buffers leave of {say_mib(settings.max_memory_bytes)}, shared by all instances"
+        each = most // instances
+    else:
+        each = settings.block_cache_bytes * settings.column_families
+        most = each * instances
+        how = f"{say_mib(each)} of each instance"
+    if load is None:
+        return Part("block cache", None, None, most, how)
+    data = load.rows * load.row_bytes // (cluster.partitions * cluster.stores)
+    each = min(each, data)
+    return Part("block cache", each, min(each * instances, most), most, f"{how}, or less data")
+
+
+def _tables(settings: RocksDBSettings, instances: int, cluster: Cluster, load: StateLoad) -> list[Part]:
+    rows = load.rows / (cluster.partitions * cluster.stores)
+    index = int(rows * load.row_bytes / settings.block_bytes * (load.key_bytes + HANDLE_BYTES))
+    filters = int(rows * FILTER_BITS / 8)
+    most = int(settings.max_memory_bytes * (1 - settings.write_buffer_ratio)) if settings.bounded else None
+    where = (
+        ", in the block cache" if settings.bounded else ", beside the block cache, as large as the state asks"
+    )
+    return [
+        Part(
+            "indexes", index, index * instances, most,
+            f"a key of {load.key_bytes} + {HANDLE_BYTES} B for each block of {settings.block_bytes} B{where}",
+        ),
+        Part("filters", filters, filters * instances, most, f"{FILTER_BITS} bits a row{where}"),
+    ]  # fmt: skip
+
+
+def _warnings(
+    settings: RocksDBSettings,
+    cluster: Cluster,
+    load: StateLoad | None,
+    parts: list[Part],
+    resident: int,
+    jvm: int,
+) -> list[str]:
+    found = []
+    instances = cluster.instances()
+    if settings.bounded:
+        buffers = int(settings.max_memory_bytes * settings.write_buffer_ratio)
+        needed = instances * arena_bytes(settings) * settings.column_families
+        if buffers * 7 // 8 < needed:
+            least = math.ceil(needed * 8 / 7 / settings.write_buffer_ratio / MIB)
+            found.append(
+                f"{instances} instances need {say_mib(arena_bytes(settings))} each at least to write, and "
+                f"{say_mib(buffers)} are for all of them: RocksDB flushes again and again, whatever is "
+                f"written. Set {MAX_MEMORY} to {least} at least, or have fewer partitions."
+            )
+        tables = sum(part.executor or 0 for part in parts if part.name in ("indexes", "filters"))
+        room = int(settings.max_memory_bytes * (1 - settings.write_buffer_ratio))
+        if tables > room:
+            found.append(
+                f"Indexes and filters have {say_bytes(tables)} and {say_mib(room)} are left for them, so "
+                f"they are read from disk again and again. Raise {MAX_MEMORY}."
+            )
+        found.append(
+            "The bound is soft: Spark 4.3 opens the cache without a strict limit, and write buffers pass "
+            "their part while they are flushed. All queries of an executor share it, with the first one's "
+            "settings."
+        )
+    elif resident > jvm:
+        found.append(
+            f"Memory is not bounded. RocksDB may get {say_bytes(resident)}, and by default an executor has "
+            f"{say_mib(jvm)} beside its heap for everything: set spark.executor.memoryOverhead, or "
+            f"{BOUNDED}=true."
+        )
+    slots = cluster.executors * cluster.cores
+    if cluster.partitions < slots:
+        found.append(
+            f"{cluster.partitions} partitions keep {cluster.partitions} of {slots} cores busy. The number "
+            "cannot be changed in a checkpoint (`streambank rescale` writes a new one)."
+        )
+    if cluster.executors > 1:
+        after = cluster.instances(cluster.executors - 1)
+        if after > instances:
+            found.append(
+                f"If an executor is lost, the others have {after} instances in place of {instances} until it "
+                "is back: leave room for them."
+            )
+    if load is not None and load.update_share is None and not settings.bounded:
+        found.append("The update share is not given, so full write buffers are expected.")
+    return found
+
+
+def say_mib(size_bytes: int) -> str:
+    """A size for people in MiB, as Spark's settings have it."""
+    return f"{size_bytes / MIB:,.4g} MiB"
+
+
+def _check(settings: RocksDBSettings, cluster: Cluster) -> None:
+    numbers = {
+        "--executors": cluster.executors,
+        "--cores": cluster.cores,
+        "--partitions": cluster.partitions,
+        "--stores": cluster.stores,
+        "--executor-memory": cluster.heap_bytes,
+        "--write-buffer": settings.write_buffer_bytes,
+        "--write-buffers": settings.write_buffers,
+        "--column-families": settings.column_families,
+        "--block-cache": settings.block_cache_bytes,
+        "--max-memory": settings.max_memory_bytes,
+        "--block-size": settings.block_bytes,
+    }
+    for option, value in numbers.items():
+        if value <= 0:
+            raise InputError(f"{option} must be above 0.", code="bad-input", hint=f"Give {option} as it is.")
+    ratios = (settings.write_buffer_ratio, settings.high_priority_ratio)
+    # Not "ratios are wrong": NaN is neither right nor wrong.
+    if not (ratios[0] > 0 and ratios[1] >= 0 and sum(ratios) < 1):
+        raise InputError(
+            "--write-buffer-ratio must be above 0, and together with --high-priority-ratio below 1.",
+            code="bad-input",
+            hint="Spark refuses to start a query with such settings. Its defaults are 0.5 and 0.1.",
+        )

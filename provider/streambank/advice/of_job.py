@@ -1,0 +1,117 @@
+"""The state of a declared job as its newest progress record shows it: what advice begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.core.errors import NotFoundError
+from streambank.core.units import to_json_time
+from streambank.declaration.declaration import Job
+from streambank.doctor.spark_conf import conf_of
+from streambank.sla.history.history import Records
+
+WRITE_BYTES = 15
+"""Of each write beside key and value: head of the batch, kind, and two lengths (RocksDB: WriteBatch)."""
+CORES = "spark.executor.cores"
+
+
+@dataclass(frozen=True, slots=True)
+class StateNow:
+    """The state of a query after its newest batch.
+
+    Attributes:
+        batch: The batch.
+        at: When it was recorded, as JSON has it.
+        provider: `hdfs` or `rocksdb`.
+        rows: Rows of all stateful operators.
+        row_bytes: Bytes of a row; None where the batch wrote none.
+        update_share: The part of the rows that the batch changed; None if it changed none.
+        batch_ms: The whole batch.
+        memory_bytes: What Spark reports of the state's memory.
+        stores: Stores of all operators; None where Spark does not say.
+        partitions: Partitions of each.
+        executors: As declared; None where it is not, or changes by itself.
+        cores: As declared.
+        heap_bytes: As declared, or Spark's default.
+    """
+
+    batch: int
+    at: str
+    provider: str
+    rows: int
+    row_bytes: int | None
+    update_share: float | None
+    batch_ms: float | None
+    memory_bytes: int | None
+    stores: int | None
+    partitions: int | None
+    executors: int | None
+    cores: int | None
+    heap_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def state_of_job(job: Job, query: str | None) -> StateNow:
+    """What the newest progress record of a job's query says of its state.
+
+    Args:
+        job: The job.
+        query: The query; None for the only one.
+
+    Raises:
+        InputError: The job has several queries, or none of this name (code `which-query`).
+        NotFoundError: No record shows state (code `no-history`).
+        StorageError, RefusedError: Its records cannot be read.
+    """
+    name = job.only_query(query)
+    record = Records.of_query(job.records().store, name).newest()
+    operators = _operators(record.progress) if record is not None else []
+    if record is None or not operators:
+        what = "no progress record" if record is None else "no state in its newest progress record"
+        raise NotFoundError(
+            f"Job {job.name} has {what}, so its state is not known.",
+            code="no-history",
+            hint="Start the job under Streambank, or give --keys and --row-bytes.",
+        )
+    rows, updated = _sum(operators, "numRowsTotal"), _sum(operators, "numRowsUpdated")
+    customs = [one["customMetrics"] for one in operators if isinstance(one.get("customMetrics"), dict)]
+    puts, written = _sum(customs, "rocksdbPutCount"), _sum(customs, "rocksdbTotalBytesWritten")
+    partitions = max((_whole(one, "numShufflePartitions") for one in operators), default=0)
+    instances = _sum(operators, "numStateStoreInstances")
+    durations = record.progress.get("durationMs")
+    batch_ms = _whole(durations, "triggerExecution") if isinstance(durations, dict) else 0
+    conf = conf_of(job)
+    return StateNow(
+        record.batch,
+        to_json_time(record.at),
+        "rocksdb" if any("rocksdbGetCount" in one for one in customs) else "hdfs",
+        rows,
+        max(1, written // puts - WRITE_BYTES) if puts and written else None,
+        min(1.0, updated / rows) if rows and updated else None,
+        batch_ms or None,
+        _sum(operators, "memoryUsedBytes") or None,
+        -(-instances // partitions) if instances and partitions else None,
+        partitions or None,
+        conf.executors,
+        conf.whole(CORES),
+        conf.heap_bytes,
+    )
+
+
+def _operators(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    listed = progress.get("stateOperators")
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _whole(data: Mapping[str, Any], name: str) -> int:
+    value = data.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _sum(each: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(_whole(one, name) for one in each)

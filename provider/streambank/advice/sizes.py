@@ -1,0 +1,265 @@
+"""How large state gets, before a job runs: how many rows live at once, and what each takes.
+
+A row of a window lives until the watermark passes the window's end (Spark: WatermarkSupport,
+StateStoreSaveExec), that is for the length of the window and the watermark's delay. Spark moves the watermark
+once a batch, so it lives one batch longer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streambank.core.errors import InputError
+
+KEY_FIELD_BYTES = 8
+"""Of each field of an UnsafeRow: the value itself, or where it lies and how long it is."""
+VERSION_BYTES = 1
+"""In front of each key and value in RocksDB (Spark: RocksDBStateEncoder)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is known of a query before it runs.
+
+    Attributes:
+        keys: Distinct keys among the events; None if unknown.
+        row_bytes: Bytes of a key and its value, as `row_bytes` counts them.
+        events_per_s: Events a second.
+        window_s: Length of the windows; None without windows.
+        slide_s: How far the next window begins after one; the length where None.
+        watermark_s: The watermark's delay.
+        dedup_s: The delay of `dropDuplicatesWithinWatermark`: a row lives for that behind the watermark,
+            which is as far behind itself.
+        ttl_s: How long a row lives after its last event otherwise: the TTL of a state variable, or for a join
+            of streams the watermark's delay and the interval together.
+        trigger_s: Time between two batches.
+    """
+
+    keys: int | None
+    row_bytes: int
+    events_per_s: float | None = None
+    window_s: float | None = None
+    slide_s: float | None = None
+    watermark_s: float | None = None
+    dedup_s: float | None = None
+    ttl_s: float | None = None
+    trigger_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StateSize:
+    """How large state gets.
+
+    Attributes:
+        rows: Rows that live at once, as expected: events spread evenly over keys.
+        most_rows: As many as there can be; the same as `rows` where no rate is known.
+        row_bytes: Bytes of a row.
+        lives_s: How long a row lives after its window has begun; None for always.
+        windows: Windows of one key that live at once; None without windows.
+        how: Sentences that say what it comes from.
+        unknown: What it cannot know.
+        update_share: The part of the rows that a batch changes; None where the time between batches is not
+            known.
+    """
+
+    rows: int
+    most_rows: int
+    row_bytes: int
+    lives_s: float | None
+    windows: int | None
+    how: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    update_share: float | None = None
+
+    @property
+    def state_bytes(self) -> int:
+        """Uncompressed bytes of all rows that are expected."""
+        return self.rows * self.row_bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "rows": self.rows,
+            "most_rows": self.most_rows,
+            "row_bytes": self.row_bytes,
+            "state_bytes": self.state_bytes,
+            "most_state_bytes": self.most_rows * self.row_bytes,
+            "lives_s": self.lives_s,
+            "windows": self.windows,
+            "update_share": self.update_share,
+            "how": list(self.how),
+            "unknown": list(self.unknown),
+        }
+
+
+def row_bytes(fixed_fields: int, text_bytes: tuple[int, ...] = ()) -> int:
+    """Bytes of an UnsafeRow: a bitmap of nulls, 8 bytes a field, and texts rounded up to 8 bytes.
+
+    Args:
+        fixed_fields: Numbers, times and booleans.
+        text_bytes: Bytes of each text.
+    """
+    fields = fixed_fields + len(text_bytes)
+    bitmap = 8 * math.ceil(fields / 64)
+    return bitmap + KEY_FIELD_BYTES * fields + sum(8 * math.ceil(one / 8) for one in text_bytes)
+
+
+def estimate(load: Load) -> StateSize:
+    """How large state gets.
+
+    Raises:
+        InputError: A number makes no sense, or too little is known (code `bad-input`).
+    """
+    _check(load)
+    found = _estimate(load)
+    if load.events_per_s is None or not load.trigger_s or not found.rows:
+        return found
+    windows = math.ceil(load.window_s / (load.slide_s or load.window_s)) if load.window_s else 1
+    touched = windows * _distinct(load.keys, load.events_per_s * load.trigger_s)
+    return replace(found, update_share=min(1.0, touched / found.rows))
+
+
+def _estimate(load: Load) -> StateSize:
+    if load.window_s is not None:
+        return _of_windows(load, load.window_s)
+    if load.dedup_s is not None:
+        return _of_duplicates(load, load.dedup_s)
+    lives_s = load.ttl_s if load.ttl_s is not None else load.watermark_s
+    if lives_s is None:
+        if load.keys is None:
+            raise InputError(
+                "How many rows the state has is not known: give keys, or a rate with a lifetime.",
+                code="bad-input",
+                hint="Give --keys, or --events-per-second with --ttl, or --window.",
+            )
+        return StateSize(
+            load.keys,
+            load.keys,
+            load.row_bytes,
+            None,
+            None,
+            (f"{load.keys:,} keys with one row each, which live until they are removed by hand.",),
+            ("How fast new keys come: without a window, a watermark or a TTL the state grows with each.",),
+        )
+    lives_s += load.trigger_s
+    if load.events_per_s is None:
+        if load.keys is None:
+            raise InputError(
+                "How many rows live at once is not known: give the keys or the events per second.",
+                code="bad-input",
+                hint="Give --keys or --events-per-second.",
+            )
+        return StateSize(
+            load.keys, load.keys, load.row_bytes, lives_s, None,
+            (f"{load.keys:,} keys, if each comes again within {lives_s:g} s.",),
+            ("The events per second: fewer keys live at once if not all come within their lifetime.",),
+        )  # fmt: skip
+    rows = _distinct(load.keys, load.events_per_s * lives_s)
+    return StateSize(
+        rows, rows if load.keys is None else min(load.keys, math.ceil(load.events_per_s * lives_s)),
+        load.row_bytes, lives_s, None,
+        (f"{load.events_per_s:g} events/s for {lives_s:g} s" + _among(load.keys) + f": {rows:,} rows.",),
+    )  # fmt: skip
+
+
+def _of_windows(load: Load, window_s: float) -> StateSize:
+    slide_s = load.slide_s if load.slide_s is not None else window_s
+    if load.watermark_s is None:
+        raise InputError(
+            "Windows without a watermark are never removed, so the state has no size.",
+            code="bad-input",
+            hint="Give --watermark, the delay of the query's withWatermark.",
+        )
+    lives_s = window_s + load.watermark_s + load.trigger_s
+    windows = math.ceil(lives_s / slide_s)
+    said = (
+        f"A window of {window_s:g} s lives until the watermark, {load.watermark_s:g} s behind, has passed "
+        "its end"
+        + (f", and one batch of {load.trigger_s:g} s more" if load.trigger_s else "")
+        + f": {lives_s:g} s. One begins every {slide_s:g} s, so at most {windows} live at once."
+    )
+    if load.events_per_s is None:
+        if load.keys is None:
+            raise InputError(
+                "How many rows a window has is not known: give the keys or the events per second.",
+                code="bad-input",
+                hint="Give --keys or --events-per-second.",
+            )
+        rows = windows * load.keys
+        return StateSize(
+            rows, rows, load.row_bytes, lives_s, windows,
+            (said, f"{load.keys:,} keys in each: {rows:,} rows."),
+            ("The events per second: a window has fewer rows than keys if not every key comes in it.",),
+        )  # fmt: skip
+    whole = _distinct(load.keys, load.events_per_s * window_s)
+    area = _filling(load.keys, load.events_per_s, window_s) + (lives_s - window_s) * whole
+    rows, most = round(area / slide_s), windows * whole
+    return StateSize(
+        rows, most, load.row_bytes, lives_s, windows,
+        (said, f"{load.events_per_s:g} events/s{_among(load.keys)} fill a whole window with {whole:,} "
+         f"rows; the newest ones are still being filled: {rows:,} rows on average, {most:,} at most."),
+    )  # fmt: skip
+
+
+def _of_duplicates(load: Load, dedup_s: float) -> StateSize:
+    lives_s = 2 * dedup_s + load.trigger_s
+    said = (
+        f"The row of a key lives until the watermark, {dedup_s:g} s behind, has passed its first event by as "
+        f"much: {lives_s:g} s"
+    )
+    if load.events_per_s is None:
+        raise InputError(
+            "How many keys come within that time is not known: give the events per second.",
+            code="bad-input",
+            hint="Give --events-per-second.",
+        )
+    if load.keys is None:
+        rows = math.ceil(load.events_per_s * lives_s)
+        return StateSize(rows, rows, load.row_bytes, lives_s, None, (f"{said}, each with another key.",))
+    waits_s = load.keys / load.events_per_s
+    rows = round(load.keys * lives_s / (lives_s + waits_s))
+    said += f"; its next event comes {waits_s:.3g} s later: {rows:,} of {load.keys:,} keys on average."
+    return StateSize(rows, load.keys, load.row_bytes, lives_s, None, (said,))
+
+
+def _filling(keys: int | None, events_per_s: float, window_s: float) -> float:
+    """The rows of a window, summed over the seconds from its begin to its end: `_distinct` integrated."""
+    if keys is None:
+        return events_per_s * window_s**2 / 2
+    return keys * (window_s + keys / events_per_s * math.expm1(-events_per_s * window_s / keys))
+
+
+def _distinct(keys: int | None, events: float) -> int:
+    """Different keys among so many events that hit keys evenly; each another one where no number is known."""
+    if keys is None:
+        return math.ceil(events)
+    return min(keys, round(keys * -math.expm1(-events / keys))) if keys else 0
+
+
+def _among(keys: int | None) -> str:
+    return ", each with another key" if keys is None else f" evenly over {keys:,} keys"
+
+
+def _check(load: Load) -> None:
+    numbers = {
+        "--keys": load.keys,
+        "--row-bytes": load.row_bytes,
+        "--events-per-second": load.events_per_s,
+        "--window": load.window_s,
+        "--slide": load.slide_s,
+        "--dedup": load.dedup_s,
+        "--ttl": load.ttl_s,
+    }
+    for option, value in numbers.items():
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise InputError(
+                f"{option} must be a number above 0.", code="bad-input", hint=f"Give {option} as it is."
+            )
+    if load.slide_s is not None and (load.window_s is None or load.slide_s > load.window_s):
+        raise InputError(
+            "--slide needs --window, and cannot be longer than the window.",
+            code="bad-input",
+            hint="A tumbling window has no --slide.",
+        )

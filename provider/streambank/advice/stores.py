@@ -1,0 +1,442 @@
+"""Which state store: by measurements of all of them, and the settings that go with it.
+
+The measured query counts per key (`bench/stores`). A figure between measured numbers of keys is read from a
+line between their logarithms; the sentence that uses it quotes the nearest measurement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.advice.measured import (
+    TITLES,
+    Measurements,
+    nearest,
+    nearest_share,
+    over_keys,
+    over_share,
+)
+from streambank.advice.memory import (
+    ALLOCATOR,
+    ROUND_BYTES,
+    Cluster,
+    MemoryPlan,
+    RocksDBSettings,
+    StateLoad,
+    plan_memory,
+    say_mib,
+)
+from streambank.core.errors import InputError
+from streambank.core.units import say_bytes, say_duration
+from streambank.doctor.checks.rocksdb import BOUNDED, CHANGELOG, MAX_MEMORY
+from streambank.doctor.spark_conf import MIB, SparkConf
+
+STATE = "spark.sql.streaming.stateStore."
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+TIE = 1.25
+"""Batches that differ by less in processor time are the same: rounds on one machine scatter as much."""
+BUSY_LOAD = 4.0
+"""From this load average on times by the clock are said not to count: the machine had other work."""
+BUSY_SHARE = 0.8
+"""Of the latency asked for that a batch may take: the rest is for batches that are larger than usual."""
+PREFERENCE = ("rocksdb-changelog", "hdfs", "rocksdb")
+"""Which one is chosen of those that are the same; format v2 is for what it guards against, not for time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a store is chosen for.
+
+    Attributes:
+        keys: Rows of the state.
+        row_bytes: Bytes of a key and its value.
+        update_share: The part of the rows that a batch changes.
+        latency_s: How long a batch may take; None for any.
+        cluster: Where it runs.
+    """
+
+    keys: int
+    row_bytes: int
+    update_share: float
+    latency_s: float | None
+    cluster: Cluster
+
+    @property
+    def state_bytes(self) -> int:
+        """Uncompressed bytes of the state."""
+        return self.keys * self.row_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A sentence, and the measurement behind it.
+
+    Attributes:
+        text: What follows.
+        measurement: The figures, with Spark and machine; or where a fact is from.
+    """
+
+    text: str
+    measurement: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"text": self.text, "measurement": self.measurement}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of Spark.
+
+    Attributes:
+        name: Its name.
+        value: Its value.
+        reason: Why.
+    """
+
+    name: str
+    value: str
+    reason: Reason
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"name": self.name, "value": self.value, **self.reason.to_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What one store would take.
+
+    Attributes:
+        store: Which.
+        batch_ms: A batch.
+        cpu_ms: What a batch uses of the processors.
+        commit_ms: The commit of the state, summed over tasks.
+        restart_s: A restart.
+        heap_bytes: In the heaps of all executors together.
+        native_bytes: Outside of them.
+        written_bytes: What a batch adds to the checkpoint.
+        fits: Whether it fits the heap.
+        cost_ms: `cpu_ms` by which stores are compared: with no more keys than were measured, since a line
+            that goes on beyond that makes much of small differences.
+    """
+
+    store: str
+    batch_ms: float
+    cpu_ms: float
+    commit_ms: float
+    restart_s: float
+    heap_bytes: float
+    native_bytes: float
+    written_bytes: float
+    fits: bool
+    cost_ms: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "store": self.store,
+            "batch_ms": round(self.batch_ms),
+            "cpu_ms": round(self.cpu_ms),
+            "commit_ms": round(self.commit_ms),
+            "restart_s": round(self.restart_s, 2),
+            "heap_bytes": round(self.heap_bytes),
+            "native_bytes": round(self.native_bytes),
+            "written_bytes": round(self.written_bytes),
+            "fits": self.fits,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A store, its settings, and why.
+
+    Attributes:
+        store: The store.
+        reasons: Why.
+        settings: Settings of Spark.
+        expected: What each store would take, the chosen one first.
+        memory: What RocksDB takes; None for a store in the heap.
+        unknown: What it cannot know.
+    """
+
+    store: str
+    reasons: tuple[Reason, ...]
+    settings: tuple[Setting, ...]
+    expected: tuple[Expected, ...]
+    memory: MemoryPlan | None
+    unknown: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "store": self.store,
+            "reasons": [one.to_dict() for one in self.reasons],
+            "settings": [one.to_dict() for one in self.settings],
+            "expected": [one.to_dict() for one in self.expected],
+            "memory": None if self.memory is None else self.memory.to_dict(),
+            "unknown": list(self.unknown),
+        }
+
+
+def advise(asked: Asked, found: Measurements) -> Advice:
+    """Choose a store.
+
+    Args:
+        asked: What it is for.
+        found: What was measured.
+
+    Raises:
+        InputError: A number makes no sense (code `bad-input`).
+    """
+    _check(asked)
+    expected = {name: _expect(asked, name, found) for name in found.stores}
+    fitting = [one for name in PREFERENCE if name in expected and (one := expected[name]).fits]
+    best = min(fitting, key=lambda one: one.cost_ms)
+    chosen = next(one for one in fitting if one.cost_ms <= best.cost_ms * TIE)
+    others = sorted((one for one in expected.values() if one is not chosen), key=lambda one: one.cost_ms)
+    reasons = list(_reasons(asked, chosen, expected, found))
+    memory, settings = _settings(asked, chosen, found)
+    return Advice(
+        chosen.store,
+        tuple(reasons),
+        tuple(settings),
+        (chosen, *others),
+        memory,
+        tuple(_unknown(asked, found)),
+    )
+
+
+def _check(asked: Asked) -> None:
+    if asked.keys < 1 or asked.row_bytes < 1:
+        raise InputError(
+            "A state has one key and one byte a row at least.",
+            code="bad-input",
+            hint="Give --keys and --row-bytes, or --state-size with one of them.",
+        )
+    if not 0 < asked.update_share <= 1:
+        raise InputError(
+            "--update-share must be above 0, and 1 at most.",
+            code="bad-input",
+            hint="Give the part of the keys that a batch changes: 0.1 for one of ten.",
+        )
+    if asked.latency_s is not None and asked.latency_s <= 0:
+        raise InputError(
+            "--latency must be above 0.", code="bad-input", hint="Give how long a batch may take: 1s."
+        )
+
+
+def user_bytes(heap_bytes: int) -> int:
+    """What Spark leaves of a heap to objects that it does not account for, as HDFS-backed state is."""
+    return SparkConf("yarn", {"spark.executor.memory": f"{heap_bytes}b"}).user_bytes
+
+
+def _expect(asked: Asked, name: str, found: Measurements) -> Expected:
+    measured = found.stores[name]
+    heap = over_keys(measured, asked.keys, lambda one: one.heap_bytes)
+    if name == "hdfs":  # rows in the heap: those of the measurement, and what these have more or less
+        heap = max(heap / 10, heap + asked.keys * (asked.row_bytes - found.row_bytes))
+    return Expected(
+        name,
+        over_share(measured, asked.keys, asked.update_share, lambda one: one.batch_ms),
+        over_share(measured, asked.keys, asked.update_share, lambda one: one.cpu_ms),
+        over_share(measured, asked.keys, asked.update_share, lambda one: one.commit_ms),
+        over_keys(measured, asked.keys, lambda one: one.restart_s),
+        heap,
+        over_keys(measured, asked.keys, lambda one: one.native_bytes),
+        over_share(measured, asked.keys, asked.update_share, lambda one: one.written_bytes),
+        name != "hdfs" or heap / asked.cluster.executors <= user_bytes(asked.cluster.heap_bytes),
+        over_share(measured, min(asked.keys, found.most_keys), asked.update_share, lambda one: one.cpu_ms),
+    )
+
+
+def quote(found: Measurements, name: str, keys: int, share: float) -> str:
+    """The measurement of a store that is nearest, for people."""
+    one = nearest(found.stores[name], keys)
+    part = nearest_share(one, share)
+    batch = one.shares[part]
+    return (
+        f"{TITLES[name]}, {one.keys:,} keys, {part:.0%} changed: batch {batch.batch_ms:,.0f} ms "
+        f"({batch.cpu_ms:,.0f} ms of a processor), commit "
+        f"{batch.commit_ms:,.0f} ms, {say_bytes(batch.written_bytes)} written, restart "
+        f"{one.restart_s:.1f} s, heap {say_bytes(one.heap_bytes)}, outside of it "
+        f"{say_bytes(one.native_bytes)} ({found.origin})"
+    )
+
+
+def _reasons(
+    asked: Asked, chosen: Expected, expected: Mapping[str, Expected], found: Measurements
+) -> list[Reason]:
+    def said(name: str) -> str:
+        return quote(found, name, asked.keys, asked.update_share)
+
+    reasons = []
+    hdfs = expected.get("hdfs")
+    if hdfs is not None:
+        each, room = hdfs.heap_bytes / asked.cluster.executors, user_bytes(asked.cluster.heap_bytes)
+        fits = "fits" if hdfs.fits else "does not fit"
+        reasons.append(
+            Reason(
+                f"In the heap the state takes {say_bytes(each)} in each of {asked.cluster.executors} "
+                f"executor(s), and {fits} in the {say_bytes(room)} that a heap of "
+                f"{say_mib(asked.cluster.heap_bytes)} leaves to it.",
+                said("hdfs"),
+            )
+        )
+    for name, other in expected.items():
+        if other is chosen:
+            continue
+        ratio = other.cost_ms / chosen.cost_ms
+        text = f"A batch uses {ratio:.2f} times as much of the processors with {TITLES[name]}"
+        if not other.fits:
+            text += ", which does not fit the heap."
+        elif ratio > TIE:
+            text += "."
+        else:
+            text += (
+                f", which is {'the same here' if ratio >= 1 / TIE else 'less'}; it writes "
+                f"{_times(other.written_bytes, chosen.written_bytes)} as much into the checkpoint."
+            )
+        reasons.append(Reason(text, said(name)))
+    if asked.latency_s is not None:
+        part = f"A batch of {TITLES[chosen.store]} uses {say_duration(chosen.cpu_ms / 1000)} of one processor"
+        if chosen.cpu_ms <= 1000 * asked.latency_s * BUSY_SHARE:
+            text = (
+                f"{part}, which is below the {say_duration(asked.latency_s)} asked for. Commits and disks "
+                f"are not in it: by the clock a batch takes {say_duration(chosen.batch_ms / 1000)}, by "
+                "measurements on two cores."
+            )
+        else:
+            cells = found.stores[chosen.store]
+            least = min(one.cpu_ms for cell in cells for one in cell.shares.values())
+            text = (
+                f"{part}: more than {BUSY_SHARE:.0%} of the {say_duration(asked.latency_s)} asked for, so it "
+                "needs several cores with as many partitions, or smaller batches. "
+                f"{say_duration(least / 1000)} are what any batch uses."
+            )
+        reasons.append(Reason(text, said(chosen.store)))
+    return reasons
+
+
+def _times(one: float, other: float) -> str:
+    return f"{one / other:.2g} times" if other else "more than nothing, not"
+
+
+def _settings(asked: Asked, chosen: Expected, found: Measurements) -> tuple[MemoryPlan | None, list[Setting]]:
+    measured = quote(found, chosen.store, asked.keys, asked.update_share)
+    why = Reason(f"The state is kept in {TITLES[chosen.store]}.", measured)
+    partitions = Setting(
+        "spark.sql.shuffle.partitions",
+        str(asked.cluster.partitions),
+        Reason(
+            f"{asked.cluster.executors} executor(s) of {asked.cluster.cores} core(s); the first batch fixes "
+            "it.",
+            "Spark keeps it in the checkpoint's offset log (OffsetSeqMetadata).",
+        ),
+    )
+    if chosen.store == "hdfs":
+        return None, [Setting(f"{STATE}providerClass", HDFS, why), partitions]
+    load = StateLoad(asked.keys, asked.row_bytes, update_share=asked.update_share)
+    changelog = chosen.store != "rocksdb"
+    bound = _bound(load, asked.cluster, changelog)
+    plan = plan_memory(
+        RocksDBSettings(changelog=changelog, bounded=True, max_memory_bytes=bound), asked.cluster, load
+    )
+    settings = [Setting(f"{STATE}providerClass", ROCKSDB, why)]
+    if changelog:
+        settings.append(
+            Setting(
+                CHANGELOG,
+                "true",
+                Reason(
+                    "A commit writes what a batch changed, and no files of RocksDB.",
+                    quote(found, "rocksdb", asked.keys, asked.update_share) + "; " + measured
+                    if "rocksdb" in found.stores
+                    else measured,
+                ),
+            )
+        )
+    if chosen.store == "rocksdb-v2":
+        settings.append(
+            Setting(
+                f"{STATE}checkpointFormatVersion", "2",
+                Reason("Each attempt of a task writes files with other names.", measured),
+            )
+        )  # fmt: skip
+    counted = say_bytes(plan.expected or 0)
+    settings += [
+        Setting(
+            BOUNDED,
+            "true",
+            Reason(
+                "One cache bounds all instances of an executor; each has up to 136 MiB without it.",
+                "8 MiB of block cache and 2 write buffers of 64 MiB (Spark 4.3 and RocksDB 9 by default)",
+            ),
+        ),
+        Setting(
+            MAX_MEMORY,
+            str(bound // MIB),
+            Reason(
+                f"The {plan.instances} instances of an executor take {counted} as expected; this is twice "
+                "that. streambank plan-memory shows each part.",
+                "the formula, held against measured memory in bench/STORES.md",
+            ),
+        ),
+        Setting(
+            "spark.executor.memoryOverhead",
+            f"{plan.memory_overhead // MIB}m",
+            Reason(
+                f"The bound with {ALLOCATOR - 1:.0%} for the allocator and {plan.instances} instances, and "
+                f"{say_mib(plan.jvm_overhead)} for the JVM itself.",
+                "the formula, held against measured memory in bench/STORES.md",
+            ),
+        ),
+        partitions,
+    ]
+    return plan, settings
+
+
+def _bound(load: StateLoad, cluster: Cluster, changelog: bool) -> int:
+    """A bound that leaves room: twice what is expected, and enough for one block of each instance."""
+    free = plan_memory(RocksDBSettings(changelog=changelog), cluster, load)
+    least = free.instances * MIB * 8 / 7 / 0.5
+    return int(ROUND_BYTES * math.ceil(max(2 * (free.expected or 0), least) / ROUND_BYTES))
+
+
+def _unknown(asked: Asked, found: Measurements) -> list[str]:
+    unknown = [
+        f"How fast your machines, disks and storage are: all figures are of {found.origin}, local disk, "
+        f"{found.partitions} partitions. Compare ratios, and measure yours: `{found.command}`.",
+        f"What your query does beside its state: the measured one counts per key, {found.row_bytes} B a row.",
+    ]
+    if found.load > BUSY_LOAD:
+        unknown.append(
+            "How long batches, commits and restarts take on a quiet machine: the load average was "
+            f"{found.load:.1f} before the measurement, so times by the clock are too long. Stores are "
+            "compared by processor time and by bytes, which other work hardly changes."
+        )
+    if asked.keys > found.most_keys:
+        unknown.append(
+            f"How it is with {asked.keys:,} keys: {found.most_keys:,} are the most that were measured, and "
+            "beyond that each key is taken to cost as much as one between the last two measurements."
+        )
+    most_share = max(share for cell in found.stores.values() for keys in cell for share in keys.shares)
+    if asked.update_share > most_share:
+        unknown.append(
+            f"How it is if {asked.update_share:.0%} of the rows change: {most_share:.0%} is the most that "
+            "was measured, and a line goes on beyond that."
+        )
+    unknown.append(
+        "What Python workers take beside the JVM: spark.executor.memoryOverhead has to hold that, too, "
+        "unless spark.executor.pyspark.memory is set. On Kubernetes Spark's default for PySpark is 40% of "
+        "the heap."
+    )
+    if not 0.5 <= asked.row_bytes / found.row_bytes <= 2:
+        unknown.append(
+            f"How batches change with rows of {asked.row_bytes:,} B: only memory is calculated with them."
+        )
+    return unknown

@@ -1,0 +1,339 @@
+"""State made from a table: the rows of one part of a savepoint's state, in place of those that it has.
+
+The savepoint gives everything else: schemas, operator metadata, offsets and settings, which the real
+application has written, at the least by one run over empty input. So the query goes on from there, and what
+is new is the state alone. Each row lies in the partition where Spark looks for its key, as the bytes of the
+row that Spark would write (rewrite/unsafe_row.py); what was written is read again by Spark's state reader and
+must be, by a fingerprint, what Spark computes once more from the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructType
+
+from streambank.core.errors import InputError, RefusedError, StreambankError
+from streambank.core.json_text import loads
+from streambank.repository.repository import Repository
+from streambank.storage import open_store
+from streambank_spark.change.columns import TIMEOUT, Fit, check_fits, never_null, struct_of
+from streambank_spark.change.request import BOOTSTRAP, BootstrapRequest, mapped
+from streambank_spark.change.supported import AGGREGATIONS, GLOBAL, GROUP_STATE, VARIABLE, require
+from streambank_spark.change.supported import BOOTSTRAP as MAKE
+from streambank_spark.change.transform import ANSI, one_part
+from streambank_spark.failures import first_line
+from streambank_spark.rewrite.derive import Derived, Say, derive
+from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
+from streambank_spark.rewrite.repair import family_of
+from streambank_spark.rewrite.rewrite_request import KEEP, REPLACE
+from streambank_spark.rewrite.row_patch import Made, apart, without_keys
+from streambank_spark.rewrite.unsafe_row import encoder, plain
+from streambank_spark.rewrite.validate_request import VALUE
+from streambank_spark.state.digest import digest_frame
+from streambank_spark.state.hot_keys import UNIT, partition_of
+from streambank_spark.state.read import KEY, as_json, storable
+from streambank_spark.state.staging import Staging, for_spark
+from streambank_spark.state.state import PARTITION, QueryState
+from streambank_spark.submit.bundle import ship, use_packages
+
+SOURCE = "source"
+"""What SQL calls the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrapped:
+    """What state made from a table came to.
+
+    Attributes:
+        operator: The stateful operator's id.
+        part: The part.
+        table_rows: Rows of the table.
+        existing_rows: Rows that the part had.
+        rows: Rows that are written.
+        samples: Some of them: `key`, `value`.
+        derived: What came of it.
+    """
+
+    operator: int
+    part: str
+    table_rows: int
+    existing_rows: int
+    rows: int
+    samples: list[dict[str, Any]]
+    derived: Derived
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        made = self.derived.to_dict()
+        return {
+            "of": made["of"],
+            "batch": made["batch"],
+            "operator": self.operator,
+            "part": self.part,
+            "table_rows": self.table_rows,
+            "existing_rows": self.existing_rows,
+            "rows": self.rows,
+            "samples": self.samples,
+            "savepoint": made["savepoint"],
+            "stores": made["stores"],
+        }
+
+
+@dataclass(slots=True)
+class _Counts:
+    table: int = 0
+    existing: int = 0
+    samples: list[dict[str, Any]] = field(default_factory=list)
+
+
+def bootstrap_savepoint(
+    spark: SparkSession,
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    request: BootstrapRequest,
+    staging: Staging,
+    *,
+    by: Mapping[str, str] | None = None,
+    say: Say = lambda text: None,
+) -> Bootstrapped:
+    """Make a savepoint whose state has the rows of a table.
+
+    Args:
+        spark: A session.
+        repository: Where both savepoints are.
+        job: `job` or `job/query`.
+        savepoint: The id of the first one, which stays as it is.
+        request: What is asked.
+        staging: Where state is staged.
+        by: Who asks.
+        say: Called with what is being done.
+
+    Raises:
+        InputError: The table cannot be state (codes `bad-table`, `bad-expression`, `which-operator`);
+            nothing was written.
+        RefusedError: State that cannot be made from a table (codes `cannot-make-state`, `state-not-empty`,
+            and those of `check_part`).
+        StreambankError: As `derive`.
+    """
+    counts = _Counts()
+    found: list[Made] = []
+
+    def make(state: QueryState) -> list[Made]:
+        say("Checking the table")
+        found.append(made_of(state, request, counts))
+        return found
+
+    derived = derive(
+        spark,
+        repository,
+        job,
+        savepoint,
+        staging,
+        operation=BOOTSTRAP,
+        mend=make,
+        dry_run=request.dry_run,
+        note=request.note,
+        by=by,
+        say=say,
+    )
+    (made,) = found
+    return Bootstrapped(
+        made.part.operator, made.part.name, counts.table, counts.existing, made.rows, counts.samples, derived
+    )
+
+
+def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None = None) -> Made:
+    """The rows that a table gives, once they were checked.
+
+    Args:
+        state: The state that they go to.
+        request: What is asked.
+        counts: Here goes what was counted.
+
+    Raises:
+        InputError, RefusedError: As `bootstrap_savepoint`.
+    """
+    counts = counts or _Counts()
+    state.session.conf.set(ANSI, "true")
+    part = one_part(state, request.operator, request.part)
+    (operator,) = state.operators(part.operator)
+    existing = apart(state.frame(part))
+    kind = require(MAKE, state, operator, part, existing)
+    place = f"operator {part.operator}, {part.name}"
+    counts.existing = existing.count()
+    if counts.existing and request.existing is None:
+        raise RefusedError(
+            f"The state of {place} already has {counts.existing:,} rows.",
+            code="state-not-empty",
+            hint="Say what becomes of them: replace (all go), keep (they win over the table), or overwrite "
+            "(the table wins).",
+        )
+    existing_rows = request.existing or REPLACE
+    table = read_table(state.session, request)
+    fits: list[Fit] = []
+    of_key, of_value = (existing.schema[name].dataType for name in (KEY, VALUE))
+    assert isinstance(of_key, StructType) and isinstance(of_value, StructType)
+    key = struct_of(table, of_key, mapped(request.keys), KEY, fits)
+    value = struct_of(
+        table,
+        of_value,
+        mapped(request.values),
+        VALUE,
+        fits,
+        required=frozenset() if kind is VARIABLE else never_null(of_value, aggregation=kind in AGGREGATIONS),
+        defaults={TIMEOUT: "-1L"} if kind is GROUP_STATE else {},
+    )
+    try:
+        rows = table.select(key.alias(KEY), value.alias(VALUE))
+        counts.table = check_fits(table, fits, "the table", of_table=True)
+    except AnalysisException as error:
+        raise InputError(
+            f"The table does not fit the state: {first_line(error)}",
+            code="bad-table",
+            hint=f"The key is {of_key.simpleString()}, the value {of_value.simpleString()}.",
+        ) from error
+    _check_keys(rows, counts.table, alone=kind is GLOBAL)
+    # Planned twice, as the verification does: now() has another moment then, and a table may be appended to.
+    if digest_frame(rows) != digest_frame(rows):
+        raise InputError(
+            "The table gave other rows when it was read again.",
+            code="bad-table",
+            hint="Use constants instead of now() and rand(), let nothing write to the table meanwhile, and "
+            "round sums of floating-point numbers; or write what the SQL gives to a table first.",
+        )
+    counts.samples = _samples(rows, request.samples)
+    partitions = operator.stores[0].partitions
+    rows = _placed(rows, of_key, partitions)
+    new = without_keys(rows, existing) if existing_rows == KEEP else rows
+    made = _encoded(state, new, of_key, of_value)
+    written = new.count()
+    return Made(
+        part,
+        operator.stores[0].store,
+        family_of(part),
+        partitions,
+        existing,
+        written,
+        rows,
+        existing_rows,
+        made,
+    )
+
+
+def read_table(session: SparkSession, request: BootstrapRequest) -> DataFrame:
+    """The table, or what SQL over it gives.
+
+    Raises:
+        InputError: It cannot be read (code `bad-table`), or the SQL cannot be run (`bad-query`).
+    """
+    location = request.table if "://" in request.table else open_store(request.table).uri
+    name = location.rstrip("/").rpartition("/")[2]
+    ending = name.rpartition(".")[2].casefold()
+    kind = request.format or (ending if ending in ("json", "csv", "orc", "avro") else "parquet")
+    if request.format is None and kind == "parquet" and _is_delta(location):
+        kind = "delta"
+    # Every column of CSV is a text: Spark would guess that the key 007 is the number 7.
+    options = {"header": "true"} if kind == "csv" else {}
+    try:
+        table = session.read.format(kind).options(**options).load(for_spark(location))
+    except (PySparkException, Py4JError) as error:
+        raise InputError(
+            f"{request.table} cannot be read as {kind}: {first_line(error)}",
+            code="bad-table",
+            hint="Give the directory or file of a table, and its format.",
+        ) from error
+    if request.query is None:
+        return table
+    table.createOrReplaceTempView(SOURCE)
+    try:
+        # In brackets only a query can stand: neither what creates, inserts or drops, nor several of them.
+        return session.sql(f"SELECT * FROM (\n{request.query.strip().rstrip(';')}\n)")
+    except AnalysisException as error:
+        raise InputError(
+            f"The query cannot be run: {first_line(error)}",
+            code="bad-query",
+            hint=f"Use one SELECT over {SOURCE}: {table.schema.simpleString()}",
+        ) from error
+
+
+def _is_delta(location: str) -> bool:
+    """Whether it is a Delta table; where only Spark can look, it is taken for none."""
+    try:
+        return next(iter(open_store(location).child("_delta_log").names()), None) is not None
+    except StreambankError:
+        return False
+
+
+def _check_keys(rows: DataFrame, count: int, *, alone: bool) -> None:
+    if not count:
+        raise InputError("The table has no rows.", code="bad-table", hint="Look at its location and format.")
+    if alone:
+        if count > 1:
+            raise InputError(
+                f"The table has {count:,} rows, and the state has one row, for all input.",
+                code="bad-table",
+                hint="Aggregate the table first (SQL over it).",
+            )
+        return
+    keys = rows.groupBy(KEY).count().where("count > 1")
+    found = keys.agg(F.count(F.lit(1)), F.coalesce(F.sum("count"), F.lit(0))).collect()[0]
+    if found[0]:
+        raise InputError(
+            f"{found[0]:,} keys are in the table more than once: {found[1]:,} of {count:,} rows.",
+            code="bad-table",
+            hint="State has one row for each key: aggregate the table first (SQL over it).",
+        )
+
+
+def _samples(rows: DataFrame, limit: int) -> list[dict[str, Any]]:
+    shown = storable(rows)
+    texts = shown.select(as_json(shown, shown.columns).alias("row")).limit(limit).collect()
+    return [loads(row["row"]) for row in texts]
+
+
+def _placed(rows: DataFrame, of_key: StructType, partitions: int) -> DataFrame:
+    """Key and value of each row, and the partition in which Spark looks for the key."""
+    unit = F.struct(*(F.col(KEY).getField(name).alias(f"_{n}") for n, name in enumerate(of_key.names)))
+    united = rows.withColumn(UNIT, unit)
+    place = partition_of(united, partitions) if of_key.fields else F.lit(0)
+    return united.select(KEY, VALUE, place.alias(PARTITION))
+
+
+class _Encode:
+    """A struct in the shape of `plain` -> the bytes of its UnsafeRow; it goes to Spark's Python workers."""
+
+    def __init__(self, kind: StructType) -> None:
+        self.kind = kind
+        self._encode: Callable[[Any], bytes] | None = None
+
+    def __call__(self, values: Any) -> bytes:
+        if not self.kind.fields:
+            return b""
+        if self._encode is None:
+            use_packages()
+            self._encode = encoder(self.kind)
+        return self._encode(values)
+
+    def of(self, column: Column) -> Column:
+        """The bytes of a column."""
+        encode = F.udf(self, BinaryType(), useArrow=False)
+        return encode(plain(column, self.kind))
+
+
+def _encoded(state: QueryState, rows: DataFrame, of_key: StructType, of_value: StructType) -> DataFrame:
+    """Of each row its partition, its key, and the bytes of key and value."""
+    ship(state.session.sparkContext, PACKAGES)
+    return rows.select(
+        F.col(PARTITION).alias("partition"),
+        KEY,
+        _Encode(of_key).of(F.col(KEY)).alias("key_bytes"),
+        _Encode(of_value).of(F.col(VALUE)).alias("value_bytes"),
+    )

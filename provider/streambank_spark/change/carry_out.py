@@ -1,0 +1,52 @@
+"""What is asked of state that a person makes, done: for a command, or for a plan's file for spark-submit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streambank.repository.repository import Repository
+from streambank_spark.change.bootstrap import bootstrap_savepoint
+from streambank_spark.change.request import BootstrapRequest, TransformRequest
+from streambank_spark.change.transform import transform_savepoint
+from streambank_spark.rewrite.derive import Say
+from streambank_spark.state.staging import Staging
+
+
+def carry_out(
+    spark: SparkSession,
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    request: TransformRequest | BootstrapRequest,
+    staging: Staging,
+    *,
+    by: Mapping[str, str] | None = None,
+    say: Say = lambda text: None,
+) -> dict[str, Any]:
+    """Do what is asked of a savepoint; what comes of it is another savepoint.
+
+    Args:
+        spark: A session.
+        repository: Where the savepoint is.
+        job: `job` or `job/query`.
+        savepoint: Its id.
+        request: What is asked.
+        staging: Where state is staged.
+        by: Who asks.
+        say: Called with what is being done.
+
+    Returns:
+        What `streambank state transform --json` and `state bootstrap --json` print.
+
+    Raises:
+        StreambankError: As `transform_savepoint` and `bootstrap_savepoint`.
+    """
+    place = (spark, repository, job, savepoint)
+    if isinstance(request, TransformRequest):
+        document = transform_savepoint(*place, request, staging, by=by, say=say).to_dict()
+    else:
+        document = bootstrap_savepoint(*place, request, staging, by=by, say=say).to_dict()
+    return document | {"operation": request.operation, "dry_run": request.dry_run}

@@ -1,0 +1,175 @@
+"""Requests to transform state, or to make it from a table; it loads without pyspark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.core.errors import InputError
+from streambank_spark.rewrite.rewrite_request import EXISTING, RewriteRequest
+from streambank_spark.rewrite.validate_request import VALIDATE, Assignment, ValidateRequest
+
+TRANSFORM = "transform"
+BOOTSTRAP = "bootstrap"
+FORMATS = ("parquet", "json", "csv", "orc", "avro", "delta")
+_MAPPED = re.compile(r"\s*(?P<path>\w+(?:\.\w+)*)\s*=(?!=)(?P<expression>.+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformRequest:
+    """Which columns of state get which values, and which keys go; JSON by the names of the attributes.
+
+    Attributes:
+        sets: What columns get, as `Assignment.parse` reads it.
+        where: Which rows get it: SQL over key and value, with `{now}` and `{watermark}`; all for None.
+        delete_where: Keys go for whose rows this is true, before anything is set.
+        operator: Of which operator; may be left out where there is one.
+        part: Of which part of it: a state variable.
+        samples: How many changed rows of each part are shown.
+        dry_run: Only say what would change.
+        note: A note for the new savepoint.
+    """
+
+    operation: str = TRANSFORM
+    sets: tuple[str, ...] = ()
+    where: str | None = None
+    delete_where: str | None = None
+    operator: int | None = None
+    part: str | None = None
+    samples: int = 10
+    dry_run: bool = False
+    note: str = ""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TransformRequest:
+        """From JSON.
+
+        Raises:
+            InputError: It is not valid (codes `usage`, `bad-expression`).
+            RefusedError: A key would change (code `repair-key`).
+        """
+        request = cls(**{**data, "sets": tuple(data.get("sets") or ())})
+        if not request.sets and request.delete_where is None:
+            raise InputError(
+                "transform needs something to set, or keys to delete.",
+                code="usage",
+                hint="Give an assignment such as value.total = value.total * 100, or a condition.",
+            )
+        if request.where is not None and not request.sets:
+            raise InputError(
+                "The condition names the rows that get new values, but nothing is set.",
+                code="usage",
+                hint="Give an assignment, or name the keys that go (delete where).",
+            )
+        request.assignments()
+        return request
+
+    def assignments(self) -> list[Assignment]:
+        """What columns get.
+
+        Raises:
+            InputError: One is not an assignment (code `bad-expression`).
+            RefusedError: A key would change (code `repair-key`).
+        """
+        return [Assignment.parse(text, self.operator, self.part) for text in self.sets]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapRequest:
+    """Which state is made from which table; JSON by the names of the attributes.
+
+    Attributes:
+        table: Where the table is, as Spark reads it.
+        format: Its format, one of `FORMATS`; by its name for None.
+        query: SQL over the table, which is called `source` there; the table as it is for None.
+        keys: Fields of the key, each `FIELD = EXPRESSION` over the columns of the table; a field that is
+            not named is the column of its name.
+        values: Columns of the value, likewise.
+        existing: What becomes of rows that are there, one of `EXISTING`; refused for None.
+        operator: Of which operator; may be left out where there is one.
+        part: Of which part of it: a state variable.
+        samples: How many rows are shown.
+        dry_run: Only check, and say what would be written.
+        note: A note for the new savepoint.
+    """
+
+    operation: str = BOOTSTRAP
+    table: str
+    format: str | None = None
+    query: str | None = None
+    keys: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    existing: str | None = None
+    operator: int | None = None
+    part: str | None = None
+    samples: int = 10
+    dry_run: bool = False
+    note: str = ""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> BootstrapRequest:
+        """From JSON.
+
+        Raises:
+            InputError: It is not valid (codes `usage`, `bad-expression`).
+        """
+        lists = {name: tuple(data.get(name) or ()) for name in ("keys", "values")}
+        request = cls(**{**data, **lists})
+        for given, known, what in (
+            (request.format, FORMATS, "format of the table"),
+            (request.existing, EXISTING, "choice for rows that are there"),
+        ):
+            if given is not None and given not in known:
+                raise InputError(
+                    f"{given} is not a {what}.", code="usage", hint=f"Use one of {', '.join(known)}."
+                )
+        mapped(request.keys)
+        mapped(request.values)
+        return request
+
+
+def mapped(texts: Sequence[str]) -> dict[str, str]:
+    """Fields and the expressions that they get, from `FIELD = EXPRESSION`.
+
+    Args:
+        texts: The texts; a field in a field is named with a dot: `window.start`.
+
+    Raises:
+        InputError: One is not of that form, or a field is named twice (code `bad-expression`).
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        match = _MAPPED.fullmatch(text)
+        if match is None or match["path"] in found:
+            why = "names a field twice" if match else "does not say which field gets which expression"
+            raise InputError(
+                f"{text!r} {why}.", code="bad-expression", hint="Example: customer = upper(name)"
+            )
+        found[match["path"]] = match["expression"].strip()
+    return found
+
+
+Request = RewriteRequest | ValidateRequest | TransformRequest | BootstrapRequest
+_KINDS: Mapping[str, Any] = {
+    VALIDATE: ValidateRequest,
+    TRANSFORM: TransformRequest,
+    BOOTSTRAP: BootstrapRequest,
+}
+
+
+def request_of(data: Mapping[str, Any]) -> Request:
+    """What is asked of a savepoint's state, from JSON.
+
+    Raises:
+        InputError: It is not valid (code `usage`).
+    """
+    kind = _KINDS.get(str(data.get("operation")), RewriteRequest)
+    try:
+        request: Request = kind.from_dict(data)
+    except TypeError as error:
+        raise InputError(
+            f"The request is not valid: {error}.", code="usage", hint="Give what the operation takes."
+        ) from error
+    return request

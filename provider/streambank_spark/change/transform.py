@@ -1,0 +1,207 @@
+"""State with other values: each column that is named gets an expression over its row; or whole keys go.
+
+It is written and proven as a repair is (rewrite/repair.py): a row is replaced where the store has exactly the
+bytes that it was read as, and what was written must be, by a fingerprint, what Spark computes once more from
+the first savepoint and the expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from streambank.core.errors import InputError, RefusedError
+from streambank.repository.repository import Repository
+from streambank_spark.change.columns import Fit, check_fits, fitted, never_null
+from streambank_spark.change.request import TRANSFORM, TransformRequest
+from streambank_spark.change.supported import AGGREGATIONS, SET, TTL, VARIABLE, WITH_TTL, require
+from streambank_spark.rewrite.derive import Derived, Say, derive
+from streambank_spark.rewrite.expiry import Expired, Where, condition_of_rule, expired
+from streambank_spark.rewrite.repair import assigned, changes, evaluated, family_of, samples
+from streambank_spark.rewrite.row_patch import Mended, apart
+from streambank_spark.rewrite.validate_request import VALUE, Assignment
+from streambank_spark.state.hot_keys import UNIT, unit_of
+from streambank_spark.state.read import Choice, chosen_parts
+from streambank_spark.state.staging import Staging
+from streambank_spark.state.state import Part, QueryState
+
+ANSI = "spark.sql.ansi.enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Transformed:
+    """What a transformation came to.
+
+    Attributes:
+        changes: Of each part `operator`, `part`, how many `rows` get other values, and `samples` of them.
+        derived: What came of it: another savepoint, where a row changes or a key goes.
+    """
+
+    changes: tuple[dict[str, Any], ...]
+    derived: Derived
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return self.derived.to_dict() | {"changes": list(self.changes)}
+
+
+def transform_savepoint(
+    spark: SparkSession,
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    request: TransformRequest,
+    staging: Staging,
+    *,
+    by: Mapping[str, str] | None = None,
+    say: Say = lambda text: None,
+) -> Transformed:
+    """Make a savepoint in which rows have other values, or keys are gone.
+
+    Args:
+        spark: A session.
+        repository: Where both are.
+        job: `job` or `job/query`.
+        savepoint: The id of the first one, which stays as it is.
+        request: What is asked.
+        staging: Where state is staged.
+        by: Who asks.
+        say: Called with what is being done.
+
+    Raises:
+        InputError: An expression cannot be used, or a value does not fit (codes `bad-expression`,
+            `value-does-not-fit`, `which-operator`); nothing was written.
+        RefusedError: State that cannot be transformed (codes `cannot-make-state`, `no-key`, and those of
+            `check_part`).
+        StreambankError: As `derive`.
+    """
+    gone: list[Expired] = []
+    found: list[dict[str, Any]] = []
+
+    def decide(state: QueryState) -> list[Expired]:
+        state.session.conf.set(ANSI, "true")  # so that a sum that overflows is an error
+        if request.delete_where is not None:
+            gone.extend(expired(state, Where(request.delete_where, request.operator, request.part)))
+        return gone
+
+    def mend(state: QueryState) -> list[Mended]:
+        mended = transformed(state, request, gone)
+        for one in mended:
+            shown = samples(one, request.samples)
+            found.append(
+                {"operator": one.part.operator, "part": one.part.name, "rows": one.rows, "samples": shown}
+            )
+        return mended
+
+    derived = derive(
+        spark,
+        repository,
+        job,
+        savepoint,
+        staging,
+        operation=TRANSFORM,
+        decide=decide,
+        mend=mend,
+        dry_run=request.dry_run,
+        note=request.note,
+        by=by,
+        say=say,
+    )
+    return Transformed(tuple(found), derived)
+
+
+def transformed(state: QueryState, request: TransformRequest, gone: Sequence[Expired] = ()) -> list[Mended]:
+    """What becomes of the rows that get other values, part by part; parts without such rows are left out.
+
+    Args:
+        state: The state.
+        request: What is asked.
+        gone: Keys that go, whose rows get nothing.
+
+    Raises:
+        InputError, RefusedError: As `transform_savepoint`.
+    """
+    parts: dict[tuple[int, str], tuple[Part, list[Assignment]]] = {}
+    for one in request.assignments():
+        part = one_part(state, one.operator, one.part)
+        parts.setdefault((part.operator, part.name), (part, []))[1].append(one)
+    found = [_mended(state, part, its, request, gone) for part, its in parts.values()]
+    return [each for each in found if each is not None]
+
+
+def one_part(state: QueryState, operator: int | None, part: str | None) -> Part:
+    """The one part that is meant.
+
+    Raises:
+        InputError: There is no such part, or there are several (code `which-operator`).
+    """
+    found = chosen_parts(state, Choice(operator, part))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise RefusedError(
+            "The query keeps no state.", code="no-state", hint="`streambank inspect` shows what there is."
+        )
+    known = ", ".join(f"{one.operator}/{one.name}" for one in found)
+    raise InputError(
+        "Values are made for one part of the state, and the query has several.",
+        code="which-operator",
+        hint=f"Name an operator and a part: {known}.",
+    )
+
+
+def _mended(
+    state: QueryState,
+    part: Part,
+    assignments: Sequence[Assignment],
+    request: TransformRequest,
+    gone: Sequence[Expired],
+) -> Mended | None:
+    (operator,) = state.operators(part.operator)
+    frame = apart(state.frame(part))
+    kind = require(SET, state, operator, part, frame)
+    if kind is WITH_TTL and any(one.column.split(".")[0] == TTL for one in assignments):
+        raise RefusedError(
+            f"The time of expiry of {part.name} cannot be set: Spark keeps an index of it.",
+            code="cannot-make-state",
+            hint="Set other columns. Spark gives the value a new time of expiry when the query updates it.",
+        )
+    of_value = frame.schema[VALUE].dataType
+    assert isinstance(of_value, StructType)
+    # What a function of the application keeps may be null, whatever its name.
+    free = kind in (VARIABLE, WITH_TTL)
+    required = frozenset() if free else never_null(of_value, aggregation=kind in AGGREGATIONS)
+    place = f"operator {part.operator}, {part.name}"
+    for each in gone:
+        if each.operator.operator == part.operator:
+            unit = unit_of(frame, operator, part.name)
+            assert unit is not None
+            named = F.broadcast(each.units.select(F.col(UNIT).alias("_gone")))
+            frame = frame.join(named, unit.eqNullSafe(F.col("_gone")), "left_anti")
+    holds = F.lit(False)
+    if request.where is not None:
+        holds = ~condition_of_rule(state, Where(request.where), frame, part)
+    fits: list[Fit] = []
+
+    def convert(new: Column, of: DataType, name: str) -> Column:
+        texts = {one.column: one.expression for one in assignments}
+        given = frame.select(new).schema.fields[0].dataType
+        value, bad = fitted(new, given, of, nullable=name.casefold() not in required)
+        fits.append(Fit(f"value.{name}", of.simpleString(), bad, texts[name]))
+        return value
+
+    new = assigned(frame, assignments, place, convert)
+    rows = check_fits(frame.where(~holds), fits, place, of_table=False)
+    if not rows:
+        return None
+    store = operator.stores[0]
+    mended = Mended(
+        part, store.store, family_of(part), store.partitions, rows, frame, holds, new, must_hold=False
+    )
+    evaluated(mended, "transformation")
+    return mended.with_changes(changes(state, frame.where(~holds), new))

@@ -1,0 +1,305 @@
+"""`state transform` and `state bootstrap`: a savepoint with other values, or with state from a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import JobOption, RepositoryOption, job_named, open_repository
+from streambank.cli.output import console
+from streambank.core.errors import InputError
+from streambank_spark.commands.compare import Samples
+from streambank_spark.commands.rewrite import Note, Savepoint, say
+from streambank_spark.commands.subject import Operator, SparkOptions, spark_of, with_spark, workshop_of
+from streambank_spark.commands.validate import as_text, show_samples
+
+if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
+    from streambank.drills.report import DrillReport
+    from streambank_spark.change.request import BootstrapRequest, TransformRequest
+
+TRANSFORM_EXAMPLES = """Examples:
+
+  streambank state transform b000041 -r /data/savepoints --set "value.total = value.total * 100" --dry-run
+
+  streambank state transform b000041 -r /data/savepoints --set "value.total = 0" --where "key.shop = 's7'" \\
+      --delete-where "key.shop like 'test%'" --rehearse --jobs dags/streaming_jobs.toml
+"""
+BOOTSTRAP_EXAMPLES = """Examples:
+
+  streambank state bootstrap b000000 -r /data/savepoints --from /data/totals --existing replace \\
+      --key "customer = customer_id" --value "sum = amount" --value "count = orders"
+
+  streambank state bootstrap b000000 -r /data/savepoints --from /data/orders --existing replace \\
+      --sql "SELECT customer, sum(amount) AS sum FROM source GROUP BY customer" --dry-run
+"""
+Part = Annotated[str | None, typer.Option("--part", metavar="NAME", help="Only this part: a state variable.")]
+Rehearse = Annotated[
+    bool,
+    typer.Option(
+        "--rehearse",
+        help="Then run the job's own application on a copy of the new savepoint for some batches, as a drill "
+        "does. It needs --jobs.",
+    ),
+]
+Batches = Annotated[
+    int | None,
+    typer.Option(
+        "--batches", min=0, metavar="N", help="With --rehearse: how many batches of the live query."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command(epilog=TRANSFORM_EXAMPLES)(transform)
+    app.command(epilog=BOOTSTRAP_EXAMPLES)(bootstrap)
+
+
+@with_spark
+def transform(
+    savepoint: Savepoint,
+    repository: RepositoryOption,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="SQL",
+            help="What a column becomes: value.COLUMN = EXPRESSION over the row as it was. OPERATOR: or "
+            "OPERATOR/PART: before it limits it to these. May be repeated.",
+        ),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="SQL",
+            help="Set only rows for which this is true: SQL over key and value, with {now}, {watermark}.",
+        ),
+    ] = None,
+    delete_where: Annotated[
+        str | None,
+        typer.Option("--delete-where", metavar="SQL", help="Delete keys if this is true of all their rows."),
+    ] = None,
+    operator: Operator = None,
+    part: Part = None,
+    samples: Samples = 10,
+    job: JobOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show rows before and after, and what would be deleted.")
+    ] = False,
+    note: Note = "",
+    rehearse: Rehearse = False,
+    batches: Batches = None,
+    *,
+    spark: SparkOptions,
+) -> None:
+    """Make a savepoint in which columns of state have other values, or keys are deleted."""
+    from streambank_spark.change.request import TransformRequest
+
+    request = TransformRequest.from_dict(
+        {
+            "sets": sets,
+            "where": where,
+            "delete_where": delete_where,
+            "operator": operator,
+            "part": part,
+            "samples": samples,
+            "dry_run": dry_run,
+            "note": note,
+        }
+    )
+    _run(request, savepoint, repository, job, spark, rehearse=rehearse, batches=batches)
+
+
+@with_spark
+def bootstrap(
+    savepoint: Savepoint,
+    repository: RepositoryOption,
+    table: Annotated[
+        str,
+        typer.Option("--from", metavar="TABLE", help="The table: a directory or a file that Spark reads."),
+    ],
+    table_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="parquet, json, csv, orc, avro or delta. Default: by the name, else parquet.",
+        ),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--sql", metavar="SQL", help="A SELECT over the table, which is called source there."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            metavar="SQL",
+            help="A field of the key: FIELD = EXPRESSION. Default: the column of its name. May be repeated.",
+        ),
+    ] = None,
+    value: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--value",
+            metavar="SQL",
+            help="A column of the value: COLUMN = EXPRESSION. Default: the column of its name. May be "
+            "repeated.",
+        ),
+    ] = None,
+    existing: Annotated[
+        str | None,
+        typer.Option(
+            "--existing",
+            metavar="WHAT",
+            help="What becomes of rows that are there: replace (all go), keep (they win), or overwrite "
+            "(the table wins). Default: refuse.",
+        ),
+    ] = None,
+    operator: Operator = None,
+    part: Part = None,
+    samples: Samples = 10,
+    job: JobOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check the table, and show rows of state made from it.")
+    ] = False,
+    note: Note = "",
+    rehearse: Rehearse = False,
+    batches: Batches = None,
+    *,
+    spark: SparkOptions,
+) -> None:
+    """Make a savepoint that has state from a table, so that a query begins with it."""
+    from streambank_spark.change.request import BootstrapRequest
+
+    request = BootstrapRequest.from_dict(
+        {
+            "table": table,
+            "format": table_format,
+            "query": query,
+            "keys": key,
+            "values": value,
+            "existing": existing,
+            "operator": operator,
+            "part": part,
+            "samples": samples,
+            "dry_run": dry_run,
+            "note": note,
+        }
+    )
+    _run(request, savepoint, repository, job, spark, rehearse=rehearse, batches=batches)
+
+
+def _run(
+    request: TransformRequest | BootstrapRequest,
+    reference: str,
+    location: str,
+    job: str | None,
+    spark: SparkOptions,
+    *,
+    rehearse: bool,
+    batches: int | None,
+) -> None:
+    from streambank.control.processes import who
+    from streambank.core.names import QueryRef
+
+    if (rehearse and (spark.jobs is None or request.dry_run)) or (batches is not None and not rehearse):
+        raise InputError(
+            "--rehearse needs --jobs and a new savepoint; --batches needs --rehearse.",
+            code="usage",
+            hint="Give --jobs FILE, and leave --dry-run out.",
+        )
+    repository = open_repository(location)
+    place, savepoint = repository.find(reference, job)
+    declared = job_named(QueryRef.parse(place).job, spark.jobs) if rehearse and spark.jobs else None
+    spark.require_pyspark(place)
+    from streambank_spark.change.carry_out import carry_out
+
+    by = who("cli")
+    with spark_of(spark) as session, console.progress() as progress:
+        staging = workshop_of(spark, progress)
+        document = carry_out(session, repository, place, savepoint, request, staging, by=by, say=say)
+    report = None
+    document["rehearsal"] = None
+    if declared is not None and document["savepoint"] is not None:
+        report = _rehearsed(declared, place, document["savepoint"], location, batches)
+        document["rehearsal"] = report.to_dict()
+    console.answer(document, lambda: _show(document, report))
+    if report is not None and not report.passed:
+        raise typer.Exit(1)
+
+
+def _rehearsed(job: Job, place: str, savepoint: str, repository: str, batches: int | None) -> DrillReport:
+    """The first batches of the real application on a copy; they need not compute what the live query did."""
+    from streambank.control.processes import who
+    from streambank.core.names import MAIN, QueryRef
+    from streambank.drills.drill import rehearse
+    from streambank.drills.request import DrillRequest
+
+    return rehearse(
+        DrillRequest(
+            job,
+            savepoints={QueryRef.parse(place).query or MAIN: savepoint},
+            repository=repository,
+            batches=batches,
+            compare="none",
+            by=who("cli"),
+            why=f"rehearsal of {savepoint}",
+        ),
+        say=say,
+    )
+
+
+def _show(document: dict[str, Any], report: DrillReport | None) -> None:
+    new = document["savepoint"]
+    console.fields([("state of", document["of"]), ("batch", document["batch"]), ("savepoint", new)])
+    console.line()
+    if document["operation"] == "bootstrap":
+        _show_made(document)
+    else:
+        _show_changes(document)
+    console.line()
+    if new is None:
+        console.line(
+            "Nothing was written." if document["dry_run"] else "No row changes, so nothing was written."
+        )
+        return
+    if report is None:
+        console.line(f"Restore {new} to use it. {document['of']} is unchanged.")
+        console.line("Try it first with the job's own application: --rehearse --jobs FILE.")
+    elif report.passed:
+        from streambank.upgrade.rehearsal import why_unproven
+
+        went = ", ".join(
+            f"query {one.query}: {console.count(len(one.batches), 'batch')} of the live query executed again"
+            for one in report.queries
+        )
+        why = why_unproven(report)
+        console.line(f"The job's application ran on it ({went}).{f' Not proven: {why}' if why else ''}")
+        console.line(f"Restore {new} to use it. {document['of']} is unchanged.")
+    else:
+        console.line(f"The rehearsal FAILED at the step {report.failed_step}: {report.error}")
+        console.line(f"Do not restore {new} before that is understood. {document['of']} is unchanged.")
+
+
+def _show_made(document: dict[str, Any]) -> None:
+    made, given = (console.count(document[name], "row") for name in ("rows", "table_rows"))
+    console.line(
+        f"operator {document['operator']}, {document['part']}: {made} made from {given} of the table; there "
+        f"were {document['existing_rows']:,} before"
+    )
+    for sample in document["samples"]:
+        console.line(f"  {as_text(sample.get('key', {}))} {as_text(sample.get('value', {}))}")
+
+
+def _show_changes(document: dict[str, Any]) -> None:
+    for each in document["operators"]:
+        console.line(
+            f"operator {each['operator']}: {console.count(each['keys'], 'key')} deleted. {each['meaning']}"
+        )
+    for each in document["changes"]:
+        console.line(f"operator {each['operator']}, {each['part']}: {console.count(each['rows'], 'row')} set")
+        show_samples(each["samples"])

@@ -1,0 +1,293 @@
+"""Each cell of the table of docs/howto/make-state.md with real Spark: what can be done, and what is refused.
+
+The model is an ordinary restart after the same batch. State that is made from a table of its own rows, or
+that an expression changes and another one changes back, must go on in just that way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streambank.core.errors import RefusedError
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.restore import restore
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import TakeRequest, take
+from streambank.storage import open_store
+from streambank_spark.change import supported
+from streambank_spark.change.carry_out import carry_out
+from streambank_spark.change.request import BootstrapRequest, TransformRequest
+from streambank_spark.change.supported import BOOTSTRAP, CHANGELOG, DELETE, HDFS, KINDS, ROCKSDB, SET, Kind
+from streambank_spark.rewrite.row_patch import apart
+from streambank_spark.state.staging import Staging, materialized_savepoint
+from streambank_spark.state.state import QueryState
+from tests.support.spark.queries import EVENT_SCHEMA, QUERIES, Query, events, write_input
+from tests.support.spark.sessions import prepare, read_batches, run_to_end, run_until, session_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.storm,
+    pytest.mark.timeout(3600),
+    # Spark 4.3 warns of every pandas from 3.0 on, whatever is used of it.
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+BATCHES, LAST = 7, 3
+LAYOUT = {HDFS: "hdfs", ROCKSDB: "rocksdb", CHANGELOG: "rocksdb-changelog"}
+
+
+def _global(session: SparkSession, folder: Path) -> DataFrame:
+    return events(session, folder / "left").groupBy().agg({"value": "sum", "id": "count"})
+
+
+def _limit(session: SparkSession, folder: Path) -> DataFrame:
+    return events(session, folder / "left").limit(50)
+
+
+def _with_ttl(session: SparkSession, folder: Path) -> DataFrame:
+    from tests.support.spark.stateful_processors import Kept
+
+    grouped = events(session, folder / "left").groupBy("key")
+    return grouped.transformWithState(Kept(), "key string, rows long", "update", "ProcessingTime")
+
+
+_MORE = {
+    "global": Query("global", _global, "complete"),
+    "limit": Query("limit", _limit),
+    "with-ttl": Query("with-ttl", _with_ttl, "update"),
+}
+OF_KIND: dict[str, tuple[str, str | None, str]] = {
+    supported.AGGREGATION.name: ("aggregation", None, "sum"),
+    supported.GLOBAL.name: ("global", None, "sum"),
+    supported.SESSION.name: ("session-window", None, "sum"),
+    supported.DEDUP.name: ("drop-duplicates", None, "__dummy__"),
+    supported.WITHIN.name: ("drop-duplicates-within-watermark", None, "expiresAtMicros"),
+    supported.JOIN.name: ("join", "left", "id"),
+    supported.GROUP_STATE.name: ("apply-in-pandas-with-state", None, "groupState.total"),
+    supported.VARIABLE.name: ("transform-with-state", "rows", "rows"),
+    supported.WITH_TTL.name: ("with-ttl", "kept", "value.rows"),
+    supported.COLLECTION.name: ("transform-with-state", "newest", "id"),
+    supported.LIMIT.name: ("limit", None, "value"),
+}
+"""Of each kind a query, the part, and a column that holds a number."""
+
+
+@pytest.fixture(autouse=True)
+def prepared(spark: SparkSession) -> None:
+    prepare(spark)
+
+
+def given_after(output: Path) -> dict[int, list[Any]]:
+    return {batch: rows for batch, rows in read_batches(output).items() if batch > LAST}
+
+
+class Line:
+    """A query that was saved after a batch and then went on: `expected` is what it gave from there on."""
+
+    def __init__(self, base: SparkSession, query: Query, layout: str, folder: Path, last: int = LAST) -> None:
+        self.base, self.query, self.layout, self.folder = base, query, layout, folder
+        if not (folder / "in").exists():
+            write_input(folder / "in", BATCHES)
+        place = (query, folder / "in", folder / "checkpoint", folder / "out")
+        run_until(session_for(base, layout), *place, last)
+        self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
+        checkpoint = open_store(str(folder / "checkpoint"))
+        self.savepoint = take(TakeRequest(checkpoint, self.repository, "job")).savepoint
+        self.staging = Staging("local[2]", str(folder / "work"), print)
+
+    def expected(self) -> dict[int, list[Any]]:
+        place = (self.query, self.folder / "in", self.folder / "checkpoint", self.folder / "out")
+        run_to_end(session_for(self.base, self.layout), *place)
+        return given_after(self.folder / "out")
+
+    def read(self, savepoint: str, part: str | None, use: Callable[[DataFrame], Any]) -> Any:
+        with materialized_savepoint(self.repository, "job", savepoint, self.staging) as laid:
+            state = QueryState(self.base, laid.location)
+            (operator,) = state.operators()
+            return use(apart(state.frame(state.parts(operator, part)[0])))
+
+    def ask(self, savepoint: str, request: TransformRequest | BootstrapRequest) -> dict[str, Any]:
+        return carry_out(self.base, self.repository, "job", savepoint, request, self.staging)
+
+    def bootstrap(self, savepoint: str, part: str | None, table: Path, **more: Any) -> str:
+        asked = {"table": str(table), "part": part, "existing": "replace", **more}
+        return str(self.ask(savepoint, BootstrapRequest.from_dict(asked))["savepoint"])
+
+    def transform(self, savepoint: str, part: str | None, **asked: Any) -> str:
+        request = TransformRequest.from_dict({"part": part, **asked})
+        return str(self.ask(savepoint, request)["savepoint"])
+
+    def go_on(self, savepoint: str, name: str) -> dict[int, list[Any]]:
+        place = self.folder / name
+        into = open_store(str(place / "checkpoint"))
+        restore(RestoreRequest(self.repository, savepoint, job="job", into=into, sink="accept"))
+        session = session_for(self.base, self.layout)
+        run_to_end(session, self.query, self.folder / "in", place / "checkpoint", place / "out")
+        return given_after(place / "out")
+
+
+def flat(frame: DataFrame, path: Path, where: str = "true") -> int:
+    """Write state as a table with a column for each field; how many rows it has."""
+    names = [
+        f"{root}.{name}"
+        for root in ("key", "value")
+        for name in frame.schema[root].dataType.names  # type: ignore[attr-defined]  # both are structs
+        if name != "__dummy__"
+    ]
+    frame.where(where).select(*names).write.mode("overwrite").parquet(str(path))
+    return frame.sparkSession.read.parquet(str(path)).count()
+
+
+def cells() -> Iterator[tuple[str, str]]:
+    return ((kind.name, store) for kind in KINDS for store in kind.stores)
+
+
+@pytest.mark.parametrize(("name", "store"), list(cells()))
+def test_each_cell_does_what_the_table_says_and_the_rest_is_refused(
+    spark: SparkSession, name: str, store: str, tmp_path: Path
+) -> None:
+    kind: Kind = next(one for one in KINDS if one.name == name)
+    of_query, part, column = OF_KIND[name]
+    line = Line(spark, (QUERIES | _MORE)[of_query], LAYOUT[store], tmp_path)
+    same: dict[str, str] = {}
+    refused: dict[str, str] = {}
+
+    def attempt(what: str, do: Callable[[], str]) -> None:
+        try:
+            same[what] = do()
+        except RefusedError as error:
+            refused[what] = error.code
+
+    def made() -> str:
+        table = tmp_path / "table"
+        if BOOTSTRAP in kind.can:
+            assert line.read(line.savepoint, part, lambda frame: flat(frame, table))
+        return line.bootstrap(line.savepoint, part, table)
+
+    def changed() -> str:
+        there = line.transform(line.savepoint, part, sets=[f"value.{column} = value.{column} + 7"])
+        numbers = line.read(there, part, lambda frame: frame.agg({f"value.{column}": "max"}).collect()[0][0])
+        before = line.read(
+            line.savepoint, part, lambda frame: frame.agg({f"value.{column}": "max"}).collect()[0][0]
+        )
+        assert numbers == before + 7
+        return line.transform(there, part, sets=[f"value.{column} = value.{column} - 7"])
+
+    def deleted() -> str:
+        there = line.transform(line.savepoint, part, delete_where="true")
+        assert line.read(there, part, lambda frame: frame.count()) == 0
+        return there
+
+    attempt(BOOTSTRAP, made)
+    attempt(SET, changed)
+    attempt(DELETE, deleted)
+    assert tuple(same) == kind.can, refused
+    codes = {"cannot-make-state", "no-key", "limit-state"}
+    assert set(refused.values()) <= codes, refused
+    expected = line.expected() if same else {}
+    gone = same.pop(DELETE, None)
+    for what, savepoint in same.items():
+        assert line.go_on(savepoint, what) == expected, what
+    if gone is not None:
+        line.go_on(gone, DELETE)
+
+
+def test_two_variables_of_one_operator_change_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Their rows lie in one store, so the change of one must not take the place of the other's."""
+    line = Line(spark, _MORE["with-ttl"], "rocksdb", tmp_path)
+    columns = {"kept": "value.value.rows", "ever": "value.rows"}
+    sets = ["0/kept: value.value.rows = value.value.rows + 5", "0/ever: value.rows = value.rows + 6"]
+    there = line.transform(line.savepoint, None, sets=sets)
+
+    def total(savepoint: str, part: str) -> tuple[int, int]:
+        summed = [f"sum({columns[part]})", "count(*)"]
+        found = line.read(savepoint, part, lambda frame: frame.selectExpr(*summed).collect()[0])
+        return found[0], found[1]
+
+    for part, more in (("kept", 5), ("ever", 6)):
+        before, rows = total(line.savepoint, part)
+        assert rows and total(there, part) == (before + more * rows, rows)
+    with pytest.raises(RefusedError) as caught:
+        line.transform(line.savepoint, "kept", sets=["value.ttlExpirationMs = 1"])
+    assert caught.value.code == "cannot-make-state"
+
+
+def test_a_row_that_is_missing_from_the_table_shows(spark: SparkSession, tmp_path: Path) -> None:
+    """Control of the model: it would notice state that was made from less than there was."""
+    line = Line(spark, QUERIES["aggregation"], "rocksdb", tmp_path)
+    table = tmp_path / "table"
+    rows = line.read(line.savepoint, None, lambda frame: flat(frame, table, "value.count < 2"))
+    assert rows > 0
+    savepoint = line.bootstrap(line.savepoint, None, table)
+    assert line.go_on(savepoint, "less") != line.expected()
+
+
+def _totals(session: SparkSession, folder: Path) -> DataFrame:
+    stream = (
+        session.readStream.schema(EVENT_SCHEMA).option("maxFilesPerTrigger", "1").json(str(folder / "left"))
+    )
+    return _aggregated(stream)
+
+
+def _aggregated(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return rows.groupBy("key").agg(
+        f.count("*").alias("rows"),
+        f.sum("value").alias("total"),
+        f.avg("value").alias("mean"),
+        f.min("value").alias("least"),
+        f.max("value").alias("most"),
+    )
+
+
+@pytest.mark.parametrize("layout", ["hdfs", "rocksdb-changelog", "format-v2"])
+def test_a_query_that_begins_with_a_table_gives_what_a_batch_over_both_gives(
+    spark: SparkSession, layout: str, tmp_path: Path
+) -> None:
+    """The skeleton is a run over one empty file; the history is a table, the rest comes as a stream."""
+    write_input(tmp_path / "in", BATCHES, first=1)
+    nothing = tmp_path / "in" / "left" / "00000.json"
+    nothing.touch()
+    os.utime(nothing, (1_700_000_000, 1_700_000_000))
+    query = Query("totals", _totals, "update")
+    line = Line(spark, query, layout, tmp_path, last=0)
+    history = tmp_path / "history"
+    write_input(history, 20, seed=9)
+    past = spark.read.schema(EVENT_SCHEMA).json(str(history / "left"))
+    past.write.parquet(str(tmp_path / "past.parquet"))
+    sql = (
+        "SELECT upper(key) AS name, count(*) AS n, sum(value) AS s, double(sum(value)) AS d, "
+        "min(value) AS lo, max(value) AS hi FROM source GROUP BY key"
+    )
+    savepoint = line.bootstrap(
+        line.savepoint,
+        None,
+        tmp_path / "past.parquet",
+        existing=None,
+        query=sql,
+        keys=["key = lower(name)"],
+        values=["count = n", "sum = s", "sum_2 = d", "count_2 = n", "min = lo", "max = hi"],
+    )
+    found: dict[str, Any] = {}
+    place = tmp_path / "on"
+    restore(
+        RestoreRequest(
+            line.repository, savepoint, job="job", into=open_store(str(place / "checkpoint")), sink="accept"
+        )
+    )
+    run_to_end(session_for(spark, layout), query, tmp_path / "in", place / "checkpoint", place / "out")
+    for _, rows in sorted(read_batches(place / "out").items()):
+        found |= {each["key"]: each for each in map(json.loads, rows)}
+    both = past.unionAll(spark.read.schema(EVENT_SCHEMA).json(str(tmp_path / "in" / "left")))
+    expected = {row["key"]: row.asDict() for row in _aggregated(both).collect()}
+    assert found == {key: expected[key] for key in found} and len(found) > 10
