@@ -175,6 +175,7 @@ def test_a_driver_that_was_killed_is_replaced_at_once(folder: Path) -> None:
     first = start(folder, job)
     assert first.pid is not None
     os.kill(first.pid, signal.SIGKILL)
+    poll(lambda: job_status(job).state != "running")  # a kill takes a moment
     second = start(folder, job)
     assert (second.state, second.epoch, second.batch) == ("started", 2, 1)
 
