@@ -12,10 +12,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
 from streambank.declaration.declaration import load_jobs
 from tests.support.archives import unpack_tar
 from tests.support.spark.jvm import spark_options
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -34,6 +36,13 @@ def commands(page: Path) -> list[list[str]]:
     """Every `$` line of the page's console blocks, by block order."""
     lines = [line for block in blocks(page, "console") for line in block.splitlines()]
     return [shlex.split(line[2:]) for line in lines if line.startswith("$ ")]
+
+
+def committed_rows(output: Path) -> int:
+    """How many rows the log of a file sink has."""
+    logged = "".join(log.read_text(encoding="utf-8") for log in output.glob("_spark_metadata/[0-9]*"))
+    names = set(re.findall(r'"path":"[^"]*/([^"/]+)"', logged))
+    return sum(parquet.read_metadata(output / name).num_rows for name in names)
 
 
 def outputs(page: Path) -> dict[str, list[str]]:
@@ -197,6 +206,9 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
                 match shlex.split(line):
                     case ["export", assignment]:
                         environment |= dict([assignment.split("=")])
+                    case ["sleep", _]:
+                        before = committed_rows(tmp_path / "output")
+                        wait_for("rows after the savepoint", lambda: committed_rows(tmp_path / "output") > before)
                     case ["rm", "-rf", "checkpoint"]:
                         shutil.rmtree(tmp_path / "checkpoint")
                     case ["streambank", *words]:
