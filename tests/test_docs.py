@@ -38,11 +38,16 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(line[2:]) for line in lines if line.startswith("$ ")]
 
 
-def committed_rows(output: Path) -> int:
-    """How many rows the log of a file sink has."""
-    logged = "".join(log.read_text(encoding="utf-8") for log in output.glob("_spark_metadata/[0-9]*"))
-    names = set(re.findall(r'"path":"[^"]*/([^"/]+)"', logged))
-    return sum(parquet.read_metadata(output / name).num_rows for name in names)
+def wait_for_rows(output: Path) -> None:
+    """Wait until a file sink has committed more rows."""
+
+    def rows() -> int:
+        logged = "".join(log.read_text(encoding="utf-8") for log in output.glob("_spark_metadata/[0-9]*"))
+        names = set(re.findall(r'"path":"[^"]*/([^"/]+)"', logged))
+        return sum(parquet.read_metadata(output / name).num_rows for name in names)
+
+    before = rows()
+    wait_for("rows in the output", lambda: rows() > before)
 
 
 def outputs(page: Path) -> dict[str, list[str]]:
@@ -207,8 +212,7 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
                     case ["export", assignment]:
                         environment |= dict([assignment.split("=")])
                     case ["sleep", _]:
-                        before = committed_rows(tmp_path / "output")
-                        wait_for("rows after the savepoint", lambda: committed_rows(tmp_path / "output") > before)
+                        wait_for_rows(tmp_path / "output")
                     case ["rm", "-rf", "checkpoint"]:
                         shutil.rmtree(tmp_path / "checkpoint")
                     case ["streambank", *words]:

@@ -43,20 +43,21 @@ def covered(service: Service, bucket: str, root: str, prefix: str, uri: str) -> 
         StorageError: The versions cannot be listed.
     """
     markers: dict[str, Any] = {}
-    sizes: dict[str, int] = {}
+    newest: dict[str, Any] = {}
     for page in _pages(service, bucket, root + prefix, uri):
         markers |= {each["Key"]: each for each in page.get("DeleteMarkers", ()) if each.get("IsLatest")}
         for each in page.get("Versions", ()):
             if each["Key"] in markers:
-                sizes.setdefault(each["Key"], int(each["Size"]))  # the newest comes first
+                newest.setdefault(each["Key"], each)  # it comes first
         # The versions of one name may go on with the next page.
         last = page.get("NextKeyMarker") if page.get("IsTruncated") else None
         for key in [key for key in markers if key != last]:
-            marker, size_bytes = markers.pop(key), sizes.pop(key, None)
+            marker, file = markers.pop(key), newest.pop(key, None)
             name = key.removeprefix(root)
-            if size_bytes is not None and is_key(name) and not is_temporary(name.rpartition("/")[2]):
-                at = marker["LastModified"].astimezone(UTC)
-                yield Covered(name, str(marker["VersionId"]), at, size_bytes)
+            if file is not None and is_key(name) and not is_temporary(name.rpartition("/")[2]):
+                # versitygw 1.8 gives the marker the time of the file, and the file that of its deletion.
+                at = max(marker["LastModified"], file["LastModified"]).astimezone(UTC)
+                yield Covered(name, str(marker["VersionId"]), at, int(file["Size"]))
 
 
 def _pages(service: Service, bucket: str, prefix: str, uri: str) -> Iterator[Any]:
