@@ -1,9 +1,9 @@
 """`python -m bench.stores`: state stores beside each other; writes bench/STORES.md and what advice reads.
 
-It needs a JDK (`jcmd`). Parts can be measured alone (`python -m bench.stores memory`); the figures of all
-parts are kept in `--raw`, and the page is made of what is there. For a look:
-`python -m bench.stores --keys 1000 --rounds 1 --memory-keys 5000 --raw /tmp/raw.json --output /tmp/page.md
---measurements /tmp/measurements.json`.
+It needs a JDK (`jcmd`). Parts can be measured alone (`python -m bench.stores memory`), and so can numbers of
+keys (`--keys 10000000 --heap-mb 8000`); the figures are kept in `--raw`, and the page is made of what is
+there. For a look: `python -m bench.stores --keys 1000 --rounds 1 --memory-keys 5000 --raw /tmp/raw.json
+--output /tmp/page.md --measurements /tmp/measurements.json`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from bench.report import machine
 from bench.stores import memory
 from bench.stores.kinds import KINDS
-from bench.stores.page import measurements, page, with_summary
+from bench.stores.page import measurements, page, with_earlier, with_summary
 from bench.stores.rooms import Plan, measure
 from bench.tree import environment
 from streambank.advice.measured import FILE
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for part in () if options.page else options.parts:
             began, load = time.monotonic(), os.getloadavg()[0]
-            raw[part] = {
+            measured = {
                 "found": _part(part, options, folder / part),
                 "given": options.given[part],
                 "day": f"{datetime.now(UTC):%Y-%m-%d}",
@@ -97,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "load": round(load, 1),
                 "machine": machine(),
             }
+            raw[part] = measured if part != "stores" else with_earlier(measured, raw.get(part))
             if kept is not None:
                 kept.write_text(json.dumps(raw), encoding="utf-8")
     finally:

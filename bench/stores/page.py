@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -46,17 +46,48 @@ _RESTART = (
 )
 
 
+def with_earlier(part: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What was measured of the stores, with the numbers of keys that only an earlier run has measured.
+
+    Args:
+        part: The new figures, with what made them.
+        before: The same of an earlier run, which may have such from a still earlier one.
+    """
+    alike = ("batches", "partitions")
+    if before is None or any(part["found"][name] != before["found"][name] for name in alike):
+        return dict(part)
+    cells, measured = dict(part["found"]["cells"]), _numbers(part["found"]["cells"])
+    for kind, each in before["found"]["cells"].items():
+        only = {keys: one for keys, one in each.items() if int(keys) not in measured}
+        cells[kind] = cells.get(kind, {}) | only
+    origin = {name: before[name] for name in ("given", "day", "seconds", "load", "machine")}
+    earlier = [*before.get("earlier", ()), {**origin, "keys": sorted(_numbers(before["found"]["cells"]))}]
+    for one in earlier:
+        one["keys"] = [keys for keys in one["keys"] if keys not in measured]
+        measured |= set(one["keys"])
+    found = {**part["found"], "cells": {kind: each for kind, each in cells.items() if each}}
+    return {**part, "found": found, "earlier": [one for one in earlier if one["keys"]]}
+
+
+def _numbers(cells: Mapping[str, Mapping[str, Any]]) -> set[int]:
+    return {int(keys) for each in cells.values() for keys in each}
+
+
 def measurements(raw: Mapping[str, Any]) -> dict[str, Any]:
     """What `streambank advise` reads."""
     part = raw["stores"]
     found = part["found"]
-    keys = {int(one) for each in found["cells"].values() for one in each}
+    keys = _numbers(found["cells"])
     return {
         "made": part["day"],
         "command": f"python -m bench.stores{part['given']}",
         "spark": re.search(r"PySpark ([0-9.]+)", part["machine"])[1],  # type: ignore[index]  # `machine` says it
         "machine": ", ".join(part["machine"].split(", ")[:2]),
         "rounds": found["rounds"],
+        "earlier": [
+            {"command": f"python -m bench.stores{one['given']}", "made": one["day"], "keys": one["keys"]}
+            for one in part.get("earlier", ())
+        ],
         "partitions": found["partitions"],
         "load": part["load"],
         "row_bytes": round(statistics.median(found["row_bytes"])),
@@ -80,12 +111,15 @@ def page(raw: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         row=found["row_bytes"], partitions=found["partitions"], deltas=DELTAS, usual=USUAL_DELTAS,
         floor=say_bytes(floor),
     )  # fmt: skip
-    lines = ["# State stores beside each other", *paragraph(_made(raw["stores"], "")), *paragraph(how)]
+    lines = ["# State stores beside each other", *paragraph(_made(raw["stores"], ""))]
+    for one in raw["stores"].get("earlier", ()):
+        lines += paragraph(f"{_said(one['keys'])} keys: {_made(one, '')}")
+    lines += paragraph(how)
     lines += paragraph(_not_measured(found))
     lines += ["", "## Where they cross", "", *_crossings(stores), ""]
-    keys = sorted({int(one) for each in stores.values() for one in each})
+    keys = sorted(_numbers(stores))
     for number in keys:
-        lines += _table(stores, number, keys[0], raw["stores"]["found"]["rounds"])
+        lines += _table(stores, number, keys[0])
     lines += paragraph(_RESTART)
     lines += _memory(raw["memory"], found)
     lines += _rows(raw["rows"])
@@ -100,8 +134,12 @@ def summary(found: Mapping[str, Any]) -> str:
         *paragraph(
             f"By `{found['command']}` on {found['made']}, Spark {found['spark']}, {found['machine']}, "
             f"{found['partitions']} partitions, {found['row_bytes']} B a row; the shortest batches, and "
-            f"medians of all else, of {found['rounds']} round{'s' if found['rounds'] > 1 else ''} in which "
-            f"the stores take turns. {_not_measured(found)}"
+            f"medians of all else, of {_rounds(stores)} in which the stores take turns. "
+            + "".join(
+                f"{_said(one['keys'])} keys: by `{one['command']}` on {one['made']}. "
+                for one in found["earlier"]
+            )
+            + _not_measured(found)
         ),
         *_crossings(stores),
         "",
@@ -109,7 +147,7 @@ def summary(found: Mapping[str, Any]) -> str:
         "heap | outside of it | restart |",
         f"|---:|---|{'---:|' * (len(shares) + 3)}",
     ]
-    for keys in sorted({int(one) for each in stores.values() for one in each}):
+    for keys in sorted(_numbers(stores)):
         for name, each in stores.items():
             one = each[str(keys)]
             batches = " | ".join(
@@ -139,9 +177,8 @@ def _made(part: Mapping[str, Any], name: str) -> str:
 def _not_measured(found: Mapping[str, Any]) -> str:
     if not found["not_measured"]:
         return ""
-    numbers = ", ".join(f"{one:,}" for one in found["not_measured"])
     return (
-        f"Not measured: {numbers} keys. "
+        f"Not measured: {_said(found['not_measured'])} keys. "
         f"`--keys {' '.join(map(str, found['not_measured']))} --heap-mb 6000` "
         "measures it, in JVMs of that size."
     )
@@ -195,10 +232,26 @@ def crossing(ratios: Sequence[tuple[int, float]], less: str = "batches use less 
     return f"{less} than HDFS-backed {where} ({said} times)"
 
 
-def _table(stores: Mapping[str, Any], keys: int, least: int, rounds: int) -> Iterator[str]:
+def _said(keys: Iterable[int]) -> str:
+    return ", ".join(f"{one:,}" for one in keys)
+
+
+def _rounds(stores: Mapping[str, Any], keys: int | None = None) -> str:
+    """How often it was measured: with one number of keys, or with any."""
+    counts = {
+        one["rounds"]
+        for each in stores.values()
+        for number, one in each.items()
+        if keys in (None, int(number))
+    }
+    most = max(counts)
+    return f"{min(counts)} to {most} rounds" if len(counts) > 1 else f"{most} round{'s' if most > 1 else ''}"
+
+
+def _table(stores: Mapping[str, Any], keys: int, least: int) -> Iterator[str]:
     yield from ["", f"## {keys:,} keys", ""]
     for share in _shares(stores):
-        yield f"{float(share):.0%} of them changed in a batch; {rounds} round{'s' if rounds > 1 else ''}."
+        yield f"{float(share):.0%} of them changed in a batch; {_rounds(stores, keys)}."
         yield ""
         yield (
             "| | of a processor | times HDFS-backed | batch | median | commit | a batch writes | limited by |"

@@ -106,6 +106,7 @@ class Cell:
         """
         names = ("native_bytes", "peak_bytes", "heap_bytes", "memory_bytes", "state_bytes")
         return {
+            "rounds": len(self.restart_s),
             "restart_s": round(statistics.median(self.restart_s), 2),
             **{name: max(0, int(statistics.median(getattr(self, name)))) for name in names},
             "shares": {

@@ -87,6 +87,24 @@ def test_a_row_says_what_limits_it() -> None:
     assert "rows" in said("rocksdb", 300, 30)
 
 
+def test_numbers_of_keys_that_only_an_earlier_run_measured_stay() -> None:
+    def part(given: str, *keys: int, rounds: int = 1, batches: int = 5) -> dict[str, Any]:
+        cells = {"hdfs": {str(number): {"rounds": rounds, "from": given} for number in keys}}
+        found = {"cells": cells, "batches": batches, "partitions": 4}
+        return {"found": found, "given": given, "day": "", "seconds": 1, "load": 0.0, "machine": ""}
+
+    def kept(found: dict[str, Any]) -> dict[str, str]:
+        return {keys: one["from"] for keys, one in found["found"]["cells"]["hdfs"].items()}
+
+    first = page.with_earlier(part("a", 10, 20, 30), None)
+    second = page.with_earlier(part("b", 10), first)
+    third = page.with_earlier(part("c", 20, rounds=3), second)
+    assert kept(third) == {"10": "b", "20": "c", "30": "a"}
+    assert [(one["given"], one["keys"]) for one in third["earlier"]] == [("a", [30]), ("b", [10])]
+    assert "earlier" not in page.with_earlier(part("d", 10, batches=2), third), "figures of other batches"
+    assert page.with_earlier(part("e", 10, 20, 30), third)["earlier"] == []
+
+
 def test_variants_set_what_the_calculator_has() -> None:
     usual, *_, bounded = (one.conf for one in VARIANTS)
     assert usual == KINDS["rocksdb-changelog"].conf and usual[CHANGELOG] == "true"
