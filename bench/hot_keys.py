@@ -57,7 +57,9 @@ def _measured(spark: SparkSession, folder: Path, kind: str, options: argparse.Na
     rows = spark.range(options.rows).select(user, F.col("id").alias("value"), F.lit("x" * 60).alias("note"))
     rows.repartition(4).write.format(kind).save(str(folder / "in"))
     plain = spark.readStream.schema(SCHEMA).format(kind).load(str(folder / "in")).groupBy("user").count()
-    dataset, points = key_samples.observed(plain, options.sample)
+    dataset, points = key_samples.observed(
+        plain, options.sample, salted=key_samples.salted_partitions(plain.sparkSession)
+    )
     assert all(one.why is None for one in points), points
     arms = {"without": plain, "with": DataFrame(dataset, spark)}
     seconds: dict[str, list[float]] = {name: [] for name in arms}

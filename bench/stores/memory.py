@@ -49,13 +49,18 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("defaults", RocksDBSettings(min_deltas=DELTAS)),
-    Variant("defaults, 16 partitions", RocksDBSettings(min_deltas=DELTAS), 16),
+    Variant("defaults", RocksDBSettings(changelog=True, min_deltas=DELTAS)),
+    Variant("defaults, 16 partitions", RocksDBSettings(changelog=True, min_deltas=DELTAS), 16),
     Variant(
         "write buffers of 2 MiB, a cache of 4 MiB",
-        RocksDBSettings(min_deltas=DELTAS, write_buffer_bytes=2 * MIB, block_cache_bytes=4 * MIB),
+        RocksDBSettings(
+            changelog=True, min_deltas=DELTAS, write_buffer_bytes=2 * MIB, block_cache_bytes=4 * MIB
+        ),
     ),
-    Variant("bounded, 32 MiB", RocksDBSettings(min_deltas=DELTAS, bounded=True, max_memory_bytes=32 * MIB)),
+    Variant(
+        "bounded, 32 MiB",
+        RocksDBSettings(changelog=True, min_deltas=DELTAS, bounded=True, max_memory_bytes=32 * MIB),
+    ),
 )
 
 

@@ -13,8 +13,9 @@ from streambank.core.errors import InputError, check_choice
 from streambank.core.names import MAIN
 from streambank.core.text import CONTROL
 from streambank.declaration.objectives import PROMISES
+from streambank.declaration.state import BootstrapPolicy, TransformPolicy
 from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
-from streambank.storage import is_below, is_beside, scheme_of
+from streambank.storage import is_below, is_beside, normalize_location, same_place, scheme_of
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -28,6 +29,8 @@ ALL_QUERIES = "*"
 """Stands for all queries of a job, which are restored as one."""
 NEAREST = "nearest"
 """The repository or replica that is cheapest to read, and has the savepoint (recovery/nearest.py)."""
+_PATTERN = re.compile(r"[*?\[\]{}\\%#]")
+"""What Hadoop's file systems do not take as it is written: wildcards, and escapes."""
 ON_BREACH = ("fail", "warn", "report")
 """What a check does about an objective that is broken."""
 
@@ -111,13 +114,132 @@ def where_choice(value: str | bool | None, job: Job) -> tuple[str | None, bool]:
         return str(value), True
     if value is True and declared is not None:
         return declared, False
+    there = f", {declared!r}." if declared is not None else ", and it declares none."
+    raise _not_declared(job, "compact", "where", f"the condition that the job declares{there}")
+
+
+def _not_declared(job: Job, verb: str, field: str, only: str) -> InputError:
+    return InputError(
+        f"The form of {job.name}.{verb} takes only {only}",
+        code="expression-not-declared",
+        hint=f"Declare `{field}` in [jobs.{job.name}.{verb}]; or let those who may trigger this DAG write "
+        'SQL over the state: `expressions = "any"`.',
+    )
+
+
+def transform_choice(job: Job, given: Mapping[str, Any], query: str | None) -> tuple[dict[str, Any], bool]:
+    """What a form sets or deletes in state, and whether that is something else than the job declares.
+
+    Args:
+        job: The job.
+        given: What the form says, by the fields of `TransformRequest`; an empty one stands for the declared
+            one, unless the job allows any expression.
+        query: Of which query; None for the only one.
+
+    Raises:
+        InputError: It is another one, and the job does not allow that (code `expression-not-declared`), or
+            it cannot be read (`bad-expression`).
+    """
+    return _change_choice(job, "transform", job.changes.transform or TransformPolicy(), given, query)
+
+
+def bootstrap_choice(job: Job, given: Mapping[str, Any], query: str | None) -> tuple[dict[str, Any], bool]:
+    """From which table, by which expressions, a form makes state, and whether a person has typed any of it.
+
+    Args:
+        job: The job.
+        given: As for `transform_choice`, with the `table`.
+        query: Of which query; None for the only one.
+
+    Raises:
+        InputError: As `transform_choice`; or the table is none that is declared, nor below one (code
+            `place-not-allowed`).
+    """
+    policy = job.changes.bootstrap or BootstrapPolicy(())
+    named = given["table"] or (policy.tables[0] if policy.tables else "")
+    table = next((one for one in policy.tables if same_place(one, named)), None)
+    typed = table is None
+    if table is None:
+        _check_table(job, named, policy.tables)
+        table = normalize_location(named)
+    rest = {name: value for name, value in given.items() if name != "table"}
+    found, other = _change_choice(job, "bootstrap", policy, rest, query)
+    return {"table": table, **found}, typed or other
+
+
+def _check_table(job: Job, table: str, places: Sequence[str]) -> None:
+    """Make sure that a table lies below a declared one, also as Spark reads its name.
+
+    Raises:
+        InputError: It does not (code `place-not-allowed`).
+    """
+    pattern = _PATTERN.search(table)
+    if pattern is not None:
+        raise InputError(
+            f"{table} has {pattern[0]!r} in it, by which Spark may find other files than those of that name.",
+            code="place-not-allowed",
+            hint="Name one directory or file, without wildcards.",
+        )
+    if not any(is_below(table, one) for one in places):
+        raise InputError(
+            f"{table} is not a table that a form may make state of {job.name} from: that is, or is below, "
+            f"{' or '.join(places) or 'no place at all'}.",
+            code="place-not-allowed",
+            hint=f"Name a table there, or declare another one: `tables` in [jobs.{job.name}.bootstrap].",
+        )
+
+
+def check_sql(job: Job, sql: str | bool | None, *, from_form: bool) -> str | None:
+    """The SELECT over a table from which state is made: it may do what Spark may, so it is a declared one.
+
+    Args:
+        job: The job.
+        sql: True for the declared one; None or false for none, which in a form is the declared one.
+        from_form: Whether it comes from a form.
+
+    Raises:
+        InputError: It is another one, and the job does not allow that (code `expression-not-declared`).
+    """
+    policy = job.changes.bootstrap
+    declared = None if policy is None else policy.sql
+    if sql in (None, "", "None", "False", "false", False):
+        return declared if from_form else None
+    text = str(sql)
+    if declared is not None and text in ("True", "true", declared):
+        return declared
+    if text not in ("True", "true") and not from_form and policy is not None and policy.expressions == "any":
+        return text
     raise InputError(
-        f"The form of {job.name}.compact takes only the condition that the job declares"
+        f"State of {job.name} is made by no other SQL than the job declares"
         + (f", {declared!r}." if declared is not None else ", and it declares none."),
         code="expression-not-declared",
-        hint=f"Declare `where` in [jobs.{job.name}.compact]; or let whoever may trigger this DAG write SQL "
-        'over the state: `expressions = "any"`.',
+        hint=f"Declare `sql` in [jobs.{job.name}.bootstrap]; or let DAGs give other SQL, which a form never "
+        'does: `expressions = "any"`.',
     )
+
+
+def _change_choice(
+    job: Job,
+    verb: str,
+    policy: TransformPolicy | BootstrapPolicy,
+    given: Mapping[str, Any],
+    query: str | None,
+) -> tuple[dict[str, Any], bool]:
+    if policy.query is not None and policy.expressions != "any" and query != policy.query:
+        raise _not_declared(job, verb, "query", f"the query that the job declares, {policy.query}.")
+    declared = {name: getattr(policy, name) for name in given}
+    declared |= {name: [*value] for name, value in declared.items() if isinstance(value, tuple)}
+    other = [name for name, value in given.items() if value != declared[name]]
+    if policy.expressions == "any":
+        for name in other:
+            for text in given[name] if isinstance(given[name], list) else [given[name]]:
+                if isinstance(text, str):
+                    _check_readable(text)
+        return dict(given), bool(other)
+    for name in other:
+        if given[name] not in (None, []):
+            raise _not_declared(job, verb, name, f"what the job declares, and {name} is something else.")
+    return declared, False
 
 
 def _check_readable(condition: str) -> None:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job, load_jobs
-from streambank_airflow.choices import check_form_places, new_sink_choices, where_choice
+from streambank.declaration.state import BootstrapPolicy, ChangePolicies, TransformPolicy
+from streambank_airflow.choices import (
+    bootstrap_choice,
+    check_form_places,
+    check_sql,
+    new_sink_choices,
+    transform_choice,
+    where_choice,
+)
 from streambank_airflow.markdown import cell, code, filled, table
 from tests.support.jobs.declared import write_jobs
 
@@ -84,6 +93,101 @@ def test_a_form_brings_no_condition_that_the_job_does_not_declare(job: Job) -> N
     free = replace(declared, compact=replace(declared.compact, expressions="any"))
     assert where_choice("value.n < 4", free) == ("value.n < 4", True)
     assert where_choice("value.n < 3", free) == ("value.n < 3", False)
+
+
+NONE_SET: dict[str, Any] = {"sets": [], "where": None, "delete_where": None, "operator": None, "part": None}
+NONE_MADE: dict[str, Any] = {"table": None, "keys": [], "values": [], "operator": None, "part": None}
+
+
+def changing(job: Job, *, expressions: Literal["declared", "any"] = "declared") -> Job:
+    """The same job, which declares what may be changed."""
+    transform = TransformPolicy(sets=("value.n = 0",), where="key.k = 1", expressions=expressions)
+    bootstrap = BootstrapPolicy(
+        ("file:///lake/totals",), sql="SELECT k FROM source", keys=("k = a",), expressions=expressions
+    )
+    return replace(job, changes=ChangePolicies(transform, bootstrap))
+
+
+def test_a_form_changes_state_by_no_expression_that_the_job_does_not_declare(job: Job) -> None:
+    declared, free = changing(job), changing(job, expressions="any")
+    of_job = {**NONE_SET, "sets": ["value.n = 0"], "where": "key.k = 1"}
+    assert (
+        transform_choice(declared, NONE_SET, None)
+        == transform_choice(declared, of_job, None)
+        == (of_job, False)
+    )
+    assert transform_choice(free, of_job, None) == (of_job, False)
+    for name, other in {
+        "sets": ["value.n = 1"],
+        "where": "true",
+        "delete_where": "true",
+        "operator": 1,
+    }.items():
+        asked = {**of_job, name: other}
+        for refusing in (declared, job):
+            with pytest.raises(InputError) as caught:
+                transform_choice(refusing, asked, None)
+            assert caught.value.code == "expression-not-declared" and "flights.transform" in caught.value.hint
+        assert transform_choice(free, asked, None) == (asked, True)
+    with pytest.raises(InputError, match="may not see"):
+        transform_choice(free, {**of_job, "sets": ["value.n = 0 -- for now"]}, None)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "file:///etc/passwd",
+        "file:///lake/totals/../secret",
+        "s3://lake/totals",
+        "file:///lake/totals2",
+        "/lake/totals/{a,../../secret}",
+        "/lake/totals/*",
+        "file:///lake/totals/%2e%2e/secret",
+        "/lake",
+        "x\n",
+    ],
+)
+def test_a_form_makes_state_of_no_table_that_the_job_does_not_declare(job: Job, table: str) -> None:
+    for one in (changing(job), changing(job, expressions="any")):
+        with pytest.raises(InputError) as caught:
+            bootstrap_choice(one, {**NONE_MADE, "table": table}, None)
+        assert caught.value.code in ("place-not-allowed", "bad-location")
+    of_job = {**NONE_MADE, "table": "file:///lake/totals", "keys": ["k = a"]}
+    assert bootstrap_choice(changing(job), NONE_MADE, None) == (of_job, False)
+    below = {**of_job, "table": "file:///lake/totals/2026-11-27"}
+    typed = {**NONE_MADE, "table": "/lake/totals//2026-11-27/"}
+    assert bootstrap_choice(changing(job), typed, None) == (below, True)
+
+
+def test_expressions_that_are_declared_for_a_query_are_of_that_query_alone(job: Job) -> None:
+    of_any = changing(job).changes
+    assert of_any.transform is not None and of_any.bootstrap is not None
+    policies = ChangePolicies(replace(of_any.transform, query="a"), replace(of_any.bootstrap, query="a"))
+    declared = replace(job, changes=policies)
+    assert transform_choice(declared, NONE_SET, "a")[0]["sets"] == ["value.n = 0"]
+    assert bootstrap_choice(declared, NONE_MADE, "a")[0]["keys"] == ["k = a"]
+    for query in ("b", None):
+        for choice, asked in ((transform_choice, NONE_SET), (bootstrap_choice, NONE_MADE)):
+            with pytest.raises(InputError) as caught:
+                choice(declared, asked, query)
+            assert caught.value.code == "expression-not-declared"
+
+
+def test_sql_that_may_do_what_spark_may_comes_from_the_declaration(job: Job) -> None:
+    declared, free = changing(job), changing(job, expressions="any")
+    other = "SELECT * FROM csv.`/etc/passwd`"
+    for one in (declared, free):
+        for said in (None, "", "None", False, "False", "false"):
+            assert check_sql(one, said, from_form=True) == "SELECT k FROM source", "a form leaves nothing out"
+        assert check_sql(one, True, from_form=False) == "SELECT k FROM source"
+        assert check_sql(one, None, from_form=False) is None
+        with pytest.raises(InputError) as caught:
+            check_sql(one, other, from_form=True)
+        assert caught.value.code == "expression-not-declared"
+    assert check_sql(free, other, from_form=False) == other
+    for refusing in (declared, job):
+        with pytest.raises(InputError, match="no other SQL"):
+            check_sql(refusing, other, from_form=False)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streambank.core.errors import RefusedError
+from streambank.core.errors import IntegrityError, RefusedError
+from streambank.recovery.foresee import STRICT
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
@@ -24,7 +25,8 @@ from streambank_spark.change import supported
 from streambank_spark.change.carry_out import carry_out
 from streambank_spark.change.request import BootstrapRequest, TransformRequest
 from streambank_spark.change.supported import BOOTSTRAP, CHANGELOG, DELETE, HDFS, KINDS, ROCKSDB, SET, Kind
-from streambank_spark.rewrite.row_patch import apart
+from streambank_spark.rewrite import rewrite, row_patch
+from streambank_spark.state.read import apart
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.support.spark.queries import EVENT_SCHEMA, QUERIES, Query, events, write_input
@@ -93,12 +95,20 @@ def given_after(output: Path) -> dict[int, list[Any]]:
 class Line:
     """A query that was saved after a batch and then went on: `expected` is what it gave from there on."""
 
-    def __init__(self, base: SparkSession, query: Query, layout: str, folder: Path, last: int = LAST) -> None:
-        self.base, self.query, self.layout, self.folder = base, query, layout, folder
+    def __init__(
+        self,
+        base: SparkSession,
+        query: Query,
+        layout: str,
+        folder: Path,
+        last: int = LAST,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        self.base, self.query, self.layout, self.folder, self.conf = base, query, layout, folder, conf
         if not (folder / "in").exists():
             write_input(folder / "in", BATCHES)
         place = (query, folder / "in", folder / "checkpoint", folder / "out")
-        run_until(session_for(base, layout), *place, last)
+        run_until(session_for(base, layout, conf), *place, last)
         self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
         checkpoint = open_store(str(folder / "checkpoint"))
         self.savepoint = take(TakeRequest(checkpoint, self.repository, "job")).savepoint
@@ -106,13 +116,13 @@ class Line:
 
     def expected(self) -> dict[int, list[Any]]:
         place = (self.query, self.folder / "in", self.folder / "checkpoint", self.folder / "out")
-        run_to_end(session_for(self.base, self.layout), *place)
+        run_to_end(session_for(self.base, self.layout, self.conf), *place)
         return given_after(self.folder / "out")
 
     def read(self, savepoint: str, part: str | None, use: Callable[[DataFrame], Any]) -> Any:
         with materialized_savepoint(self.repository, "job", savepoint, self.staging) as laid:
             state = QueryState(self.base, laid.location)
-            (operator,) = state.operators()
+            operator = state.operators()[0]
             return use(apart(state.frame(state.parts(operator, part)[0])))
 
     def ask(self, savepoint: str, request: TransformRequest | BootstrapRequest) -> dict[str, Any]:
@@ -130,7 +140,7 @@ class Line:
         place = self.folder / name
         into = open_store(str(place / "checkpoint"))
         restore(RestoreRequest(self.repository, savepoint, job="job", into=into, sink="accept"))
-        session = session_for(self.base, self.layout)
+        session = session_for(self.base, self.layout, self.conf)
         run_to_end(session, self.query, self.folder / "in", place / "checkpoint", place / "out")
         return given_after(place / "out")
 
@@ -229,6 +239,190 @@ def test_a_row_that_is_missing_from_the_table_shows(spark: SparkSession, tmp_pat
     assert rows > 0
     savepoint = line.bootstrap(line.savepoint, None, table)
     assert line.go_on(savepoint, "less") != line.expected()
+
+
+FORMAT_1 = {"spark.sql.streaming.aggregation.stateFormatVersion": "1"}
+LOOSE = {STRICT: "false"}
+FIVE = {"spark.sql.shuffle.partitions": "5"}
+
+
+def _grouped(*by: str) -> Callable[[SparkSession, Path], DataFrame]:
+    """A count and a sum of the events by SQL expressions."""
+
+    def build(session: SparkSession, folder: Path) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        grouped = events(session, folder / "left").groupBy(*map(f.expr, by))
+        return grouped.agg(f.count("*").alias("rows"), f.sum("value").alias("total"))
+
+    return build
+
+
+def _limited(session: SparkSession, folder: Path) -> DataFrame:
+    return events(session, folder / "left").limit(60).groupBy("key").count()
+
+
+def _of_one_name(session: SparkSession, folder: Path) -> DataFrame:
+    named = events(session, folder / "left").selectExpr("key", "value % 10 AS KEY")
+    return named.dropDuplicates()
+
+
+def _repartitioned(session: SparkSession, folder: Path) -> DataFrame:
+    return events(session, folder / "left").repartition("key").dropDuplicates(["key", "value"])
+
+
+def _within(session: SparkSession, folder: Path) -> DataFrame:
+    stream = events(session, folder / "left").repartition("key")
+    return stream.dropDuplicatesWithinWatermark(["key", "value"])
+
+
+ODD_KEYS: dict[str, tuple[Query, tuple[str, ...]]] = {
+    "only literals": (Query("l", _grouped("'x' AS one", "2 AS two"), "complete"), ("0",)),
+    "a literal": (Query("k", _grouped("'x' AS one", "key"), "complete"), ("key",)),
+    "a column twice": (
+        Query("t", _grouped("key", "key", "key AS again"), "complete"),
+        ("key",),
+    ),
+    "columns of one name": (Query("n", _of_one_name), ("key", "KEY_2")),
+    "under a limit": (Query("u", _limited, "complete"), ("key",)),
+}
+"""Queries whose grouping is not what the key of the state is, and the fields of that key."""
+
+
+@pytest.mark.parametrize("layout", ["hdfs", "rocksdb"])
+@pytest.mark.parametrize("name", ODD_KEYS)
+def test_each_row_is_made_where_spark_looks_for_it_whatever_it_is_grouped_by(
+    spark: SparkSession, name: str, layout: str, tmp_path: Path
+) -> None:
+    """The second grouping column is a literal, or the first one again: Spark leaves it out of the key."""
+    query, fields = ODD_KEYS[name]
+    line = Line(spark, query, layout, tmp_path, conf={"spark.sql.shuffle.partitions": "5"})
+    assert line.read(line.savepoint, None, lambda frame: tuple(frame.select("key.*").columns)) == fields
+    table = tmp_path / "table"
+    rows = line.read(line.savepoint, None, lambda frame: flat(frame, table))
+    assert rows == 1 if name == "only literals" else rows > 10
+    asked: dict[str, Any] = {"operator": 0}
+    if name == "only literals":
+        asked["query"] = "SELECT * EXCEPT (`0`) FROM source"
+    if (name, layout) == ("under a limit", "rocksdb"):
+        with pytest.raises(RefusedError) as caught:
+            line.bootstrap(line.savepoint, None, table, **asked)
+        assert caught.value.code == "limit-state"
+        return
+    savepoint = line.bootstrap(line.savepoint, None, table, **asked)
+    assert line.go_on(savepoint, "made") == line.expected()
+
+
+REFUSED: dict[str, tuple[Query, dict[str, str], str, str]] = {
+    "format 1": (QUERIES["aggregation"], FORMAT_1, "cannot-make-state", "repeats its key"),
+    "floats in a list": (
+        Query("f", _grouped("array(double(value)) AS list", "key"), "complete"),
+        {},
+        "cannot-make-state",
+        "floating-point numbers in a list",
+    ),
+    "a map": (
+        Query("m", _grouped("map(key, value) AS pairs"), "complete"),
+        {},
+        "key-type",
+        "has a map in its key",
+    ),
+    "rows by a part of the key": (
+        Query("r", _repartitioned),
+        LOOSE,
+        "cannot-make-state",
+        "in which partition Spark looks",
+    ),
+}
+"""Of each what is refused a query, its settings, the code, and what the message says."""
+
+
+@pytest.mark.parametrize("layout", ["hdfs", "rocksdb"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_state_whose_rows_cannot_be_made_or_placed_is_refused_by_name(
+    spark: SparkSession, name: str, layout: str, tmp_path: Path
+) -> None:
+    query, conf, code, says = REFUSED[name]
+    line = Line(spark, query, layout, tmp_path, conf={"spark.sql.shuffle.partitions": "5", **conf})
+    assert line.read(line.savepoint, None, lambda frame: frame.count()) > 1
+    with pytest.raises(RefusedError) as caught:
+        line.bootstrap(line.savepoint, None, tmp_path / "in" / "left")
+    assert caught.value.code == code and says in caught.value.message
+    assert len(list(line.repository.manifests("job"))) == 1
+
+
+@pytest.mark.parametrize("few", [row_patch.MOST_BROADCAST, 0])
+@pytest.mark.parametrize("layout", ["hdfs", "rocksdb"])
+def test_rows_that_get_values_stay_in_their_partition_whatever_spark_places_them_by(
+    spark: SparkSession, layout: str, few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key of a loose distribution does not say where its row lies; a value set and set back shows it."""
+    monkeypatch.setattr(row_patch, "MOST_BROADCAST", few)
+    line = Line(spark, Query("w", _within), layout, tmp_path, conf={**FIVE, **LOOSE})
+    column = "value.expiresAtMicros"
+    there = line.transform(line.savepoint, None, sets=[f"{column} = {column} + 7"])
+    back = line.transform(there, None, sets=[f"{column} = {column} - 7"])
+
+    def places(frame: DataFrame) -> list[Any]:
+        return sorted((row["partition_id"], str(row["key"]), str(row["value"])) for row in frame.collect())
+
+    before = line.read(line.savepoint, None, places)
+    assert len(before) > 10 and line.read(back, None, places) == before
+    assert line.go_on(back, "back") == line.expected()
+
+
+@pytest.mark.parametrize("operation", ["set", "delete"])
+def test_rows_of_a_loose_distribution_that_leave_their_partition_make_no_savepoint(
+    spark: SparkSession, operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Controls: as many rows lie elsewhere than their key says, but in other partitions; and none does."""
+    from pyspark.sql import functions as f
+
+    line = Line(spark, Query("w", _within), "rocksdb", tmp_path, conf={**FIVE, **LOOSE})
+    column = "value.expiresAtMicros"
+    asked: dict[str, Any] = {"delete_where": "key.value % 7 = 0"}
+    if operation == "set":
+        asked = {"sets": [f"{column} = {column} + 7"]}
+    honest, fired = rewrite._change, []
+
+    def elsewhere(home: bool) -> Callable[..., Any]:
+        def faulty(*given: Any) -> Any:
+            change = honest(*given)
+
+            def spoilt(operator: int, store: str, frame: DataFrame) -> DataFrame:
+                fired.append(home)
+                own, after = f.pmod(f.hash("partition_key.*"), f.lit(5)), f.pmod(f.col("was") + 1, f.lit(5))
+                other = f.when(after != own, after).otherwise(f.pmod(f.col("was") + 2, f.lit(5)))
+                place = own if home else f.when(own == f.col("was"), own).otherwise(other)
+                rows = change(operator, store, frame).withColumn("was", f.spark_partition_id())
+                moved: DataFrame = rows.withColumn("to", place).repartitionById(5, "to").drop("was", "to")
+                return moved
+
+            return spoilt
+
+        return faulty
+
+    for home in (False, True):
+        monkeypatch.setattr(rewrite, "_change", elsewhere(home))
+        with pytest.raises(IntegrityError) as caught:
+            line.transform(line.savepoint, None, **asked)
+        assert caught.value.code == "rewrite-differs" and "wrong partition" in caught.value.message
+    assert fired == [False, True] and len(list(line.repository.manifests("job"))) == 1
+    monkeypatch.undo()
+    there = line.transform(line.savepoint, None, **asked)
+
+    def places(frame: DataFrame) -> set[Any]:
+        return {(row["partition_id"], str(row["key"])) for row in frame.collect()}
+
+    before, after = (line.read(each, None, places) for each in (line.savepoint, there))
+    assert before >= after and (before == after) == (operation == "set") and len(after) > 10
+
+
+def test_other_columns_of_an_aggregation_of_format_1_can_be_set(spark: SparkSession, tmp_path: Path) -> None:
+    line = Line(spark, QUERIES["aggregation"], "rocksdb", tmp_path, conf=FORMAT_1)
+    there = line.transform(line.savepoint, None, sets=["value.sum = value.sum + 7"])
+    back = line.transform(there, None, sets=["value.sum = value.sum - 7"])
+    assert line.go_on(back, "back") == line.expected()
 
 
 def _totals(session: SparkSession, folder: Path) -> DataFrame:

@@ -18,6 +18,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.sign import sign_savepoint
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
+from streambank_spark.change.carry_out import carry_out as change
+from streambank_spark.change.request import BootstrapRequest, TransformRequest, request_of
 from streambank_spark.rewrite.request import carry_out
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.digest import digest_of
@@ -90,11 +92,18 @@ def saved(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Repository, s
 
 
 def here(
-    spark: SparkSession, repository: Repository, order: RewriteRequest, savepoint: str, folder: Path
+    spark: SparkSession,
+    repository: Repository,
+    order: RewriteRequest | TransformRequest | BootstrapRequest,
+    savepoint: str,
+    folder: Path,
 ) -> str | None:
     """The same on this machine."""
     staging = Staging("local[2]", str(folder / "here"), print)
-    return carry_out(spark, repository, JOB, savepoint, order, staging).savepoint
+    if isinstance(order, RewriteRequest):
+        return carry_out(spark, repository, JOB, savepoint, order, staging).savepoint
+    made: str | None = change(spark, repository, JOB, savepoint, order, staging)["savepoint"]
+    return made
 
 
 def digests(spark: SparkSession, repository: Repository, savepoint: str | None, folder: Path) -> list[Any]:
@@ -188,27 +197,123 @@ def test_state_is_spread_anew_and_read_and_compared(
     assert code == 0 and all(part["same"] and not part["changed"] for part in diff["parts"])
 
 
+def submitted(
+    there: There, repository: Repository, savepoint: str, order: dict[str, Any], folder: Path
+) -> dict[str, Any]:
+    """The report of the program that spark-submit runs."""
+    plan, report = folder / "plan.json", folder / "report.json"
+    asked = {"repository": repository.store.uri, "job": JOB, "savepoint": savepoint, "order": order}
+    plan.write_text(json.dumps(asked | {"work": str(folder / "shared")}))
+    entry = ROOT / "spark_jobs/rewrite_state.py"
+    conf = [part for name, value in there.conf.items() for part in ("--conf", f"{name}={value}")]
+    done = subprocess.run(
+        [submit(entry)[0], "--master", there.cluster.master, *conf, str(entry),
+         "--plan", str(plan), "--report", str(report)],
+        cwd=folder, env=there.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    found: dict[str, Any] = json.loads(report.read_text())
+    return found
+
+
 @pytest.mark.parametrize("saved", ["hdfs-dedup"], indirect=True)
 def test_spark_submit_carries_out_a_plan(
     spark: SparkSession, there: There, saved: tuple[Repository, str], tmp_path: Path
 ) -> None:
     repository, savepoint = saved
     order = RewriteRequest(operation="compact", where=WHERE["hdfs-dedup"])
-    plan, report = tmp_path / "plan.json", tmp_path / "report.json"
-    asked = {"repository": repository.store.uri, "job": JOB, "savepoint": savepoint, "order": order.to_dict()}
-    plan.write_text(json.dumps(asked | {"work": str(tmp_path / "shared")}))
-    entry = ROOT / "spark_jobs/rewrite_state.py"
-    conf = [part for name, value in there.conf.items() for part in ("--conf", f"{name}={value}")]
-    done = subprocess.run(
-        [submit(entry)[0], "--master", there.cluster.master, *conf, str(entry),
-         "--plan", str(plan), "--report", str(report)],
-        cwd=tmp_path, env=there.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    made = submitted(there, repository, savepoint, order.to_dict(), tmp_path)["savepoint"]
     model = here(spark, repository, order, savepoint, tmp_path)
-    made = json.loads(report.read_text())["savepoint"]
     assert digests(spark, repository, made, tmp_path) == digests(spark, repository, model, tmp_path)
+
+
+AT = "timestamp '2024-01-01 02:00:00'"
+WINDOWS = (
+    f"SELECT concat('new', n) AS k, struct({AT} AS start, {AT} + interval 20 minutes AS end) AS window, "
+    "n AS sum FROM source"
+)
+MADE: dict[str, dict[str, Any]] = {
+    "hdfs-window": {"query": WINDOWS},
+    "rocksdb-changelog-window": {"query": WINDOWS},
+    "ids-changelog-window": {"query": WINDOWS},
+    "ids-changelog-transform": {"part": "seen", "keys": ["k = concat('new', n)"]},
+}
+"""Of each layout how a table of numbers becomes state."""
+
+
+def _asked(name: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """A transformation and a bootstrap of a layout, as JSON."""
+    (folder / "table.json").write_text("".join(f'{{"n": {number}}}\n' for number in range(200)))
+    part = MADE[name].get("part")
+    column = "n" if part else "sum"
+    return {
+        "transform": {
+            "operation": "transform",
+            "part": part,
+            "sets": [f"value.{column} = value.{column} * 2 + 1"],
+            "where": f"value.{column} % 2 = 0",
+            "delete_where": "key.k in ('k1', 'k2')",
+        },
+        "bootstrap": {
+            "operation": "bootstrap",
+            "table": str(folder / "table.json"),
+            "existing": "overwrite",
+            **MADE[name],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "saved", ["hdfs-window", "rocksdb-changelog-window", "ids-changelog-transform"], indirect=True
+)
+def test_state_that_a_cluster_makes_and_changes_is_the_same_as_on_one_machine(
+    spark: SparkSession,
+    there: There,
+    saved: tuple[Repository, str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    repository, savepoint = saved
+    before = digests(spark, repository, savepoint, tmp_path)
+    names = {"sets": "--set", "query": "--sql", "keys": "--key", "table": "--from"}
+    for verb, asked in _asked(request.node.callspec.params["saved"], tmp_path).items():
+        options = [
+            text
+            for name, value in asked.items()
+            if name != "operation" and value is not None
+            for one in (value if isinstance(value, list) else [value])
+            for text in (names.get(name, f"--{name.replace('_', '-')}"), one)
+        ]
+        code, found = there.ask(
+            "state", verb, savepoint, "-r", repository.store.uri, *options,
+            cwd=tmp_path, work=tmp_path / "shared",
+        )  # fmt: skip
+        assert code == 0, found
+        order = request_of(asked)
+        assert isinstance(order, (TransformRequest, BootstrapRequest))
+        model = here(spark, repository, order, savepoint, tmp_path)
+        made = digests(spark, repository, found["savepoint"], tmp_path)
+        assert made == digests(spark, repository, model, tmp_path) != before
+    assert not list((tmp_path / "shared").iterdir()), "what was staged is gone"
+
+
+@pytest.mark.parametrize("operation", ["transform", "bootstrap"])
+@pytest.mark.parametrize("saved", ["ids-changelog-window"], indirect=True)
+def test_spark_submit_makes_and_changes_state(
+    spark: SparkSession, there: There, saved: tuple[Repository, str], operation: str, tmp_path: Path
+) -> None:
+    """What `hook.state.rewrite` sends, by the program that it submits."""
+    repository, savepoint = saved
+    asked = _asked("ids-changelog-window", tmp_path)[operation]
+    order = request_of(asked)
+    assert isinstance(order, (TransformRequest, BootstrapRequest))
+    report = submitted(there, repository, savepoint, asked, tmp_path)
+    model = here(spark, repository, order, savepoint, tmp_path)
+    assert report["operation"] == operation
+    assert digests(spark, repository, report["savepoint"], tmp_path) == digests(
+        spark, repository, model, tmp_path
+    )
 
 
 @pytest.mark.parametrize("saved", ["rocksdb-changelog-window"], indirect=True)

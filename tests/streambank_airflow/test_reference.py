@@ -31,14 +31,14 @@ def section(heading: str) -> str:
     return found[1]
 
 
-def classes(kind: str, base: type) -> Iterator[type[Any]]:
-    """What the modules that the provider lists define for users."""
+def classes(kind: str, base: type) -> Iterator[tuple[str, type[Any]]]:
+    """What the modules and packages that the provider lists define for users, with where it comes from."""
     for entry in get_provider_info()[kind]:
         for name in entry["python-modules"]:
             for _, found in inspect.getmembers(import_module(name), inspect.isclass):
-                own = found.__module__ == name and issubclass(found, base)
+                own = f"{found.__module__}.".startswith(f"{name}.") and issubclass(found, base)
                 if own and not inspect.isabstract(found) and found not in SHARED and found.__name__[0] != "_":
-                    yield found
+                    yield name, found
 
 
 def arguments(operator: type[Any]) -> set[str]:
@@ -64,8 +64,8 @@ def test_each_is_there_with_its_own_arguments(heading: str, kind: str) -> None:
     base = BaseSensorOperator if kind == "sensors" else BaseOperator
     beside = set(re.findall(r"`([a-z_]+)`", re.sub(r"^\|.*$", "", text, flags=re.MULTILINE)))
     found = {
-        f"{each.__module__.removeprefix('streambank_airflow.')}.{each.__name__}": each
-        for each in classes(kind, base)
+        f"{module.removeprefix('streambank_airflow.')}.{each.__name__}": each
+        for module, each in classes(kind, base)
     }
     assert set(shown) == set(found)
     for name, each in found.items():
@@ -78,7 +78,7 @@ def test_each_is_there_with_its_own_arguments(heading: str, kind: str) -> None:
 
 def test_each_trigger_is_there() -> None:
     shown = set(re.findall(r"`([A-Za-z]+Trigger)`", section("Triggers")))
-    assert shown == {each.__name__ for each in classes("triggers", BaseTrigger)}
+    assert shown == {each.__name__ for _, each in classes("triggers", BaseTrigger)}
 
 
 def test_each_field_of_the_connection_is_there() -> None:
@@ -94,6 +94,7 @@ def test_each_task_and_form_field_of_the_generated_dags_is_there(tmp_path: Path)
         "[jobs.j.savepoint]\nsweep = true\nblackout = ['22:00-06:00']\n"
         "[jobs.j.replicate]\nto = ['x']\n[jobs.j.retention]\nkeep_last = 1\n"
         "[jobs.j.standby]\ncheckpoint = 'd'\nrepository = 'x'\n"
+        "[jobs.j.transform]\nexpressions = 'any'\n[jobs.j.bootstrap]\ntables = ['t']\nexpressions = 'any'\n"
         "[jobs.j.copies.staging]\ncheckpoint = 'e'\n"
     )
     (tmp_path / "jobs.toml").write_text(jobs.format("j", later), encoding="utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -44,6 +44,16 @@ def whole_environment(wheel: Path, folder: Path) -> Path:
     """
     environment_with(wheel, folder)
     site_packages(folder).joinpath("dependencies.pth").write_text(f"{site_packages(Path(sys.prefix))}\n")
+    return folder
+
+
+def airflow_without_pyspark(wheel: Path, folder: Path) -> Path:
+    """An environment with the wheel and what requirements.lock names, from which PySpark was uninstalled."""
+    environment_with(wheel, folder)
+    python = ["--python", str(folder / "bin" / "python")]
+    install = [str(UV), "pip", "install", "--quiet", "--offline", "--no-deps", "--require-hashes", *python]
+    run([*install, "--requirement", str(ROOT / "requirements.lock")], folder.parent)
+    run([str(UV), "pip", "uninstall", "--quiet", *python, "pyspark", "pyspark-client"], folder.parent)
     return folder
 
 
@@ -87,8 +97,16 @@ def clean_environment() -> dict[str, str]:
     }
 
 
-def run(command: Sequence[str | Path], cwd: Path, expect: int = 0) -> str:
+def run(
+    command: Sequence[str | Path], cwd: Path, expect: int = 0, variables: Mapping[str, str] | None = None
+) -> str:
     """What a command says that has to end so.
+
+    Args:
+        command: The command.
+        cwd: Where it runs.
+        expect: Its exit code.
+        variables: Of its environment, beside those of `clean_environment`.
 
     Raises:
         AssertionError: It ended otherwise.
@@ -96,10 +114,10 @@ def run(command: Sequence[str | Path], cwd: Path, expect: int = 0) -> str:
     answer = subprocess.run(
         command,
         cwd=cwd,
-        env=clean_environment(),
+        env=clean_environment() | dict(variables or {}),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert answer.returncode == expect, f"{command}\n{answer.stdout}\n{answer.stderr}"

@@ -12,7 +12,8 @@ RocksDB's own rules: https://github.com/facebook/rocksdb/wiki/Memory-usage-in-Ro
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from streambank.core.errors import InputError
@@ -41,6 +42,11 @@ ALLOCATOR = 1.5
 """Resident memory against what RocksDB counts, for the allocator's fragments and a soft bound: rather too
 much than too little (measured: bench/STORES.md)."""
 ROUND_BYTES = 64 * MIB
+LEAST_BUFFER_BYTES = 64 * 1024
+"""RocksDB makes smaller write buffers as large (`SanitizeOptions`)."""
+MOST = 10**15
+"""Of whatever is counted: more is a slip, and beyond what the formulas can calculate."""
+OVERHEAD, PYSPARK = "spark.executor.memoryOverhead", "spark.executor.pyspark.memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class RocksDBSettings:
     write_buffers: int = DEFAULT_BUFFERS
     block_bytes: int = 4096
     column_families: int = 1
-    changelog: bool = True
+    changelog: bool = False
     min_deltas: int = 10
     bounded: bool = False
     max_memory_bytes: int = DEFAULT_MAX_MEMORY_MB * MIB
@@ -85,6 +91,10 @@ class Cluster:
         stores: Stores of all stateful operators: 1 of an aggregation or a deduplication, 4 of a join of two
             streams (1 from `join.stateFormatVersion` 3 on), 1 of transformWithState whatever its variables.
         heap_bytes: `spark.executor.memory`.
+        python_worker_bytes: What one Python worker takes; None where that is not known.
+        pyspark_bytes: `spark.executor.pyspark.memory`: of all Python workers of an executor, beside the
+            overhead; None where it is not set.
+        overhead_bytes: `spark.executor.memoryOverhead`, or its factor of the heap; None where neither is set.
     """
 
     executors: int = 1
@@ -92,6 +102,18 @@ class Cluster:
     partitions: int = 200
     stores: int = 1
     heap_bytes: int = 1024 * MIB
+    python_worker_bytes: int | None = None
+    pyspark_bytes: int | None = None
+    overhead_bytes: int | None = None
+
+    @property
+    def python_bytes(self) -> int:
+        """What Python workers take of the overhead: one works for each core, unless they have their own part.
+
+        Spark adds `spark.executor.pyspark.memory` to a container beside the overhead, and limits each worker
+        to its part of it (`ResourceProfile`, `BasePythonRunner`).
+        """
+        return 0 if self.pyspark_bytes is not None else self.cores * (self.python_worker_bytes or 0)
 
     def instances(self, executors: int | None = None) -> int:
         """RocksDB instances in the fullest executor."""
@@ -157,8 +179,11 @@ class MemoryPlan:
         resident: Bytes that the process gets beside the JVM's own, with instances and the allocator: of the
             bound where there is one, else of `expected`, or of `most` if that is unknown.
         jvm_overhead: What Spark by default leaves beside the heap: metaspace, stacks, direct buffers.
+        python: Bytes of Python workers in the overhead.
         memory_overhead: What to set as `spark.executor.memoryOverhead`.
+        container: What the cluster gives an executor then: heap, overhead, `spark.executor.pyspark.memory`.
         warnings: What should be changed.
+        unknown: What it cannot know.
     """
 
     instances: int
@@ -168,8 +193,11 @@ class MemoryPlan:
     most: int
     resident: int
     jvm_overhead: int
+    python: int
     memory_overhead: int
-    warnings: tuple[str, ...] = field(default=())
+    container: int
+    warnings: tuple[str, ...]
+    unknown: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -181,8 +209,11 @@ class MemoryPlan:
             "most_bytes": self.most,
             "resident_bytes": self.resident,
             "jvm_overhead_bytes": self.jvm_overhead,
+            "python_bytes": self.python,
             "memory_overhead_bytes": self.memory_overhead,
+            "container_bytes": self.container,
             "warnings": list(self.warnings),
+            "unknown": list(self.unknown),
         }
 
 
@@ -222,13 +253,36 @@ def plan_memory(settings: RocksDBSettings, cluster: Cluster, load: StateLoad | N
         most = sum(allowed) + tables
     counted = most if settings.bounded or expected is None else expected
     resident = int(counted * ALLOCATOR) + instances * INSTANCE_BYTES
-    jvm = max(MIN_OVERHEAD_BYTES, int(cluster.heap_bytes * DEFAULT_OVERHEAD_FACTOR))
-    overhead = ROUND_BYTES * math.ceil((jvm + resident) / ROUND_BYTES)
+    jvm, overhead = overhead_bytes(cluster, resident)
     after = cluster.instances(cluster.executors - 1) if cluster.executors > 1 else None
     return MemoryPlan(
-        instances, after, tuple(parts), expected, most, resident, jvm, overhead,
-        tuple(_warnings(settings, cluster, load, parts, resident, jvm)),
+        instances, after, tuple(parts), expected, most, resident, jvm, cluster.python_bytes, overhead,
+        cluster.heap_bytes + overhead + (cluster.pyspark_bytes or 0),
+        tuple(_warnings(settings, cluster, load, parts, resident, jvm, overhead)),
+        unknown_of_python(cluster),
     )  # fmt: skip
+
+
+def overhead_bytes(cluster: Cluster, resident: int) -> tuple[int, int]:
+    """What the JVM itself takes beside its heap, and what to set as `spark.executor.memoryOverhead`.
+
+    Args:
+        cluster: Where the stores are.
+        resident: Bytes of RocksDB.
+    """
+    jvm = max(MIN_OVERHEAD_BYTES, int(cluster.heap_bytes * DEFAULT_OVERHEAD_FACTOR))
+    return jvm, ROUND_BYTES * math.ceil((jvm + resident + cluster.python_bytes) / ROUND_BYTES)
+
+
+def unknown_of_python(cluster: Cluster) -> tuple[str, ...]:
+    """What is not known of Python workers."""
+    if cluster.python_worker_bytes is not None or cluster.pyspark_bytes is not None:
+        return ()
+    return (
+        "What Python workers take beside the JVM (Python UDFs, applyInPandasWithState, "
+        f"transformWithStateInPandas): {OVERHEAD} has to hold that, too, unless {PYSPARK} is set. Give what "
+        "one of them takes as --python-worker. On Kubernetes Spark's default for PySpark is 40% of the heap.",
+    )
 
 
 def memtable_bytes(settings: RocksDBSettings, rows: float, row_bytes: int) -> int:
@@ -320,6 +374,7 @@ def _warnings(
     parts: list[Part],
     resident: int,
     jvm: int,
+    overhead: int,
 ) -> list[str]:
     found = []
     instances = cluster.instances()
@@ -345,12 +400,25 @@ def _warnings(
             "their part while they are flushed. All queries of an executor share it, with the first one's "
             "settings."
         )
-    elif resident > jvm:
+    elif cluster.overhead_bytes is None and resident > jvm:
         found.append(
-            f"Memory is not bounded. RocksDB may get {say_bytes(resident)}, and by default an executor has "
-            f"{say_mib(jvm)} beside its heap for everything: set spark.executor.memoryOverhead, or "
-            f"{BOUNDED}=true."
+            f"Memory is not bounded. RocksDB may get {say_mib(resident)}, and by default an executor has "
+            f"{say_mib(jvm)} beside its heap for everything: set {OVERHEAD}, or {BOUNDED}=true."
         )
+    if cluster.overhead_bytes is not None and cluster.overhead_bytes < overhead:
+        found.append(
+            f"An executor of the job has {say_mib(cluster.overhead_bytes)} beside its heap, and "
+            f"{say_mib(overhead)} may be needed: set {OVERHEAD}, as a cluster ends an executor that takes "
+            "more than its container has."
+        )
+    worker = cluster.python_worker_bytes
+    if cluster.pyspark_bytes is not None and worker is not None:
+        limit = cluster.pyspark_bytes // cluster.cores
+        if limit < worker:
+            found.append(
+                f"{PYSPARK} limits each of {cluster.cores} Python worker(s) to {say_mib(limit)}, and one "
+                f"takes {say_mib(worker)}. Set it to {math.ceil(worker * cluster.cores / MIB)}m at least."
+            )
     slots = cluster.executors * cluster.cores
     if cluster.partitions < slots:
         found.append(
@@ -370,8 +438,27 @@ def _warnings(
 
 
 def say_mib(size_bytes: int) -> str:
-    """A size for people in MiB, as Spark's settings have it."""
-    return f"{size_bytes / MIB:,.4g} MiB"
+    """A size for people in MiB, below one in KiB, and below one of these in bytes."""
+    if size_bytes < 1024:
+        return f"{size_bytes} B"
+    number, unit = (size_bytes / MIB, "MiB") if size_bytes >= MIB else (size_bytes / 1024, "KiB")
+    return f"{number:,.0f} {unit}" if number >= 1000 else f"{number:.4g} {unit}"
+
+
+def check_numbers(numbers: Mapping[str, float | None], most: int = MOST) -> None:
+    """Refuse what the formulas cannot calculate with, by the option that gives it.
+
+    Raises:
+        InputError: A number is not above 0, not a number at all, or too large (code `bad-input`).
+    """
+    for option, value in numbers.items():
+        if value is not None and not 0 < value <= most:  # NaN is neither above nor below
+            small = not value > 0
+            raise InputError(
+                f"{option} must be above 0." if small else f"{option} must be {most:,} at most.",
+                code="bad-input",
+                hint=f"Leave {option} out, or give a number above 0." if small else "Check its unit.",
+            )
 
 
 def _check(settings: RocksDBSettings, cluster: Cluster) -> None:
@@ -387,10 +474,16 @@ def _check(settings: RocksDBSettings, cluster: Cluster) -> None:
         "--block-cache": settings.block_cache_bytes,
         "--max-memory": settings.max_memory_bytes,
         "--block-size": settings.block_bytes,
+        "--min-deltas": settings.min_deltas,
+        "--python-worker": cluster.python_worker_bytes,
     }
-    for option, value in numbers.items():
-        if value <= 0:
-            raise InputError(f"{option} must be above 0.", code="bad-input", hint=f"Give {option} as it is.")
+    check_numbers(numbers)
+    if settings.write_buffer_bytes < LEAST_BUFFER_BYTES:
+        raise InputError(
+            f"--write-buffer must be {LEAST_BUFFER_BYTES // 1024}k at least.",
+            code="bad-input",
+            hint="RocksDB has no smaller ones; Spark's setting is in MiB.",
+        )
     ratios = (settings.write_buffer_ratio, settings.high_priority_ratio)
     # Not "ratios are wrong": NaN is neither right nor wrong.
     if not (ratios[0] > 0 and ratios[1] >= 0 and sum(ratios) < 1):

@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.core.errors import NotFoundError
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
-from streambank.doctor.spark_conf import conf_of
 from streambank.sla.history.history import Records
 
 WRITE_BYTES = 15
 """Of each write beside key and value: head of the batch, kind, and two lengths (RocksDB: WriteBatch)."""
-CORES = "spark.executor.cores"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +29,6 @@ class StateNow:
         memory_bytes: What Spark reports of the state's memory.
         stores: Stores of all operators; None where Spark does not say.
         partitions: Partitions of each.
-        executors: As declared; None where it is not, or changes by itself.
-        cores: As declared.
-        heap_bytes: As declared, or Spark's default.
     """
 
     batch: int
@@ -47,17 +41,14 @@ class StateNow:
     memory_bytes: int | None
     stores: int | None
     partitions: int | None
-    executors: int | None
-    cores: int | None
-    heap_bytes: int
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def state_of_job(job: Job, query: str | None) -> StateNow:
-    """What the newest progress record of a job's query says of its state.
+def state_of_job(job: Job, query: str | None) -> StateNow | None:
+    """What the newest progress record of a job's query says of its state; None where none shows state.
 
     Args:
         job: The job.
@@ -65,19 +56,13 @@ def state_of_job(job: Job, query: str | None) -> StateNow:
 
     Raises:
         InputError: The job has several queries, or none of this name (code `which-query`).
-        NotFoundError: No record shows state (code `no-history`).
         StorageError, RefusedError: Its records cannot be read.
     """
     name = job.only_query(query)
     record = Records.of_query(job.records().store, name).newest()
     operators = _operators(record.progress) if record is not None else []
     if record is None or not operators:
-        what = "no progress record" if record is None else "no state in its newest progress record"
-        raise NotFoundError(
-            f"Job {job.name} has {what}, so its state is not known.",
-            code="no-history",
-            hint="Start the job under Streambank, or give --keys and --row-bytes.",
-        )
+        return None
     rows, updated = _sum(operators, "numRowsTotal"), _sum(operators, "numRowsUpdated")
     customs = [one["customMetrics"] for one in operators if isinstance(one.get("customMetrics"), dict)]
     puts, written = _sum(customs, "rocksdbPutCount"), _sum(customs, "rocksdbTotalBytesWritten")
@@ -85,7 +70,6 @@ def state_of_job(job: Job, query: str | None) -> StateNow:
     instances = _sum(operators, "numStateStoreInstances")
     durations = record.progress.get("durationMs")
     batch_ms = _whole(durations, "triggerExecution") if isinstance(durations, dict) else 0
-    conf = conf_of(job)
     return StateNow(
         record.batch,
         to_json_time(record.at),
@@ -97,9 +81,6 @@ def state_of_job(job: Job, query: str | None) -> StateNow:
         _sum(operators, "memoryUsedBytes") or None,
         -(-instances // partitions) if instances and partitions else None,
         partitions or None,
-        conf.executors,
-        conf.whole(CORES),
-        conf.heap_bytes,
     )
 
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streambank.advice.memory import check_numbers
 from streambank.core.errors import InputError
 
 KEY_FIELD_BYTES = 8
@@ -34,7 +35,7 @@ class Load:
             which is as far behind itself.
         ttl_s: How long a row lives after its last event otherwise: the TTL of a state variable, or for a join
             of streams the watermark's delay and the interval together.
-        trigger_s: Time between two batches.
+        trigger_s: Time between two batches; None if unknown.
     """
 
     keys: int | None
@@ -45,7 +46,7 @@ class Load:
     watermark_s: float | None = None
     dedup_s: float | None = None
     ttl_s: float | None = None
-    trigger_s: float = 0.0
+    trigger_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ def _estimate(load: Load) -> StateSize:
             (f"{load.keys:,} keys with one row each, which live until they are removed by hand.",),
             ("How fast new keys come: without a window, a watermark or a TTL the state grows with each.",),
         )
-    lives_s += load.trigger_s
+    lives_s += load.trigger_s or 0.0
     if load.events_per_s is None:
         if load.keys is None:
             raise InputError(
@@ -172,7 +173,7 @@ def _of_windows(load: Load, window_s: float) -> StateSize:
             code="bad-input",
             hint="Give --watermark, the delay of the query's withWatermark.",
         )
-    lives_s = window_s + load.watermark_s + load.trigger_s
+    lives_s = window_s + load.watermark_s + (load.trigger_s or 0.0)
     windows = math.ceil(lives_s / slide_s)
     said = (
         f"A window of {window_s:g} s lives until the watermark, {load.watermark_s:g} s behind, has passed "
@@ -204,7 +205,7 @@ def _of_windows(load: Load, window_s: float) -> StateSize:
 
 
 def _of_duplicates(load: Load, dedup_s: float) -> StateSize:
-    lives_s = 2 * dedup_s + load.trigger_s
+    lives_s = 2 * dedup_s + (load.trigger_s or 0.0)
     said = (
         f"The row of a key lives until the watermark, {dedup_s:g} s behind, has passed its first event by as "
         f"much: {lives_s:g} s"
@@ -242,24 +243,66 @@ def _among(keys: int | None) -> str:
     return ", each with another key" if keys is None else f" evenly over {keys:,} keys"
 
 
+LEAST_RATE, MOST_RATE = 1e-6, 1e12
+"""Events a second between which the formulas can calculate."""
+
+
 def _check(load: Load) -> None:
+    _check_combined(load)
     numbers = {
         "--keys": load.keys,
         "--row-bytes": load.row_bytes,
-        "--events-per-second": load.events_per_s,
         "--window": load.window_s,
         "--slide": load.slide_s,
         "--dedup": load.dedup_s,
         "--ttl": load.ttl_s,
+        "--trigger": load.trigger_s,
     }
-    for option, value in numbers.items():
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            raise InputError(
-                f"{option} must be a number above 0.", code="bad-input", hint=f"Give {option} as it is."
-            )
+    check_numbers(numbers)
+    if load.events_per_s is not None and not LEAST_RATE <= load.events_per_s <= MOST_RATE:
+        raise InputError(
+            "--events-per-second must be between 0.000001 and 1,000,000,000,000.",
+            code="bad-input",
+            hint="Give the events per second of all keys together.",
+        )
     if load.slide_s is not None and (load.window_s is None or load.slide_s > load.window_s):
         raise InputError(
             "--slide needs --window, and cannot be longer than the window.",
             code="bad-input",
             hint="A tumbling window has no --slide.",
+        )
+
+
+def _check_combined(load: Load) -> None:
+    """Refuse what would be ignored beside something else."""
+    apart = (
+        ("--window", load.window_s, "--dedup", load.dedup_s, "Plan each operator by itself."),
+        ("--window", load.window_s, "--ttl", load.ttl_s, "Plan each operator by itself."),
+        ("--dedup", load.dedup_s, "--ttl", load.ttl_s, "Plan each operator by itself."),
+        ("--dedup", load.dedup_s, "--watermark", load.watermark_s,
+         "--dedup is the delay of the watermark; leave --watermark out."),
+        ("--ttl", load.ttl_s, "--watermark", load.watermark_s,
+         "--ttl is the whole life of a row: add the watermark's delay to it if the row waits for that."),
+    )  # fmt: skip
+    for one, first, other, second, hint in apart:
+        if first is not None and second is not None:
+            raise InputError(
+                f"{one} and {other} each say how long a row lives, so only one of them can count.",
+                code="usage",
+                hint=hint,
+            )
+    lives = (load.window_s, load.slide_s, load.watermark_s, load.dedup_s, load.ttl_s)
+    if any(one is not None for one in lives):
+        return
+    if load.trigger_s is not None and load.events_per_s is None:
+        raise InputError(
+            "--trigger says nothing without a rate, or without how long a row lives.",
+            code="usage",
+            hint="Give --events-per-second, --window, --watermark, --dedup or --ttl with it.",
+        )
+    if load.trigger_s is None and load.events_per_s is not None:
+        raise InputError(
+            "--events-per-second says nothing without how long a row lives, or how often batches come.",
+            code="usage",
+            hint="Give --window, --watermark, --dedup, --ttl or --trigger with it.",
         )

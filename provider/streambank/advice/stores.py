@@ -21,13 +21,16 @@ from streambank.advice.measured import (
 )
 from streambank.advice.memory import (
     ALLOCATOR,
+    OVERHEAD,
     ROUND_BYTES,
     Cluster,
     MemoryPlan,
     RocksDBSettings,
     StateLoad,
+    overhead_bytes,
     plan_memory,
     say_mib,
+    unknown_of_python,
 )
 from streambank.core.errors import InputError
 from streambank.core.units import say_bytes, say_duration
@@ -338,8 +341,23 @@ def _settings(asked: Asked, chosen: Expected, found: Measurements) -> tuple[Memo
             "Spark keeps it in the checkpoint's offset log (OffsetSeqMetadata).",
         ),
     )
+    python = asked.cluster.python_bytes
+    workers = f", {say_mib(python)} for {asked.cluster.cores} Python worker(s)" if python else ""
     if chosen.store == "hdfs":
-        return None, [Setting(f"{STATE}providerClass", HDFS, why), partitions]
+        settings = [Setting(f"{STATE}providerClass", HDFS, why)]
+        if python:
+            jvm, overhead = overhead_bytes(asked.cluster, 0)
+            settings.append(
+                Setting(
+                    OVERHEAD,
+                    f"{overhead // MIB}m",
+                    Reason(
+                        f"{say_mib(jvm)} for the JVM itself{workers}.",
+                        "Spark's default beside the heap, and --python-worker for each core",
+                    ),
+                )
+            )
+        return None, [*settings, partitions]
     load = StateLoad(asked.keys, asked.row_bytes, update_share=asked.update_share)
     changelog = chosen.store != "rocksdb"
     bound = _bound(load, asked.cluster, changelog)
@@ -387,11 +405,11 @@ def _settings(asked: Asked, chosen: Expected, found: Measurements) -> tuple[Memo
             ),
         ),
         Setting(
-            "spark.executor.memoryOverhead",
+            OVERHEAD,
             f"{plan.memory_overhead // MIB}m",
             Reason(
                 f"The bound with {ALLOCATOR - 1:.0%} for the allocator and {plan.instances} instances, and "
-                f"{say_mib(plan.jvm_overhead)} for the JVM itself.",
+                f"{say_mib(plan.jvm_overhead)} for the JVM itself{workers}.",
                 "the formula, held against measured memory in bench/STORES.md",
             ),
         ),
@@ -430,11 +448,7 @@ def _unknown(asked: Asked, found: Measurements) -> list[str]:
             f"How it is if {asked.update_share:.0%} of the rows change: {most_share:.0%} is the most that "
             "was measured, and a line goes on beyond that."
         )
-    unknown.append(
-        "What Python workers take beside the JVM: spark.executor.memoryOverhead has to hold that, too, "
-        "unless spark.executor.pyspark.memory is set. On Kubernetes Spark's default for PySpark is 40% of "
-        "the heap."
-    )
+    unknown += unknown_of_python(asked.cluster)
     if not 0.5 <= asked.row_bytes / found.row_bytes <= 2:
         unknown.append(
             f"How batches change with rows of {asked.row_bytes:,} B: only memory is calculated with them."

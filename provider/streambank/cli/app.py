@@ -9,7 +9,6 @@ import typer
 from streambank import __version__
 from streambank.cli.plugins import Verbs
 from streambank.cli.verbs import (
-    advise,
     compact,
     doctor,
     index,
@@ -25,6 +24,7 @@ from streambank.cli.verbs import (
     sla,
     take,
 )
+from streambank.cli.verbs.advice import advise, plan_memory
 from streambank.cli.verbs.recovery import drill, failover, fork, restore, upgrade
 
 EPILOG = """Examples:
@@ -84,6 +84,7 @@ for module in (
     compact,
     programs,
     advise,
+    plan_memory,
 ):
     module.register(app)
 app.add_typer(jobs.app, name="job")

@@ -134,6 +134,10 @@ JobsFile = Annotated[
     str,
     typer.Option("--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."),
 ]
+OptionalJobsFile = Annotated[
+    str | None,
+    typer.Option("--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."),
+]
 SparkJobsFile = Annotated[
     str | None,
     typer.Option(

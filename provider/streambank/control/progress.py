@@ -55,6 +55,29 @@ class ProgressRecord:
     progress: Mapping[str, Any]
     hot_keys: Mapping[str, Any] | None = None
 
+    def is_of(self, epoch: int | None) -> bool:
+        """Whether nothing has held the job's lease since this driver: no later start, and no restore.
+
+        Args:
+            epoch: The newest epoch of the lease; None where there is none.
+        """
+        return epoch is None or self.epoch >= epoch
+
+    def traffic(self, epoch: int | None) -> dict[str, Any] | None:
+        """The measurement of hot keys with its time.
+
+        Args:
+            epoch: The newest epoch of the job's lease.
+
+        Returns:
+            `at`, `batch`, `current` (false where another operator may have its number by now, see `is_of`),
+            and what `hot_keys` has; None where nothing is measured.
+        """
+        if self.hot_keys is None:
+            return None
+        is_current = self.is_of(epoch)
+        return {"at": to_json_time(self.at), "batch": self.batch, "current": is_current, **self.hot_keys}
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

@@ -39,6 +39,15 @@ Expressions = Literal["declared", "any"]
 """Which conditions a form takes: only what the job declares, or whatever somebody types there."""
 EXPRESSIONS: tuple[Expressions, ...] = get_args(Expressions)
 
+ExistingRows = Literal["replace", "keep", "overwrite"]
+"""What becomes of rows of state that are there where others are made from a table: all go, they win, or the
+table wins."""
+EXISTING_ROWS: tuple[ExistingRows, ...] = get_args(ExistingRows)
+
+TableFormat = Literal["parquet", "json", "csv", "orc", "avro", "delta"]
+"""Formats of a table from which state is made."""
+TABLE_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+
 LockMode = Literal["governance", "compliance"]
 """Of a lock: `governance` can be ended by a special permission before its date, `compliance` cannot."""
 LOCK_MODES: tuple[LockMode, ...] = get_args(LockMode)

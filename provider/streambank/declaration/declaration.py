@@ -54,9 +54,11 @@ from streambank.declaration.sinks import read_sinks
 from streambank.declaration.sla import SlaPolicy, read_sla, with_usual, without_copies, without_copy_age
 from streambank.declaration.standby import PrimaryPlaces, Standby, read_standby
 from streambank.declaration.state import (
+    ChangePolicies,
     CompactPolicy,
     HotKeysPolicy,
     StatePolicy,
+    read_changes,
     read_compact,
     read_hot_keys,
     read_state,
@@ -118,6 +120,7 @@ class Job:
         sinks: What its queries write to, as far as Spark does not say it itself.
         state: By which Spark its state is worked on.
         compact: What of its state expires.
+        changes: What of its state is made or changed by forms.
         hot_keys: How the keys with the most traffic are sampled; None where they are not.
         drill: When and how a restore of it is rehearsed.
         standby: Its other site; None where it has only one.
@@ -167,6 +170,7 @@ class Job:
     sinks: tuple[DeclaredSink, ...] = ()
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
+    changes: ChangePolicies = field(default_factory=ChangePolicies)
     hot_keys: HotKeysPolicy | None = None
     drill: DrillPolicy = field(default_factory=DrillPolicy)
     standby: Standby | None = None
@@ -318,6 +322,7 @@ class Job:
             replicate=ReplicatePolicy(),
             drill=replace(self.drill, repository=None, scratch=None),
             state=replace(self.state, work=None),
+            hot_keys=copy.hot_keys,
         )
 
     def records(self) -> JobControl:
@@ -541,6 +546,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         sinks=read_sinks(fields, queries),
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
+        changes=read_changes(fields, queries),
         hot_keys=read_hot_keys(fields),
         drill=read_drill(fields.table("drill")),
         generations=read_generations(fields.table("generations")) if "generations" in fields.data else None,

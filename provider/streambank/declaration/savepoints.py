@@ -79,8 +79,7 @@ class RestorePolicy:
     Attributes:
         sink: What to do where a sink is ahead of the savepoint: `refuse`, `rollback` or `accept`.
         source: What to do where Kafka or a directory has not all of the input any more: `refuse` or `accept`.
-        approval_timeout_s: How long a restore, a compaction or a rescale waits for a person; silence rejects
-            it.
+        approval_timeout_s: How long a restore or an exchange of state waits for a person; silence rejects.
         deadline_s: How long `<job>.restore` may take, from the moment at which it is queued, before somebody
             is told; None for as long as it takes.
         notify: Who is told.

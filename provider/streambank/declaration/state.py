@@ -8,7 +8,14 @@ from dataclasses import asdict, dataclass, field
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from streambank.core.choices import EXPRESSIONS, Expressions
+from streambank.core.choices import (
+    EXISTING_ROWS,
+    EXPRESSIONS,
+    TABLE_FORMATS,
+    ExistingRows,
+    Expressions,
+    TableFormat,
+)
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields
 
@@ -63,6 +70,80 @@ class CompactPolicy:
     max_rows: int | None = None
     approve: bool = False
     expressions: Expressions = "declared"
+
+
+@dataclass(frozen=True, slots=True)
+class TransformPolicy:
+    """`[jobs.NAME.transform]`: what `<job>.transform` changes in state; without it there is no such DAG.
+
+    Attributes:
+        query: Of which query; None for the only one.
+        sets: What columns of rows get: `value.total = value.total * 100`.
+        where: Which rows get it; None for all.
+        delete_where: Keys go for all of whose rows this SQL expression holds.
+        operator: Of this stateful operator.
+        part: Of this part of it: a state variable.
+        samples: How many changed rows of each part the plan shows.
+        rehearse: Whether the form's rehearsal is on by default.
+        expressions: Which expressions the form takes: only the `declared` ones, or `any`.
+    """
+
+    query: str | None = None
+    sets: tuple[str, ...] = ()
+    where: str | None = None
+    delete_where: str | None = None
+    operator: int | None = None
+    part: str | None = None
+    samples: int = 0
+    rehearse: bool = False
+    expressions: Expressions = "declared"
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapPolicy:
+    """`[jobs.NAME.bootstrap]`: of which table `<job>.bootstrap` makes state; without it there is no such DAG.
+
+    Attributes:
+        tables: Locations of tables; the form takes one of them, or what lies below one.
+        query: Of which query; None for the only one.
+        format: The format of the table; by its name for None.
+        sql: A SELECT over the table, which is called `source` there; None for the table as it is.
+        keys: Fields of the key, each `FIELD = EXPRESSION` over the columns of the table.
+        values: Columns of the value, likewise.
+        existing: What becomes of rows that are there; refused for None.
+        operator: Of this stateful operator.
+        part: Of this part of it: a state variable.
+        samples: How many rows of state the plan shows.
+        rehearse: Whether the form's rehearsal is on by default.
+        expressions: Which expressions the form takes: only the `declared` ones, or `any`; and whether DAGs
+            may use other SQL than is declared.
+    """
+
+    tables: tuple[str, ...]
+    query: str | None = None
+    format: TableFormat | None = None
+    sql: str | None = None
+    keys: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    existing: ExistingRows | None = None
+    operator: int | None = None
+    part: str | None = None
+    samples: int = 0
+    rehearse: bool = False
+    expressions: Expressions = "declared"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePolicies:
+    """What of a job's state is made or changed by a form.
+
+    Attributes:
+        transform: `[jobs.NAME.transform]`; None where it is not declared.
+        bootstrap: `[jobs.NAME.bootstrap]`; None where it is not declared.
+    """
+
+    transform: TransformPolicy | None = None
+    bootstrap: BootstrapPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +244,76 @@ def read_compact(fields: Fields, queries: Mapping[str, str]) -> CompactPolicy:
     )
     if policy.schedule is not None and policy.where is None and policy.idle_for is None:
         raise fields.mistake("schedule", "nothing says what expires", 'Add where, or idle_for = "30d".')
-    if policy.query is not None and policy.query not in queries:
-        raise fields.mistake(
-            "query", f"the job has no query {policy.query!r}", f"It has: {', '.join(queries)}."
-        )
+    _check_query(fields, policy.query, queries)
     if policy.schedule is not None and policy.query is None and len(queries) > 1:
         raise fields.mistake("schedule", "the job has several queries", "Add query.")
     fields.done()
     return policy
+
+
+def read_changes(fields: Fields, queries: Mapping[str, str]) -> ChangePolicies:
+    """Of `[jobs.NAME.transform]` and `[jobs.NAME.bootstrap]`.
+
+    Args:
+        fields: The job's table.
+        queries: The job's queries.
+    """
+    return ChangePolicies(
+        _read_transform(fields.table("transform"), queries) if "transform" in fields.data else None,
+        _read_bootstrap(fields.table("bootstrap"), queries) if "bootstrap" in fields.data else None,
+    )
+
+
+def _read_transform(fields: Fields, queries: Mapping[str, str]) -> TransformPolicy:
+    policy = TransformPolicy(
+        sets=fields.texts("sets") or (),
+        where=fields.text("where"),
+        delete_where=fields.text("delete_where"),
+        **_shared(fields, queries),
+    )
+    if policy.where is not None and not policy.sets:
+        raise fields.mistake(
+            "where", "it names the rows that get new values, and nothing is set", "Add sets."
+        )
+    if policy.expressions == "declared" and not policy.sets and policy.delete_where is None:
+        raise fields.mistake(
+            "expressions",
+            "nothing says what is changed",
+            'Add sets = ["value.total = value.total * 100"], delete_where, or expressions = "any".',
+        )
+    fields.done()
+    return policy
+
+
+def _read_bootstrap(fields: Fields, queries: Mapping[str, str]) -> BootstrapPolicy:
+    policy = BootstrapPolicy(
+        tables=fields.required("tables", fields.locations("tables")),
+        format=fields.choice("format", TABLE_FORMATS),
+        sql=fields.text("sql"),
+        keys=fields.texts("keys") or (),
+        values=fields.texts("values") or (),
+        existing=fields.choice("existing", EXISTING_ROWS),
+        **_shared(fields, queries),
+    )
+    if not policy.tables:
+        raise fields.mistake("tables", "it names no table", "Name at least one location.")
+    fields.done()
+    return policy
+
+
+def _shared(fields: Fields, queries: Mapping[str, str]) -> dict[str, Any]:
+    """What both tables have."""
+    _check_query(fields, query := fields.text("query"), queries)
+    return {
+        "query": query,
+        "operator": fields.whole("operator", minimum=0),
+        "part": fields.text("part"),
+        "samples": fields.whole("samples", minimum=0) or 0,
+        "rehearse": fields.boolean("rehearse") or False,
+        "expressions": fields.choice("expressions", EXPRESSIONS) or CompactPolicy().expressions,
+    }
+
+
+def _check_query(fields: Fields, query: str | None, queries: Mapping[str, str]) -> None:
+    if query is not None and query not in queries:
+        raise fields.mistake("query", f"the job has no query {query!r}", f"It has: {', '.join(queries)}.")

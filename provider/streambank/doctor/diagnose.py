@@ -312,7 +312,7 @@ def _state(query: Query, machine: Machine) -> Iterator[CheckResult]:
         "rows of the state", lambda: check_state_rows(query.checkpoint, closure, query.planner, columns)
     )
     yield from check_skew(closure, query.checkpoint.uri)
-    yield from _guarded("hot keys", lambda: check_hot_keys(_hot_keys(query)))
+    yield from _guarded("hot keys", lambda: _hot_keys(query))
     yield from check_kept_settings(query.name, closure, conf.declared if conf is not None else {})
     yield from check_heap(closure, reported, conf)
     yield from check_changelog(closure, index, query.points)
@@ -335,8 +335,11 @@ def _guarded_columns(query: Query) -> Iterator[StateColumns | SkippedCheck]:
         yield SkippedCheck("whether the state is bounded", error.message, error.hint)
 
 
-def _hot_keys(query: Query) -> Any:
-    return None if query.control is None else hot_key_facts(query.control, query.query, query.now)[0]
+def _hot_keys(query: Query) -> Iterator[CheckResult]:
+    if query.control is None:
+        return check_hot_keys(None)
+    keys, why = hot_key_facts(query.control, query.query, query.now)
+    return check_hot_keys(keys, why, declared=query.job is not None and query.job.hot_keys is not None)
 
 
 def _clocks(query: Query, listing: Mapping[str, FileInfo], machine: Machine) -> Iterator[CheckResult]:

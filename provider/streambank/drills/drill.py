@@ -45,7 +45,7 @@ from streambank.drills.copy_of_job import (
     plans_in,
     scratch_of,
 )
-from streambank.drills.report import OF_A_RESTORE, BatchDrill, DrillReport, QueryDrill
+from streambank.drills.report import OF_A_RESTORE, UNPROVEN, BatchDrill, DrillReport, QueryDrill
 from streambank.drills.request import RANDOM, DrillRequest
 from streambank.drills.watched import BATCH, DONE, REFUSED, STATE_COMPARED, STATE_READ, Watched
 from streambank.driver.connections import placed
@@ -296,7 +296,9 @@ class _Drill:
 
     def _choose(self, repository: Repository, stack: ExitStack) -> dict[str, Manifest]:
         chosen = {}
-        reference = self.request.savepoint or self.job.drill.savepoint
+        # Beside savepoints that are named, what the job declares for its drills does not count.
+        declared = LATEST_GOOD if self.request.savepoints else self.job.drill.savepoint
+        reference = self.request.savepoint or declared
         one_query = reference != RANDOM and parse_reference(reference).kind in ("id", "batch")
         if len(self.job.queries) > 1 and one_query and not self.request.savepoints:
             raise InputError(
@@ -306,13 +308,12 @@ class _Drill:
             )
         for name in self.job.queries:
             of_query = self.job.savepoint_name(name)
-            if reference == RANDOM:
+            which = self.request.savepoints.get(name, reference)
+            if which == RANDOM:
                 kept = [head.savepoint for head in heads(repository.store, of_query) if head.job == of_query]
                 if not kept:
                     raise none_kept(of_query, self.source)
                 which = random.choice(kept)
-            else:
-                which = self.request.savepoints.get(name, reference)
             found = choose(repository, which, of_query, record=True, by=self.request.by, pace=self.pace)
             manifest = found.manifest
             stack.enter_context(
@@ -448,7 +449,7 @@ class _Drill:
         if committed is not None and committed > batch:
             return True
         view = watched.control.lease.view()
-        said = (view.beat or {}).get("queries", {}) if view is not None else {}
+        said = view.status.get("queries", {}) if view is not None else {}
         return bool(said.get(query, {}).get("triggered"))  # there was nothing new to read
 
     def _end(self, copy: Job) -> None:
@@ -518,7 +519,7 @@ class _Drill:
                 continue
             self.first_batch_s.pop(name, None)
             if name not in self.not_run:
-                self._say_not_compared(name, "no batch was processed: there was nothing new to read")
+                self._say_not_compared(name, f"{UNPROVEN}: there was nothing new to read")
             if "parts" not in found.state:
                 why = self.not_run.get(name) or "No batch was processed."
                 raise RefusedError(
@@ -550,7 +551,7 @@ class _Drill:
     def _rto_s(self) -> float | None:
         if self.not_run or not self.queries or "compare" not in self.steps:
             return None
-        if any("no batch was processed" in why for one in self.queries.values() for why in one.not_compared):
+        if any(UNPROVEN in why for one in self.queries.values() for why in one.not_compared):
             return None
         if len(self.first_batch_s) < len(self.queries):
             return sum(self.steps[name] for name in OF_A_RESTORE)

@@ -14,6 +14,8 @@ Step = Literal["choose", "restore", "stage", "launch", "state", "batches", "comp
 live query's plans there, launch the application, open the state, process batches, compare, clean up."""
 OF_A_RESTORE: tuple[Step, ...] = ("choose", "restore", "launch", "batches")
 """Steps that a real restore takes, too: their time is the RTO. Of `batches` only the first batch counts."""
+UNPROVEN = "no batch was processed"
+"""Stands in `not_compared` of a query of which that is so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +199,20 @@ class DrillReport:
             "seconds": round(self.seconds, 3),
             "round": None if self.round is None else dict(self.round),
         }
+
+
+def why_unproven(report: DrillReport) -> str:
+    """Why a rehearsal that passed has processed no batch of a query; empty if it has of each.
+
+    Args:
+        report: Its report.
+    """
+    return report.not_run or next(
+        (
+            f"of query {one.query} {why}"
+            for one in report.queries
+            for why in one.not_compared
+            if UNPROVEN in why
+        ),
+        "",
+    )

@@ -64,4 +64,4 @@ class DrillRequest:
     @property
     def of_each(self) -> bool:
         """Whether each savepoint that is kept is drilled."""
-        return (self.savepoint or self.job.drill.savepoint) == EACH
+        return not self.savepoints and (self.savepoint or self.job.drill.savepoint) == EACH

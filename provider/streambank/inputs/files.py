@@ -28,7 +28,7 @@ from streambank.storage import open_store
 from streambank.storage.store import Store, chunks
 
 MOST_FILES = 40
-"""So many of a source's files are looked for, spread over all that would be read again."""
+"""At most so many of a source's files are checked, spread evenly over those that would be read again."""
 Exists = Callable[[str], bool]
 _NOTHING_SAYS = "Nothing says how long the files stay where they are."
 _BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -42,16 +42,16 @@ class FilesStanding:
     Attributes:
         source: Its name in the offset log.
         read: How many files were read after it.
-        looked: How many of these were looked for.
-        gone: Those that are not there.
+        checked: For how many of these it was checked whether they are there.
+        gone: Those of them that are not there.
         not_known: Why nothing of this is known; empty where it is.
-        cleaning: What the application says of `cleanSource`; None where it was not looked at.
-        at: When the files were looked for.
+        cleaning: What the application says of `cleanSource`; None if that was not read.
+        at: When the files were checked.
     """
 
     source: str
     read: int = 0
-    looked: int = 0
+    checked: int = 0
     gone: tuple[str, ...] = ()
     not_known: str = ""
     cleaning: Cleaning | None = None
@@ -59,14 +59,14 @@ class FilesStanding:
 
     @property
     def safe(self) -> bool | None:
-        """Whether all that were looked for are there; None where that is not known."""
+        """Whether all checked files are there; None if that is not known."""
         return None if self.not_known else not self.gone
 
     def sentence(self) -> str:
         """What is gone, for a person who decides; empty where nothing is known to be."""
         if not self.gone:
             return ""
-        share = f"{self.looked:,} of them" if self.looked < self.read else "them"
+        share = f"{self.checked:,} of them" if self.checked < self.read else "them"
         return (
             f"Source {self.source} has read {self.read:,} files after the savepoint. Of {share} "
             f"{len(self.gone):,} are not there any more, such as {self.gone[0]}: their rows would be lost, "
@@ -94,7 +94,7 @@ class FilesStanding:
             "source": self.source,
             "safe": self.safe,
             "files_to_read_again": None if self.not_known else self.read,
-            "files_looked_for": self.looked,
+            "files_looked_for": self.checked,
             "files_gone": list(self.gone),
             "records_to_read_again": None,
             "replay": self.replay().to_dict(),
@@ -116,7 +116,7 @@ def look_at_files(
         manifest: The savepoint.
         live: The location of the checkpoint in which the query has gone on, which may be out of reach here.
         named: Locations that the job names, as for `standing_of`.
-        cleaning: What the application says of `cleanSource`; None where it was not looked at.
+        cleaning: What the application says of `cleanSource`; None if that was not read.
         patience_s: After so many seconds of reading and looking it is not known; None for no limit.
     """
     found = []
@@ -146,7 +146,7 @@ class _Deadline:
         """Raise StorageError where the time is over."""
         if self._patience_s is not None and time.monotonic() - self._began > self._patience_s:
             raise StorageError(
-                f"The source's log at {self._where} and its files could not be looked at within "
+                f"The source's log at {self._where} and its files could not be checked within "
                 f"{self._patience_s:g} s.",
                 hint="Take a savepoint: then less of the log comes after it.",
             )
@@ -206,12 +206,12 @@ def standing_of(
         source: Its name in the offset log.
         read: The files that were read, each once.
         named: Locations that the job names. Who writes into the checkpoint writes the log of the source, too:
-            a file is only looked for where the scheme is that of one of these, or a local path.
+            a file is only checked if its scheme is that of one of these, or if it is a local path.
         exists: Whether a file is there, by its URI.
     """
     count = len(read)
-    looked = min(count, MOST_FILES)
-    chosen = [read[number * count // looked] for number in range(looked)]
+    checked = min(count, MOST_FILES)
+    chosen = [read[number * count // checked] for number in range(checked)]
     if foreign := sorted({_scheme(one) for one in chosen} - _schemes(named)):
         said = f"The log of {source} names files of {foreign[0]}://, and the job names no such location."
         return FilesStanding(source, count, not_known=said)
@@ -219,7 +219,7 @@ def standing_of(
         gone = tuple(one for one in chosen if not (exists or _exists)(one))
     except StreambankError as error:
         return FilesStanding(source, count, not_known=error.message)
-    return FilesStanding(source, count, looked, gone)
+    return FilesStanding(source, count, checked, gone)
 
 
 def _scheme(uri: str) -> str:

@@ -63,7 +63,8 @@ class QueryStatus:
         watermark: Its event-time watermark, ISO-8601, as of the last progress record.
         progress_at: When the last progress was recorded, ISO-8601.
         spark_version: The Spark that it last ran on; None before its first start.
-        hot_keys: The keys with the most traffic, as of the last progress record; None where none are sampled.
+        hot_keys: The keys with the most traffic, as of the last progress record, with its time
+            (`ProgressRecord.traffic`); None where none are sampled.
     """
 
     checkpoint: str
@@ -232,7 +233,8 @@ def job_status(
         state, why = (_LOST[lost.code], lost.message) if lost is not None else (state, why)
     driver = _driver(job, records, launch_id, launcher, follow and view is not None and not view.free)
     desired = records.desired()
-    queries = {name: _query(job, records, name) for name in job.queries}
+    epoch = view.epoch if view else None
+    queries = {name: _query(job, records, name, epoch) for name in job.queries}
     batches = [one.batch for one in queries.values()]
     pids = {one.role: one.pid for one in view.holder.processes} if view and view.holder else {}
     work = records.operation_lock.view()
@@ -248,7 +250,7 @@ def job_status(
         desired_by=desired.by if desired else {},
         desired_why=desired.why if desired else "",
         desired_at=to_json_time(desired.at) if desired else None,
-        epoch=view.epoch if view else None,
+        epoch=epoch,
         host=view.holder.host.host if view and view.holder else None,
         pid=pids.get("python"),
         jvm_pid=pids.get("jvm"),
@@ -420,7 +422,7 @@ def _driver(
     return known
 
 
-def _query(job: Job, records: JobControl, name: str) -> QueryStatus:
+def _query(job: Job, records: JobControl, name: str, epoch: int | None) -> QueryStatus:
     generation = records.generation(name)
     location = generation.location if generation else job.queries[name]
     batches = batches_of(location)
@@ -438,5 +440,5 @@ def _query(job: Job, records: JobControl, name: str) -> QueryStatus:
         watermark=event_time.get("watermark") if isinstance(event_time, dict) else None,
         progress_at=to_json_time(last.at) if last else None,
         spark_version=facts.get("spark_version"),
-        hot_keys=last.hot_keys if last else None,
+        hot_keys=last.traffic(epoch) if last else None,
     )

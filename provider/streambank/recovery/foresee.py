@@ -18,6 +18,7 @@ from typing import Any
 from streambank.checkpoint.closure import GLOBAL_LIMIT, Closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.schema.query import OperatorSchema, read_query_schema
+from streambank.checkpoint.schema.store import names_apart
 from streambank.checkpoint.schema.unnamed import operator_names
 from streambank.control.control import JobControl
 from streambank.core.errors import (
@@ -46,6 +47,7 @@ _PACKAGES = {"lz4": ("lz4", "xxhash"), "zstd": ("zstandard",)}
 _ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 _AS_STORED = ("stateStoreSave", "dedupe", "dedupeWithinWatermark")
 """Operators of which Spark's reader shows the columns that are stored."""
+_JOIN = "symmetricHashJoin"
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 """Texts and comments of an expression."""
 _COLUMN = re.compile(r"(?<![\w.`])(key|value)\s*\.\s*(?:`([^`]+)`|([A-Za-z_]\w*))(?!\s*\()", re.IGNORECASE)
@@ -79,13 +81,15 @@ def foresee(
             number of partitions already (code `same-partitions`); or the earlier savepoint is not earlier.
         NotFoundError: The job was never started, has committed nothing, or no savepoint is old enough
             (`no-such-savepoint`).
-        RefusedError: There is no state, it has no keys, or its provider, codec, checksums or Spark rule it
-            out.
+        RefusedError: There is no state, it has no keys, or its provider, codec, checksums, distribution or
+            Spark rule it out.
         StorageError: A package is missing that rewriting this state takes (code `missing-package`).
         StreambankError: The job could not be started again afterwards (`check_launch`).
     """
     records = control or job.records()
     location, _ = place_of(job, records, job.only_query(query))
+    if order.get("operation") == "transform":  # its `where` limits what is set, and says nothing of keys
+        order = {**order, "where": order.get("delete_where")}
     desired = records.desired()
     if desired is not None and desired.state == "running":
         where = placed(job)
@@ -100,7 +104,7 @@ def foresee(
         check_no_limit(checkpoint, closure)
     check_rewritable(closure, writer_of(records, query))
     if order.get("partitions") is not None:
-        _check_rescale(closure, int(order["partitions"]))
+        _check_rescale(checkpoint, closure, int(order["partitions"]))
     if closure.spark.provider == "hdfs":
         check_codec(closure, elsewhere or not (job.state.master or job.master).startswith("local"))
     _check_operator(closure, order)
@@ -150,13 +154,70 @@ def check_no_limit(checkpoint: Store, closure: Closure) -> None:
         )
 
 
-def _check_rescale(closure: Closure, partitions: int) -> None:
+STRICT = "spark.sql.streaming.statefulOperator.useStrictDistribution"
+
+
+def is_strict(closure: Closure) -> bool:
+    """Whether Spark places the rows of each stateful operator by all columns of its key.
+
+    If not, rows may lie by some of the columns, for example those of a `repartition` before the operator.
+    The offset log keeps the setting; a checkpoint that was begun before Spark 3.3 has none, and is not strict
+    (Spark: OffsetSeqMetadata, StatefulOpClusteredDistribution).
+    """
+    return closure.offset_conf.get(STRICT, "false").lower() == "true"
+
+
+def check_strict(checkpoint: Store, closure: Closure) -> None:
+    """Make sure that the partition of each row is known from its key, before rows get another partition.
+
+    It is known of a join, which Spark places by all columns of its key (StreamingSymmetricHashJoinExec), and
+    of a key of one column.
+
+    Args:
+        checkpoint: The checkpoint.
+        closure: What of it belongs to the batch.
+
+    Raises:
+        RefusedError: It is not (code `loose-distribution`).
+    """
+    loose = [] if is_strict(closure) else _of_several_columns(checkpoint, closure)
+    if loose:
+        raise RefusedError(
+            f"The number of partitions cannot be changed: {STRICT} is false, so the key of operator "
+            f"{', '.join(map(str, loose))} does not say where Spark looks for a row.",
+            code="loose-distribution",
+            hint="The first batch fixes the setting, and Spark before 3.3 had none: start with an empty "
+            "checkpoint.",
+        )
+
+
+def _of_several_columns(checkpoint: Store, closure: Closure) -> list[int]:
+    """Operators, except joins, whose keys have several columns, or are not understood."""
+    ids = {one.operator for one in closure.operators}
+    try:
+        schema = read_query_schema(closure.paths, checkpoint.read, closure.offset_conf)
+        names = operator_names(checkpoint, closure)
+    except (FormatError, NotFoundError):
+        return sorted(ids)
+    known = {
+        one.operator
+        for one in schema.operators
+        if names.get(one.operator, "").startswith(_JOIN)
+        or all(
+            len(family.key.get("fields", ())) <= 1 for store in one.stores for family in store.newest.values()
+        )
+    }
+    return sorted(ids - known)
+
+
+def _check_rescale(checkpoint: Store, closure: Closure, partitions: int) -> None:
     if closure.spark.provider == "hdfs":
         raise RefusedError(
             "The number of partitions of HDFS-backed state cannot be changed: Spark refuses it, too.",
             code="hdfs-backed",
             hint="`streambank state migrate --partitions N` turns it into RocksDB with that many partitions.",
         )
+    check_strict(checkpoint, closure)
     # A store without keys has one partition, whatever is asked for.
     now = {store.partitions for one in closure.operators for store in one.stores} - {1}
     if closure.spark.shuffle_partitions == partitions and now <= {partitions}:
@@ -252,7 +313,10 @@ def _check_columns(checkpoint: Store, closure: Closure, order: Mapping[str, Any]
 
 
 def _stored_columns(operator: OperatorSchema) -> dict[str, list[str]] | None:
-    """Names of the columns of key and value, in small letters; None where the reader may show others."""
+    """Names of the columns of key and value, in small letters; None where the reader may show others.
+
+    Of several columns of one name each has the name that expressions call it by.
+    """
     if operator.name not in _AS_STORED or len(operator.stores) != 1:
         return None
     families = list(operator.stores[0].newest.values())
@@ -260,7 +324,10 @@ def _stored_columns(operator: OperatorSchema) -> dict[str, list[str]] | None:
         return None
     kinds = {"key": families[0].key, "value": families[0].value}
     return {
-        part: [str(field.get("name", "")).lower() for field in kind.get("fields", ())]
+        part: [
+            name.lower()
+            for name in names_apart([str(field.get("name", "")) for field in kind.get("fields", ())])
+        ]
         for part, kind in kinds.items()
     }
 

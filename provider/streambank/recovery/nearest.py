@@ -353,7 +353,8 @@ def _known(
                 elif why := why_left(left, one.checkpoint, one.batch):
                     passed.append(PassedOver(place.location, why))
                 else:
-                    known.setdefault(one.savepoint, one)
+                    there = known.setdefault(one.savepoint, one)
+                    known[one.savepoint] = replace(there, restored=there.restored or one.restored)
         except StorageError as error:
             passed.append(PassedOver(place.location, error.message))
             if places is not None:

@@ -61,7 +61,7 @@ from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.resolve import Chosen, choose, name_older
 from streambank.recovery.sinks import SinkRollback, begin_outputs, roll_back_sinks, to_roll_back
 from streambank.repository.holds import Holds
-from streambank.repository.marks import add_mark
+from streambank.repository.marks import RESTORED, add_mark
 from streambank.repository.references import Found, parse_reference
 from streambank.savepoint.materialize import MaterializeReport, Owner, materialize
 from streambank.savepoint.verify import verify
@@ -186,8 +186,10 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
             query = QueryRef.parse(chosen.manifest.job).query
             # Not before: records of a job that are lost must not look like all there is where this fails.
             _ensure_first(request, chosen)
+            # Before: a restore after a crash in between must not bring back the state that was replaced.
+            warned = _prefer(request, chosen, layout.target)
             generation.generations(query).switch(prepared.generation, operation=held.operation)
-            warned = _mark(chosen, prepared.generation, generation)
+            warned += _mark(chosen, prepared.generation, generation)
         plan = prepared.plan
         report = RestoreReport(
             savepoint=plan.savepoint,
@@ -322,6 +324,23 @@ def _ensure_first(request: RestoreRequest, chosen: Chosen) -> None:
     generations = request.generation.generations(QueryRef.parse(chosen.manifest.job).query)
     if generations.current() is None:
         generations.ensure_first(request.checkpoint or chosen.manifest.checkpoint, by=request.by)
+
+
+def _prefer(request: RestoreRequest, chosen: Chosen, location: str) -> tuple[str, ...]:
+    """Let `latest-good` mean a savepoint with changed state, and no longer the one that it was made from."""
+    repository, manifest = request.repository, chosen.manifest
+    if manifest.derived_from is None:
+        return ()
+    place = (repository.store, repository.digest_name, manifest.job, manifest.savepoint)
+    try:
+        add_mark(*place, RESTORED, by=request.by, fields={"location": location})
+    except StreambankError as error:
+        return (
+            f"That savepoint {manifest.savepoint} was restored could not be recorded: {error.message} Until "
+            f"the job's next savepoint `latest-good` means {manifest.derived_from}, with the state before "
+            "the change.",
+        )
+    return ()
 
 
 def _mark(chosen: Chosen, generation: Generation, control: JobControl) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from streambank.core.units import to_json_time
 from streambank.repository.manifest import Manifest, decode_head, glance, nothing
 from streambank.repository.marks import (
     PIN,
+    RESTORED,
     UNREADABLE,
     VERIFIED,
     Verification,
@@ -62,6 +63,7 @@ class SavepointSummary:
         names: Those that were given to it.
         checkpoint: URI of the checkpoint it was taken from.
         derived_from: The savepoint it was made from by a compaction or a fork.
+        restored: It was made from another one, and a job went on from it.
         pinned: Whether retention leaves it alone; a pin mark that cannot be read counts as one.
         verified_at: When it was last verified, in UTC.
         verified_level: How thoroughly then.
@@ -85,6 +87,7 @@ class SavepointSummary:
     names: tuple[str, ...] = ()
     checkpoint: str = ""
     derived_from: str | None = None
+    restored: bool = False
     pinned: bool = False
     verified_at: datetime | None = None
     verified_level: str = ""
@@ -274,17 +277,24 @@ def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary
 
     A savepoint of an older batch may well be taken after that of a newer one. Within one checkpoint the
     batch tells which is newer; of two checkpoints (a restore begins another one), the one with the last
-    savepoint.
+    savepoint. What was made from a savepoint, with other state, comes after it until a job goes on from it,
+    and then before it.
 
     Args:
         summaries: Readable ones, oldest first by when they were taken.
     """
     last_of: dict[tuple[str, str], int] = {}
     for number, one in enumerate(summaries):
-        last_of[one.checkpoint, one.query_id] = number
-    return sorted(
-        summaries, key=lambda one: (last_of[one.checkpoint, one.query_id], one.batch or 0), reverse=True
-    )
+        if one.derived_from is None or one.restored:
+            last_of[one.checkpoint, one.query_id] = number
+
+    def newness(numbered: tuple[int, SavepointSummary]) -> tuple[int, int, int, int]:
+        number, one = numbered
+        rank = 1 if one.derived_from is None else 2 * one.restored
+        of_checkpoint = last_of.get((one.checkpoint, one.query_id), -1)
+        return of_checkpoint, one.batch or 0, rank, number if one.restored else -number
+
+    return [one for _, one in sorted(enumerate(summaries), key=newness, reverse=True)]
 
 
 def manifest_name(job: str, savepoint: str) -> str:
@@ -404,6 +414,7 @@ def _summary(
         names=(*given, *own),
         checkpoint=manifest.checkpoint,
         derived_from=manifest.derived_from,
+        restored=latest(names, RESTORED) is not None,
         pinned=pinned,
         verified_at=verification.at if verification else None,
         verified_level=verification.level if verification else "",

@@ -21,6 +21,7 @@ from streambank.storage.store import Store, read_record
 
 PIN = "pin"
 VERIFIED = "verified"
+RESTORED = "restored"
 _NAME = re.compile(r"([a-z]+)-(\d{10})\.json")
 _TRIES = 100
 _OWN_FIELDS = frozenset(
@@ -33,7 +34,7 @@ class Mark:
     """One mark.
 
     Attributes:
-        kind: `pin` (with the field `pinned`) or `verified`; more may come.
+        kind: `pin` (with the field `pinned`), `verified` or `restored`; more may come.
         number: Of its kind, from 1.
         at: When, in UTC.
         by: Who: user, host, dag_id, ...

@@ -31,6 +31,7 @@ from streambank.control.operation import Operation
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import NotFoundError, RefusedError, StorageError, StreambankError
 from streambank.core.units import utc_now
+from streambank.drills.report import why_unproven
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import Waiting, end_drivers
@@ -38,7 +39,7 @@ from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code, launched_code, plan_upgrade
 from streambank.upgrade.record import State, Upgrade, newest_upgrade, upgrading
-from streambank.upgrade.rehearsal import rehearse, why_unproven
+from streambank.upgrade.rehearsal import rehearse
 from streambank.upgrade.undo import OPERATION, go_back, mark_late_drivers, why_undone
 from streambank.upgrade.warm import NotWarmError, end_held, launch_held
 from streambank.upgrade.watch import (

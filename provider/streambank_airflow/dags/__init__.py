@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streambank_airflow.dags.drill import drill_dag
-from streambank_airflow.dags.exchange import compact_dag, rescale_dag
+from streambank_airflow.dags.exchange import bootstrap_dag, compact_dag, rescale_dag, transform_dag
 from streambank_airflow.dags.failover import failover_dag
 from streambank_airflow.dags.refresh import refresh_dag
 from streambank_airflow.dags.restore import restore_dag
@@ -14,6 +14,7 @@ from streambank_airflow.dags.stop import stop_dag
 from streambank_airflow.dags.upgrade import upgrade_dag
 
 __all__ = [
+    "bootstrap_dag",
     "compact_dag",
     "drill_dag",
     "failover_dag",
@@ -24,5 +25,6 @@ __all__ = [
     "savepoint_dag",
     "sla_dag",
     "stop_dag",
+    "transform_dag",
     "upgrade_dag",
 ]

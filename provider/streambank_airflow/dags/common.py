@@ -177,7 +177,7 @@ class DagFile:
         Args:
             job: The declared job.
             verb: `run`, `stop`, `savepoint`, `restore`, `drill`, `upgrade`, `sla`, `compact`, `rescale`,
-                `failover`, or `refresh.` with the name of a copy.
+                `transform`, `bootstrap`, `failover`, or `refresh.` with the name of a copy.
             summary: What it does, in a few sentences; Markdown, since it stands on the DAG's page. The list
                 of DAGs shows the first one.
             params: The form.

@@ -1,19 +1,20 @@
-"""`<job>.compact` and `<job>.rescale`: exchange the state of a job for one made of its savepoint.
+"""`<job>.compact`, `.rescale`, `.transform`, `.bootstrap`: exchange a job's state for one made of it.
 
-Both are one dance: show what would become of the state, ask a person, stop with a savepoint, make another one
+All are one dance: show what would become of the state, ask a person, stop with a savepoint, make another one
 of it, restore that as the next generation, start, watch, hand over. The earlier generation stays untouched,
 and where a step fails the job goes on in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, TriggerRule
 
 from streambank.declaration.declaration import Job
+from streambank.declaration.state import BootstrapPolicy, TransformPolicy
 from streambank_airflow.dags.common import DagFile, approve_task, dag_id
 from streambank_airflow.dags.forms import rewrite
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
@@ -25,9 +26,12 @@ from streambank_airflow.operators.job import (
 from streambank_airflow.operators.restore import ReinstateGenerationOperator, RestoreSavepointOperator
 from streambank_airflow.operators.rewrite import (
     NOTHING_KEY,
+    REQUEST_KEY,
+    BootstrapStateOperator,
     CompactStateOperator,
     RescaleStateOperator,
     StateOperator,
+    TransformStateOperator,
 )
 
 AS_IT_WAS = (
@@ -50,8 +54,7 @@ def compact_dag(job: Job, file: DagFile) -> DAG:
         "Stops the job with a savepoint, removes expired keys, and starts it with the rest.",
         rewrite.compact_form(queries, job.compact),
         CompactStateOperator,
-        # A trigger by REST may name a field that the form does not have, and must be told so.
-        {name: f"{{{{ params.get('{name}') }}}}" for name in rewrite.COMPACT_FIELDS} | {"from_form": True},
+        _answers(rewrite.COMPACT_FIELDS),
         schedule=job.compact.schedule,
         always_ask=job.compact.approve or job.compact.schedule is None,
     )
@@ -69,6 +72,40 @@ def rescale_dag(job: Job, file: DagFile) -> DAG:
         RescaleStateOperator,
         {"partitions": "{{ params.partitions }}"},
     )
+
+
+def transform_dag(job: Job, file: DagFile) -> DAG:
+    """Build `<job>.transform`, for a job that declares it."""
+    declared = job.changes.transform or TransformPolicy()
+    return _exchange_dag(
+        job,
+        file,
+        "transform",
+        "Stops the job with a savepoint, sets columns of its state to other values or deletes keys, and "
+        "starts it with that state.",
+        rewrite.transform_form([query for query in job.query_names if query is not None], declared),
+        TransformStateOperator,
+        {**_answers(rewrite.TRANSFORM_FIELDS), "samples": declared.samples},
+    )
+
+
+def bootstrap_dag(job: Job, file: DagFile) -> DAG:
+    """Build `<job>.bootstrap`, for a job that declares it."""
+    declared = job.changes.bootstrap or BootstrapPolicy(())
+    return _exchange_dag(
+        job,
+        file,
+        "bootstrap",
+        "Stops the job with a savepoint, makes its state from a table, and starts it with that state.",
+        rewrite.bootstrap_form([query for query in job.query_names if query is not None], declared),
+        BootstrapStateOperator,
+        {**_answers(rewrite.BOOTSTRAP_FIELDS), "samples": declared.samples},
+    )
+
+
+def _answers(fields: Sequence[str]) -> dict[str, Any]:
+    """Templates for what a form says. A trigger by REST may name a field that the form does not have."""
+    return {**{name: f"{{{{ params.get('{name}') }}}}" for name in fields}, "from_form": True}
 
 
 def _exchange_dag(
@@ -118,7 +155,12 @@ def _exchange_dag(
             **args,
         )
         rewrite = operator(
-            task_id="rewrite", savepoint=f"{{{{ {savepoint} }}}}", unmoved=True, **asked, **of_query
+            task_id="rewrite",
+            savepoint=f"{{{{ {savepoint} }}}}",
+            unmoved=True,
+            planned=f"{{{{ ti.xcom_pull(task_ids='preview', key='{REQUEST_KEY}') }}}}",
+            **asked,
+            **of_query,
         )
         restore = RestoreSavepointOperator(
             task_id="restore",

@@ -1,7 +1,8 @@
 """From `streaming_jobs.toml` to DAGs, for each job.
 
-`<job>.run`, `.stop`, `.savepoint`, `.restore`, `.drill`, `.upgrade`, `.sla`, `.compact` and `.rescale`; and
-`.failover` for a job with a standby, and `<job>.refresh.<copy>` for each copy that a job declares.
+`<job>.run`, `.stop`, `.savepoint`, `.restore`, `.drill`, `.upgrade`, `.sla`, `.compact` and `.rescale`;
+`.transform` and `.bootstrap` for a job that declares them, `.failover` for a job with a standby, and
+`<job>.refresh.<copy>` for each copy that a job declares.
 
 A DAG file needs two lines:
 
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job, load_jobs
 from streambank_airflow.dags import (
+    bootstrap_dag,
     compact_dag,
     drill_dag,
     failover_dag,
@@ -34,6 +36,7 @@ from streambank_airflow.dags import (
     savepoint_dag,
     sla_dag,
     stop_dag,
+    transform_dag,
     upgrade_dag,
 )
 from streambank_airflow.dags.common import DagFile
@@ -55,11 +58,17 @@ BUILDERS: Mapping[str, Callable[[Job, DagFile], DAG]] = {
     "sla": sla_dag,
     "compact": compact_dag,
     "rescale": rescale_dag,
+    "transform": transform_dag,
+    "bootstrap": bootstrap_dag,
     "failover": failover_dag,
 }
 """What is built for each job, by verb, in the order in which the lists show it."""
-NEEDS_STANDBY = ("failover",)
-"""What is only built for a job with a standby."""
+NEEDS: Mapping[str, Callable[[Job], object | None]] = {
+    "transform": lambda job: job.changes.transform,
+    "bootstrap": lambda job: job.changes.bootstrap,
+    "failover": lambda job: job.standby,
+}
+"""What is only built for a job that declares what it is about."""
 VERBS = (*BUILDERS, REFRESH)
 """What `only` may name, besides that of the repository: `refresh` is that of each copy of a job's state."""
 MAINTENANCE = "maintenance"
@@ -122,6 +131,6 @@ def _dags_of(job: Job, file: DagFile, verbs: Sequence[str]) -> Iterator[DAG]:
         if verb == REFRESH:
             yield from (refresh_dag(job, copy, file) for copy in job.copies.values())
             continue
-        if verb in NEEDS_STANDBY and job.standby is None:
+        if verb in NEEDS and NEEDS[verb](job) is None:
             continue
         yield BUILDERS[verb](job, file)

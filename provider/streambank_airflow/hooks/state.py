@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
+    from streambank.drills.report import DrillReport
     from streambank.repository.repository import Repository
     from streambank_airflow.connections.spark import SparkChoice
 
@@ -127,6 +128,35 @@ class StateVerbs:
             "generation": current.number if current is not None else 1,
             "taken_at": to_json_time(manifest.taken_at),
         }
+
+    @connected
+    def rehearse(
+        self,
+        ref: str,
+        savepoint: str,
+        *,
+        batches: int | None,
+        by: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> DrillReport:
+        """Run the job's own application on a copy of a savepoint that was made; see `rehearse_made`.
+
+        Args:
+            ref: `job` or `job/query`.
+            savepoint: Its id.
+            batches: How many batches of the live query are executed again; None for the declared number.
+            by: Who asks.
+            say: Called when a step begins, in words.
+
+        Raises:
+            InputError, RefusedError: As `streambank.drills.drill.rehearse`.
+        """
+        from streambank.drills.of_savepoint import rehearse_made
+
+        job, query = self.declared.find(ref)
+        repository = self.declared.open_repository(ref).store.uri
+        place = job.savepoint_name(query)
+        return rehearse_made(job, place, savepoint, repository, batches=batches, by=by, say=say)
 
 
 def submit(

@@ -45,7 +45,7 @@ QUIET_LOST = timedelta(hours=1)
 NOT_REMEMBERED = "repository-lost"
 """Nothing is written into a repository that may be another one than it was."""
 APPROVAL_WAITS = "approval-waits"
-EXCHANGES = ("compact", "rescale")
+EXCHANGES = ("compact", "rescale", "transform", "bootstrap")
 """DAGs of a job whose failure is `compaction-failed`."""
 RESTORES = ("stop", "restore")
 """Tasks of `<job>.restore` whose failure leaves a job that nothing starts again."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ast import literal_eval
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -93,6 +94,40 @@ class StreambankOperator(FindsJobs, BaseOperator):
     def why(self) -> str:
         """The note as text; empty without one."""
         return "" if self.note is None else str(self.note)
+
+
+class EndsWhenKilled(StreambankOperator):
+    """An operator that does long work in this process, which ends when Airflow kills the task."""
+
+    _work: tuple[str, str] | None = None
+
+    @contextmanager
+    def killable(self, what: str, then: str) -> Iterator[None]:
+        """Do such work.
+
+        Args:
+            what: What it is: `drill`.
+            then: What becomes of it when the task is killed, for the log.
+        """
+        self._work = what, then
+        try:
+            yield
+        finally:
+            self._work = None
+
+    def on_kill(self) -> None:
+        """End the work.
+
+        Airflow calls this while `execute` runs below it in the same thread, and kills the process 5 seconds
+        later. After a timeout `execute` is over by then, and with it the work.
+
+        Raises:
+            SystemExit: The work goes on unless something is raised. Airflow tries such a task again.
+        """
+        if self._work is not None:
+            (what, then), self._work = self._work, None  # once: a second signal must not end the cleaning up
+            self.log.warning("The %s of job %s is ended: %s", what, self.job, then)
+            raise SystemExit(f"The {what} of job {self.job} was ended from outside.")
 
 
 class SparkWork(StreambankOperator):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from streambank.control.drills import NAMED, called, savepoints_of
@@ -14,6 +13,7 @@ from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
 from streambank_airflow.markdown import code, filled, table
 from streambank_airflow.operators.base import (
+    EndsWhenKilled,
     StreambankOperator,
     as_bool,
     as_integer,
@@ -34,7 +34,7 @@ _SHOWN = 5
 """How many differences of a query are in the result; the job's records have all."""
 
 
-class RunDrillOperator(StreambankOperator):
+class RunDrillOperator(EndsWhenKilled):
     """Rehearses a restore with the job's own application, on a copy that goes away, and leaves a report.
 
     The live job runs on, and only its records get something: the report. A drill that fails fails the task
@@ -107,7 +107,6 @@ class RunDrillOperator(StreambankOperator):
         self.keep = keep
         self.timeout = timeout
         self.from_form = from_form
-        self._drills = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Rehearse it; see the class.
@@ -120,12 +119,12 @@ class RunDrillOperator(StreambankOperator):
             repository = as_text(self.repository)
             if self.from_form:
                 check_form_repository(self.hook.declared.job(self.job), repository)
-            with self._killable():
+            with self.killable("drill", "its driver and its copy go."):
                 report = self.hook.recovery.drill(
                     self.job,
                     savepoint=as_text(self.savepoint),
                     repository=repository,
-                    batches=_batches(self.batches),
+                    batches=as_batches(self.batches),
                     limit=_limit(self.limit),
                     time_limit_s=_duration_s(self.time_limit),
                     scratch=as_text(self.scratch),
@@ -140,28 +139,6 @@ class RunDrillOperator(StreambankOperator):
                 raise self._failure(report)
         self.log.info("The drill passed after %s.", say_duration(round(report.seconds)))
         return result
-
-    def on_kill(self) -> None:
-        """End the drill, which ends the driver of its copy and removes the copy.
-
-        Airflow calls this while `execute` runs below it in the same thread, and kills the process 5 seconds
-        later. After a timeout `execute` is over by then, and with it the drill.
-
-        Raises:
-            SystemExit: The drill goes on unless something is raised. Airflow tries such a task again.
-        """
-        if self._drills:
-            self._drills = False  # once: a second signal must not end the cleaning up
-            self.log.warning("The drill of job %s is ended: its driver and its copy go.", self.job)
-            raise SystemExit(f"The drill of job {self.job} was ended from outside.")
-
-    @contextmanager
-    def _killable(self) -> Iterator[None]:
-        self._drills = True
-        try:
-            yield
-        finally:
-            self._drills = False
 
     def _leave(self, context: Context, report: DrillReport | RoundReport) -> dict[str, Any]:
         """A task that fails returns nothing, and what it found is wanted most then."""
@@ -194,7 +171,12 @@ class RunDrillOperator(StreambankOperator):
         )
 
 
-def _batches(value: int | str | None) -> int | None:
+def as_batches(value: int | str | None) -> int | None:
+    """How many batches are executed again, as it came through a template; None for nothing.
+
+    Raises:
+        InputError: It is not a whole number, or less than 0 (code `bad-option`).
+    """
     found = as_integer(value, "batches")
     if found is not None and found < 0:
         raise InputError(

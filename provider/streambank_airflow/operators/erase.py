@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from streambank.core.units import say_count
 from streambank_airflow.operators.base import as_bool, as_integer, as_texts
-from streambank_airflow.operators.rewrite import StateOperator
+from streambank_airflow.operators.rewrite.base import StateOperator
 
 _NO_VALUE = "key "
 """With this before it no text is a Python value."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streambank.core.errors import InputError, RefusedError
@@ -13,6 +12,7 @@ from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
 from streambank_airflow.markdown import code, table
 from streambank_airflow.operators.base import (
+    EndsWhenKilled,
     StreambankOperator,
     as_bool,
     as_data,
@@ -34,7 +34,7 @@ _SHOWN = 5
 """How many differences of a query are in the result; the job's records have all."""
 
 
-class UpgradeStreamingJobOperator(StreambankOperator):
+class UpgradeStreamingJobOperator(EndsWhenKilled):
     """Brings a running job to what its file declares now, or to what is said here instead.
 
     The new code is rehearsed on a copy while the old one runs on, takes its place with a savepoint in
@@ -125,7 +125,6 @@ class UpgradeStreamingJobOperator(StreambankOperator):
         self.cold = cold
         self.plan_only = plan_only
         self.from_form = from_form
-        self._upgrades = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Upgrade it; see the class.
@@ -141,7 +140,7 @@ class UpgradeStreamingJobOperator(StreambankOperator):
             if self.from_form:
                 check_form_upgrade(self.hook.declared.job(self.job), application, conf)
             batches = as_integer(self.batches, "batches")
-            with self._killable():
+            with self.killable("upgrade", "a retry finishes it."):
                 report = self.hook.recovery.upgrade(
                     self.job,
                     application=application,
@@ -165,27 +164,6 @@ class UpgradeStreamingJobOperator(StreambankOperator):
             if not report.succeeded:
                 raise self._failure(report)
         return result
-
-    def on_kill(self) -> None:
-        """End the upgrade where it is; a retry finishes it.
-
-        Airflow calls this while `execute` runs below it in the same thread.
-
-        Raises:
-            SystemExit: The upgrade goes on unless something is raised. Airflow tries such a task again.
-        """
-        if self._upgrades:
-            self._upgrades = False  # once: a second signal must not end the cleaning up
-            self.log.warning("The upgrade of job %s is interrupted; a retry finishes it.", self.job)
-            raise SystemExit(f"The upgrade of job {self.job} was ended from outside.")
-
-    @contextmanager
-    def _killable(self) -> Iterator[None]:
-        self._upgrades = True
-        try:
-            yield
-        finally:
-            self._upgrades = False
 
     def _leave(self, context: Context, report: Upgrade) -> dict[str, Any]:
         """A task that fails returns nothing, and what it found is wanted most then."""

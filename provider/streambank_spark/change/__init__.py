@@ -1,1 +1,4 @@
-"""State that a person makes: rows with other values, and rows from a table (docs/howto/make-state.md)."""
+"""`state transform` and `state bootstrap`: rows of state with other values, and from a table.
+
+How a user sees them: docs/howto/make-state.md.
+"""

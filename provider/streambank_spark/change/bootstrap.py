@@ -1,10 +1,10 @@
-"""State made from a table: the rows of one part of a savepoint's state, in place of those that it has.
+"""State from a table: the rows of one part of a savepoint's state, instead of those that it has, or besides.
 
-The savepoint gives everything else: schemas, operator metadata, offsets and settings, which the real
-application has written, at the least by one run over empty input. So the query goes on from there, and what
-is new is the state alone. Each row lies in the partition where Spark looks for its key, as the bytes of the
-row that Spark would write (rewrite/unsafe_row.py); what was written is read again by Spark's state reader and
-must be, by a fingerprint, what Spark computes once more from the table.
+The savepoint gives everything else: schemas, operator metadata, offsets and settings. The real application
+has written them, for example in one batch over empty input. So only the state is new, and the query goes on
+after that batch. Each row is written into the partition where Spark looks for its key, as the bytes that
+Spark would write (rewrite/unsafe_row.py). Then Spark's state reader reads what was written, and it must have
+the fingerprint of what Spark computes once more from the table.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ship
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import BinaryType, NullType, StructType
 
+from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.core.json_text import loads
 from streambank.repository.repository import Repository
@@ -33,32 +34,36 @@ from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.repair import family_of
 from streambank_spark.rewrite.rewrite_request import KEEP, REPLACE
-from streambank_spark.rewrite.row_patch import Made, apart, without_keys
+from streambank_spark.rewrite.row_patch import NewRows, without_keys
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.rewrite.validate_request import VALUE
 from streambank_spark.state.digest import digest_frame
-from streambank_spark.state.hot_keys import UNIT, partition_of
-from streambank_spark.state.read import KEY, as_json, storable
+from streambank_spark.state.hot_keys import UNIT, partition_of, unit_from
+from streambank_spark.state.read import KEY, apart, as_json, storable
 from streambank_spark.state.staging import Staging, for_spark
 from streambank_spark.state.state import PARTITION, QueryState
 from streambank_spark.submit.bundle import ship, use_packages
 
 SOURCE = "source"
 """What SQL calls the table."""
+_EXPECTED = "_expected"
+LITERAL_KEY = "struct<0:int>"
+"""The key of an aggregation that groups by literals alone: the number 0 (Spark:
+`RemoveLiteralFromGroupExpressions`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrapped:
-    """What state made from a table came to.
+    """What `state bootstrap` did.
 
     Attributes:
         operator: The stateful operator's id.
         part: The part.
         table_rows: Rows of the table.
         existing_rows: Rows that the part had.
-        rows: Rows that are written.
-        samples: Some of them: `key`, `value`.
-        derived: What came of it.
+        rows: Rows of the table that are written: with `keep`, those whose keys are new.
+        samples: Some rows of state that the table gives: `key`, `value`.
+        derived: The new savepoint, if one was made.
     """
 
     operator: int
@@ -111,7 +116,7 @@ def bootstrap_savepoint(
         repository: Where both savepoints are.
         job: `job` or `job/query`.
         savepoint: The id of the first one, which stays as it is.
-        request: What is asked.
+        request: The request.
         staging: Where state is staged.
         by: Who asks.
         say: Called with what is being done.
@@ -124,9 +129,9 @@ def bootstrap_savepoint(
         StreambankError: As `derive`.
     """
     counts = _Counts()
-    found: list[Made] = []
+    found: list[NewRows] = []
 
-    def make(state: QueryState) -> list[Made]:
+    def patch(state: QueryState) -> list[NewRows]:
         say("Checking the table")
         found.append(made_of(state, request, counts))
         return found
@@ -138,7 +143,7 @@ def bootstrap_savepoint(
         savepoint,
         staging,
         operation=BOOTSTRAP,
-        mend=make,
+        patch=patch,
         dry_run=request.dry_run,
         note=request.note,
         by=by,
@@ -150,13 +155,13 @@ def bootstrap_savepoint(
     )
 
 
-def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None = None) -> Made:
-    """The rows that a table gives, once they were checked.
+def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None = None) -> NewRows:
+    """The rows that a table gives, after all checks.
 
     Args:
         state: The state that they go to.
-        request: What is asked.
-        counts: Here goes what was counted.
+        request: The request.
+        counts: Where to put what was counted.
 
     Raises:
         InputError, RefusedError: As `bootstrap_savepoint`.
@@ -168,7 +173,7 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
     existing = apart(state.frame(part))
     kind = require(MAKE, state, operator, part, existing)
     place = f"operator {part.operator}, {part.name}"
-    counts.existing = existing.count()
+    counts.existing = _count_existing(existing, operator, place)
     if counts.existing and request.existing is None:
         raise RefusedError(
             f"The state of {place} already has {counts.existing:,} rows.",
@@ -181,7 +186,8 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
     fits: list[Fit] = []
     of_key, of_value = (existing.schema[name].dataType for name in (KEY, VALUE))
     assert isinstance(of_key, StructType) and isinstance(of_value, StructType)
-    key = struct_of(table, of_key, mapped(request.keys), KEY, fits)
+    literal = {"0": "0"} if of_key.simpleString() == LITERAL_KEY else {}
+    key = struct_of(table, of_key, mapped(request.keys), KEY, fits, defaults=literal)
     value = struct_of(
         table,
         of_value,
@@ -215,7 +221,7 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
     new = without_keys(rows, existing) if existing_rows == KEEP else rows
     made = _encoded(state, new, of_key, of_value)
     written = new.count()
-    return Made(
+    return NewRows(
         part,
         operator.stores[0].store,
         family_of(part),
@@ -226,6 +232,22 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
         existing_rows,
         made,
     )
+
+
+def _count_existing(existing: DataFrame, operator: OperatorState, place: str) -> int:
+    """How many rows there are, once each is in the partition that its key says."""
+    of_key = existing.schema[KEY].dataType
+    assert isinstance(of_key, StructType)
+    placed = _placed(existing, of_key, operator.stores[0].partitions, _EXPECTED)
+    count, odd = placed.agg(F.count(F.lit(1)), F.count_if(F.col(_EXPECTED) != F.col(PARTITION))).collect()[0]
+    if odd:
+        raise RefusedError(
+            f"State of {place} cannot be made from a table: {odd:,} of its {count:,} rows are in another "
+            "partition than their keys say.",
+            code="cannot-make-state",
+            hint="Report this, with the Spark version and the query.",
+        )
+    return int(count)
 
 
 def read_table(session: SparkSession, request: BootstrapRequest) -> DataFrame:
@@ -265,7 +287,7 @@ def read_table(session: SparkSession, request: BootstrapRequest) -> DataFrame:
 
 
 def _is_delta(location: str) -> bool:
-    """Whether it is a Delta table; where only Spark can look, it is taken for none."""
+    """Whether it is a Delta table; False where only Spark can read."""
     try:
         return next(iter(open_store(location).child("_delta_log").names()), None) is not None
     except StreambankError:
@@ -274,7 +296,7 @@ def _is_delta(location: str) -> bool:
 
 def _check_keys(rows: DataFrame, count: int, *, alone: bool) -> None:
     if not count:
-        raise InputError("The table has no rows.", code="bad-table", hint="Look at its location and format.")
+        raise InputError("The table has no rows.", code="bad-table", hint="Check its location and format.")
     if alone:
         if count > 1:
             raise InputError(
@@ -299,12 +321,12 @@ def _samples(rows: DataFrame, limit: int) -> list[dict[str, Any]]:
     return [loads(row["row"]) for row in texts]
 
 
-def _placed(rows: DataFrame, of_key: StructType, partitions: int) -> DataFrame:
-    """Key and value of each row, and the partition in which Spark looks for the key."""
-    unit = F.struct(*(F.col(KEY).getField(name).alias(f"_{n}") for n, name in enumerate(of_key.names)))
-    united = rows.withColumn(UNIT, unit)
-    place = partition_of(united, partitions) if of_key.fields else F.lit(0)
-    return united.select(KEY, VALUE, place.alias(PARTITION))
+def _placed(rows: DataFrame, of_key: StructType, partitions: int, name: str = PARTITION) -> DataFrame:
+    """Rows with the partition in which Spark looks for the key, as a column of this name."""
+    if all(isinstance(one.dataType, NullType) for one in of_key.fields):
+        return rows.withColumn(name, F.lit(0))
+    united = rows.withColumn(UNIT, unit_from(F.col(KEY), of_key, len(of_key)))
+    return united.withColumn(name, partition_of(united, partitions)).drop(UNIT)
 
 
 class _Encode:

@@ -1,4 +1,4 @@
-"""What is asked of state that a person makes, done: for a command, or for a plan's file for spark-submit."""
+"""Carries out a request to transform state or to make it from a table, for a command or for spark-submit."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def carry_out(
     by: Mapping[str, str] | None = None,
     say: Say = lambda text: None,
 ) -> dict[str, Any]:
-    """Do what is asked of a savepoint; what comes of it is another savepoint.
+    """Make a savepoint as a request says, from another one.
 
     Args:
         spark: A session.
         repository: Where the savepoint is.
         job: `job` or `job/query`.
-        savepoint: Its id.
-        request: What is asked.
+        savepoint: Its id; it stays as it is.
+        request: The request.
         staging: Where state is staged.
         by: Who asks.
         say: Called with what is being done.

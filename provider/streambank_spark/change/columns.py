@@ -1,8 +1,8 @@
 """Expressions as values of columns of state, and which rows they do not fit.
 
-Spark writes what an expression gives into rows without asking: a null where its own code never looks for one
-is read as 0. So each value is checked before anything is written. The state schema says of every column that
-it may be null; the buffers that never are, are named here.
+Spark does not check what is in a row of state: it reads a null as 0 where its own code expects none. So each
+value is checked before anything is written. The state schema calls every column nullable; which columns are
+never null is known here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from streambank_spark.state.read import bad_expression, column
 
 TIMEOUT = "timeoutTimestamp"
 _NEVER_NULL = frozenset({"expiresatmicros", "timeouttimestamp"})
-"""Columns that Spark's own code reads without asking for a null: the end of `dropDuplicatesWithinWatermark`,
+"""Columns that Spark's own code reads without a check for null: the end of `dropDuplicatesWithinWatermark`,
 a timeout."""
 _MAY_BE_NULL = frozenset(
     {"sum", "min", "max", "first", "last", "bit", "valuewithextremumordering", "extremumordering"}
@@ -171,7 +171,7 @@ def struct_of(
         kind: The type of the key or the value.
         given: Fields and expressions.
         root: `key` or `value`.
-        fits: Here goes what must be checked.
+        fits: Where to put what must be checked.
         required: Columns of the value that must not be null, as `never_null` gives them.
         defaults: Expressions for fields that are neither given nor columns.
 

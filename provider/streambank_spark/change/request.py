@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streambank.core.choices import TABLE_FORMATS
 from streambank.core.errors import InputError
 from streambank_spark.rewrite.rewrite_request import EXISTING, RewriteRequest
 from streambank_spark.rewrite.validate_request import VALIDATE, Assignment, ValidateRequest
 
 TRANSFORM = "transform"
 BOOTSTRAP = "bootstrap"
-FORMATS = ("parquet", "json", "csv", "orc", "avro", "delta")
+FORMATS = TABLE_FORMATS
 _MAPPED = re.compile(r"\s*(?P<path>\w+(?:\.\w+)*)\s*=(?!=)(?P<expression>.+)", re.DOTALL)
 
 
@@ -28,8 +29,9 @@ class TransformRequest:
         operator: Of which operator; may be left out where there is one.
         part: Of which part of it: a state variable.
         samples: How many changed rows of each part are shown.
-        dry_run: Only say what would change.
+        dry_run: Only show what would change.
         note: A note for the new savepoint.
+        from_form: An expression was typed into a form: what Spark says of it is not repeated.
     """
 
     operation: str = TRANSFORM
@@ -41,6 +43,7 @@ class TransformRequest:
     samples: int = 10
     dry_run: bool = False
     note: str = ""
+    from_form: bool = False
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TransformRequest:
@@ -84,15 +87,16 @@ class BootstrapRequest:
         table: Where the table is, as Spark reads it.
         format: Its format, one of `FORMATS`; by its name for None.
         query: SQL over the table, which is called `source` there; the table as it is for None.
-        keys: Fields of the key, each `FIELD = EXPRESSION` over the columns of the table; a field that is
-            not named is the column of its name.
+        keys: Fields of the key, each `FIELD = EXPRESSION` over the columns of the table; other fields are
+            the columns of their names.
         values: Columns of the value, likewise.
         existing: What becomes of rows that are there, one of `EXISTING`; refused for None.
         operator: Of which operator; may be left out where there is one.
         part: Of which part of it: a state variable.
         samples: How many rows are shown.
-        dry_run: Only check, and say what would be written.
+        dry_run: Only check, and show what would be written.
         note: A note for the new savepoint.
+        from_form: An expression or the table was typed into a form: what Spark says of it is not repeated.
     """
 
     operation: str = BOOTSTRAP
@@ -107,6 +111,7 @@ class BootstrapRequest:
     samples: int = 10
     dry_run: bool = False
     note: str = ""
+    from_form: bool = False
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> BootstrapRequest:
@@ -160,7 +165,7 @@ _KINDS: Mapping[str, Any] = {
 
 
 def request_of(data: Mapping[str, Any]) -> Request:
-    """What is asked of a savepoint's state, from JSON.
+    """A request about a savepoint's state, from JSON; `operation` says which kind.
 
     Raises:
         InputError: It is not valid (code `usage`).

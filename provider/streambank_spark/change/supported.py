@@ -1,6 +1,6 @@
 """Which state can be transformed and made from a table: one row of a table for each kind of operator.
 
-docs/howto/make-state.md shows the table; a test compares the two, and the storm tries each cell.
+docs/howto/make-state.md shows the table. A test compares the two, and another one tries each cell with Spark.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from pyspark.sql.types import StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import RefusedError
+from streambank.recovery.foresee import STRICT, is_strict
 from streambank_spark.change.columns import has_floats_inside
 from streambank_spark.rewrite.repair import check_part
 from streambank_spark.rewrite.validate_request import VALUE
-from streambank_spark.state.hot_keys import unit_fields
+from streambank_spark.state.hot_keys import require_hashable, unit_fields
 from streambank_spark.state.state import Part, QueryState
 
 BOOTSTRAP, SET, DELETE = "bootstrap", "set", "delete"
@@ -115,8 +116,8 @@ def require(what: str, state: QueryState, operator: OperatorState, part: Part, f
         frame: The part's rows.
 
     Raises:
-        RefusedError: It cannot (code `cannot-make-state`), or the rows are stored in another way (as
-            `check_part`).
+        RefusedError: It cannot (codes `cannot-make-state`, `key-type`), or the rows are stored in another way
+            (as `check_part`).
     """
     kind = kind_of(operator, part, frame)
     if kind is None or what not in kind.can:
@@ -127,6 +128,7 @@ def require(what: str, state: QueryState, operator: OperatorState, part: Part, f
             code="cannot-make-state",
             hint="docs/howto/make-state.md has a table of what can be done with which state.",
         )
+    require_hashable(operator, frame.schema["key"].dataType)
     if what == BOOTSTRAP:
         _check_bootstrap(state, operator, part, kind, frame)
     check_part(state, operator, part, frame)
@@ -142,6 +144,8 @@ def _check_bootstrap(
         why = f"each value repeats its key ({AGGREGATION_FORMAT} is 1)"
     elif has_floats_inside(frame.schema["key"].dataType):
         why = "its key has floating-point numbers in a list"
+    elif kind is not GLOBAL and not is_strict(state.closure):
+        why = f"the key does not say in which partition Spark looks for a row ({STRICT} is false)"
     if why is not None:
         raise RefusedError(
             f"State of {place} cannot be made from a table: {why}.",

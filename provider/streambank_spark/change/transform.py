@@ -1,4 +1,4 @@
-"""State with other values: each column that is named gets an expression over its row; or whole keys go.
+"""State with other values: columns get the value of an expression over their row, or whole keys are deleted.
 
 It is written and proven as a repair is (rewrite/repair.py): a row is replaced where the store has exactly the
 bytes that it was read as, and what was written must be, by a fingerprint, what Spark computes once more from
@@ -23,10 +23,10 @@ from streambank_spark.change.supported import AGGREGATIONS, SET, TTL, VARIABLE, 
 from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.expiry import Expired, Where, condition_of_rule, expired
 from streambank_spark.rewrite.repair import assigned, changes, evaluated, family_of, samples
-from streambank_spark.rewrite.row_patch import Mended, apart
+from streambank_spark.rewrite.row_patch import ChangedRows
 from streambank_spark.rewrite.validate_request import VALUE, Assignment
 from streambank_spark.state.hot_keys import UNIT, unit_of
-from streambank_spark.state.read import Choice, chosen_parts
+from streambank_spark.state.read import Choice, apart, chosen_parts
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.state import Part, QueryState
 
@@ -35,11 +35,11 @@ ANSI = "spark.sql.ansi.enabled"
 
 @dataclass(frozen=True, slots=True)
 class Transformed:
-    """What a transformation came to.
+    """What `state transform` did.
 
     Attributes:
         changes: Of each part `operator`, `part`, how many `rows` get other values, and `samples` of them.
-        derived: What came of it: another savepoint, where a row changes or a key goes.
+        derived: The new savepoint, if a row changes or a key is deleted.
     """
 
     changes: tuple[dict[str, Any], ...]
@@ -68,7 +68,7 @@ def transform_savepoint(
         repository: Where both are.
         job: `job` or `job/query`.
         savepoint: The id of the first one, which stays as it is.
-        request: What is asked.
+        request: The request.
         staging: Where state is staged.
         by: Who asks.
         say: Called with what is being done.
@@ -86,17 +86,18 @@ def transform_savepoint(
     def decide(state: QueryState) -> list[Expired]:
         state.session.conf.set(ANSI, "true")  # so that a sum that overflows is an error
         if request.delete_where is not None:
-            gone.extend(expired(state, Where(request.delete_where, request.operator, request.part)))
+            where, of = request.delete_where, (request.operator, request.part)
+            gone.extend(expired(state, Where(where, *of, from_form=request.from_form)))
         return gone
 
-    def mend(state: QueryState) -> list[Mended]:
-        mended = transformed(state, request, gone)
-        for one in mended:
+    def patch(state: QueryState) -> list[ChangedRows]:
+        changed = transformed(state, request, gone)
+        for one in changed:
             shown = samples(one, request.samples)
             found.append(
                 {"operator": one.part.operator, "part": one.part.name, "rows": one.rows, "samples": shown}
             )
-        return mended
+        return changed
 
     derived = derive(
         spark,
@@ -106,7 +107,7 @@ def transform_savepoint(
         staging,
         operation=TRANSFORM,
         decide=decide,
-        mend=mend,
+        patch=patch,
         dry_run=request.dry_run,
         note=request.note,
         by=by,
@@ -115,13 +116,15 @@ def transform_savepoint(
     return Transformed(tuple(found), derived)
 
 
-def transformed(state: QueryState, request: TransformRequest, gone: Sequence[Expired] = ()) -> list[Mended]:
-    """What becomes of the rows that get other values, part by part; parts without such rows are left out.
+def transformed(
+    state: QueryState, request: TransformRequest, gone: Sequence[Expired] = ()
+) -> list[ChangedRows]:
+    """The rows that get other values, part by part; parts without such rows are left out.
 
     Args:
         state: The state.
-        request: What is asked.
-        gone: Keys that go, whose rows get nothing.
+        request: The request.
+        gone: Keys that are deleted: their rows get no value.
 
     Raises:
         InputError, RefusedError: As `transform_savepoint`.
@@ -130,7 +133,7 @@ def transformed(state: QueryState, request: TransformRequest, gone: Sequence[Exp
     for one in request.assignments():
         part = one_part(state, one.operator, one.part)
         parts.setdefault((part.operator, part.name), (part, []))[1].append(one)
-    found = [_mended(state, part, its, request, gone) for part, its in parts.values()]
+    found = [_change_part(state, part, its, request, gone) for part, its in parts.values()]
     return [each for each in found if each is not None]
 
 
@@ -155,13 +158,13 @@ def one_part(state: QueryState, operator: int | None, part: str | None) -> Part:
     )
 
 
-def _mended(
+def _change_part(
     state: QueryState,
     part: Part,
     assignments: Sequence[Assignment],
     request: TransformRequest,
     gone: Sequence[Expired],
-) -> Mended | None:
+) -> ChangedRows | None:
     (operator,) = state.operators(part.operator)
     frame = apart(state.frame(part))
     kind = require(SET, state, operator, part, frame)
@@ -200,8 +203,8 @@ def _mended(
     if not rows:
         return None
     store = operator.stores[0]
-    mended = Mended(
+    changed = ChangedRows(
         part, store.store, family_of(part), store.partitions, rows, frame, holds, new, must_hold=False
     )
-    evaluated(mended, "transformation")
-    return mended.with_changes(changes(state, frame.where(~holds), new))
+    evaluated(changed, "transformation")
+    return changed.with_changes(changes(state, frame.where(~holds), new))

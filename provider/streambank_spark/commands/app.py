@@ -10,7 +10,7 @@ import typer
 
 from streambank.cli.output import console
 from streambank_spark.commands import change, compare, erase, fingerprints, read, rewrite, validate
-from streambank_spark.commands.subject import SparkOptions, require_pyspark, spark_of, workshop_of
+from streambank_spark.commands.subject import SparkOptions, require_pyspark, spark_of, staging_of
 
 if TYPE_CHECKING:
     from streambank.core.finding import Finding
@@ -56,6 +56,6 @@ def deep_look(
 
         def look(job: str, savepoint: str) -> list[Finding]:
             console.note(f"opening the state of {job}/{savepoint}")
-            return look_deep(session, repository, job, savepoint, workshop_of(options))
+            return look_deep(session, repository, job, savepoint, staging_of(options))
 
         yield look

@@ -6,16 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption, RepositoryOption, job_named, open_repository
+from streambank.cli.options import JobOption, RepositoryOption, job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 from streambank_spark.commands.compare import Samples
-from streambank_spark.commands.rewrite import Note, Savepoint, say
-from streambank_spark.commands.subject import Operator, SparkOptions, spark_of, with_spark, workshop_of
+from streambank_spark.commands.rewrite import Note, Savepoint, say, show_restore
+from streambank_spark.commands.subject import (
+    LIMITED_TO,
+    SQL_OF_ROWS,
+    OfPart,
+    Operator,
+    SparkOptions,
+    savepoint_of,
+    spark_of,
+    staging_of,
+    with_spark,
+)
 from streambank_spark.commands.validate import as_text, show_samples
 
 if TYPE_CHECKING:
-    from streambank.declaration.declaration import Job
     from streambank.drills.report import DrillReport
     from streambank_spark.change.request import BootstrapRequest, TransformRequest
 
@@ -34,7 +43,6 @@ BOOTSTRAP_EXAMPLES = """Examples:
   streambank state bootstrap b000000 -r /data/savepoints --from /data/orders --existing replace \\
       --sql "SELECT customer, sum(amount) AS sum FROM source GROUP BY customer" --dry-run
 """
-Part = Annotated[str | None, typer.Option("--part", metavar="NAME", help="Only this part: a state variable.")]
 Rehearse = Annotated[
     bool,
     typer.Option(
@@ -66,8 +74,7 @@ def transform(
         typer.Option(
             "--set",
             metavar="SQL",
-            help="What a column becomes: value.COLUMN = EXPRESSION over the row as it was. OPERATOR: or "
-            "OPERATOR/PART: before it limits it to these. May be repeated.",
+            help=f"What a column becomes: value.COLUMN = EXPRESSION over the row before. {LIMITED_TO}",
         ),
     ] = None,
     where: Annotated[
@@ -75,15 +82,19 @@ def transform(
         typer.Option(
             "--where",
             metavar="SQL",
-            help="Set only rows for which this is true: SQL over key and value, with {now}, {watermark}.",
+            help=f"Set only rows for which this is true: {SQL_OF_ROWS}",
         ),
     ] = None,
     delete_where: Annotated[
         str | None,
-        typer.Option("--delete-where", metavar="SQL", help="Delete keys if this is true of all their rows."),
+        typer.Option(
+            "--delete-where",
+            metavar="SQL",
+            help=f"Delete keys if this is true of all their rows: {SQL_OF_ROWS}",
+        ),
     ] = None,
     operator: Operator = None,
-    part: Part = None,
+    part: OfPart = None,
     samples: Samples = 10,
     job: JobOption = None,
     dry_run: Annotated[
@@ -160,7 +171,7 @@ def bootstrap(
         ),
     ] = None,
     operator: Operator = None,
-    part: Part = None,
+    part: OfPart = None,
     samples: Samples = 10,
     job: JobOption = None,
     dry_run: Annotated[
@@ -212,45 +223,26 @@ def _run(
             code="usage",
             hint="Give --jobs FILE, and leave --dry-run out.",
         )
-    repository = open_repository(location)
-    place, savepoint = repository.find(reference, job)
+    repository, place, savepoint = savepoint_of(reference, location, job, spark)
     declared = job_named(QueryRef.parse(place).job, spark.jobs) if rehearse and spark.jobs else None
-    spark.require_pyspark(place)
     from streambank_spark.change.carry_out import carry_out
 
     by = who("cli")
     with spark_of(spark) as session, console.progress() as progress:
-        staging = workshop_of(spark, progress)
+        staging = staging_of(spark, progress)
         document = carry_out(session, repository, place, savepoint, request, staging, by=by, say=say)
     report = None
     document["rehearsal"] = None
     if declared is not None and document["savepoint"] is not None:
-        report = _rehearsed(declared, place, document["savepoint"], location, batches)
+        from streambank.drills.of_savepoint import rehearse_made
+
+        report = rehearse_made(
+            declared, place, document["savepoint"], location, batches=batches, by=by, say=say
+        )
         document["rehearsal"] = report.to_dict()
     console.answer(document, lambda: _show(document, report))
-    if report is not None and not report.passed:
+    if report is not None and (report.not_run or not report.passed):
         raise typer.Exit(1)
-
-
-def _rehearsed(job: Job, place: str, savepoint: str, repository: str, batches: int | None) -> DrillReport:
-    """The first batches of the real application on a copy; they need not compute what the live query did."""
-    from streambank.control.processes import who
-    from streambank.core.names import MAIN, QueryRef
-    from streambank.drills.drill import rehearse
-    from streambank.drills.request import DrillRequest
-
-    return rehearse(
-        DrillRequest(
-            job,
-            savepoints={QueryRef.parse(place).query or MAIN: savepoint},
-            repository=repository,
-            batches=batches,
-            compare="none",
-            by=who("cli"),
-            why=f"rehearsal of {savepoint}",
-        ),
-        say=say,
-    )
 
 
 def _show(document: dict[str, Any], report: DrillReport | None) -> None:
@@ -268,21 +260,16 @@ def _show(document: dict[str, Any], report: DrillReport | None) -> None:
         )
         return
     if report is None:
-        console.line(f"Restore {new} to use it. {document['of']} is unchanged.")
+        show_restore(new, document["of"])
         console.line("Try it first with the job's own application: --rehearse --jobs FILE.")
-    elif report.passed:
-        from streambank.upgrade.rehearsal import why_unproven
+        return
+    from streambank.drills.of_savepoint import do_not_restore, verdict
 
-        went = ", ".join(
-            f"query {one.query}: {console.count(len(one.batches), 'batch')} of the live query executed again"
-            for one in report.queries
-        )
-        why = why_unproven(report)
-        console.line(f"The job's application ran on it ({went}).{f' Not proven: {why}' if why else ''}")
-        console.line(f"Restore {new} to use it. {document['of']} is unchanged.")
+    console.line(verdict(report))
+    if report.passed and not report.not_run:
+        show_restore(new, document["of"])
     else:
-        console.line(f"The rehearsal FAILED at the step {report.failed_step}: {report.error}")
-        console.line(f"Do not restore {new} before that is understood. {document['of']} is unchanged.")
+        console.line(do_not_restore(new, document["of"]))
 
 
 def _show_made(document: dict[str, Any]) -> None:

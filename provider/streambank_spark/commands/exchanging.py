@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobsFile, Note
+from streambank.cli.options import JobName, JobsFile, Note, Why
 from streambank.cli.output import console
 from streambank_spark.commands.rewrite import (
     Expired,
@@ -23,8 +23,8 @@ from streambank_spark.commands.subject import (
     Operator,
     SparkOptions,
     spark_of,
+    staging_of,
     with_spark,
-    workshop_of,
 )
 from streambank_spark.private.own_pyspark import use_own_pyspark
 
@@ -38,11 +38,9 @@ if TYPE_CHECKING:
 COMPACT_EXAMPLE = "Example: streambank job compact orders --idle-for 30d --why 'too many old customers'"
 RESCALE_EXAMPLE = "Example: streambank job rescale orders --partitions 64"
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
 Query = Annotated[
     str | None, typer.Option(metavar="QUERY", help="The query to change, if the job has several.")
 ]
-Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
 ForceAfter = Annotated[
     str | None,
     typer.Option(
@@ -56,7 +54,7 @@ ForceAfter = Annotated[
 
 @with_spark
 def compact(
-    name: Name,
+    name: JobName,
     jobs: JobsFile,
     query: Query = None,
     where: Expired = None,
@@ -87,7 +85,7 @@ def compact(
 
 @with_spark
 def rescale(
-    name: Name,
+    name: JobName,
     jobs: JobsFile,
     partitions: Partitions,
     query: Query = None,
@@ -155,7 +153,7 @@ def _exchange(
         def make(repository: Repository, of: str, savepoint: str) -> str | None:
             from streambank_spark.rewrite.request import carry_out
 
-            staging = workshop_of(spark, progress)
+            staging = staging_of(spark, progress)
             made.append(carry_out(session, repository, of, savepoint, order, staging, by=by, say=say))
             return made[-1].savepoint
 

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption, RepositoryOption, open_repository
+from streambank.cli.options import JobOption, RepositoryOption
 from streambank.cli.output import console
 from streambank_spark.commands.subject import (
+    SQL_OF_ROWS,
     Operator,
     SparkOptions,
+    savepoint_of,
     spark_of,
+    staging_of,
     with_spark,
-    workshop_of,
 )
 
 if TYPE_CHECKING:
@@ -51,8 +53,7 @@ Expired = Annotated[
     typer.Option(
         "--where",
         metavar="SQL",
-        help="Expire keys if this is true of all their rows: SQL over key and value, with {now}, "
-        "{watermark}.",
+        help=f"Expire keys if this is true of all their rows: {SQL_OF_ROWS}",
     ),
 ]
 IdleSince = Annotated[
@@ -178,7 +179,7 @@ class Done:
         repository: Where.
         job: Whose savepoint it was.
         spark: The session, for as long as the `with` lasts.
-        staging: Where state is laid out.
+        staging: Where state is staged.
     """
 
     order: RewriteRequest
@@ -206,9 +207,7 @@ def carried_out(
     from streambank.control.processes import who
 
     order.check()
-    repository = open_repository(location)
-    place, savepoint = repository.find(reference, job)
-    spark.require_pyspark(place)
+    repository, place, savepoint = savepoint_of(reference, location, job, spark)
     from streambank_spark.rewrite.request import carry_out
 
     with spark_of(spark) as session:
@@ -219,16 +218,21 @@ def carried_out(
                 place,
                 savepoint,
                 order,
-                workshop_of(spark, progress),
+                staging_of(spark, progress),
                 by=who("cli"),
                 say=say,
             )
-        yield Done(order, derived, repository, place, session, workshop_of(spark))
+        yield Done(order, derived, repository, place, session, staging_of(spark))
 
 
 def say(text: str) -> None:
     """Note what is being done."""
     console.note(text[:1].lower() + text[1:])
+
+
+def show_restore(savepoint: str, of: str) -> None:
+    """What to do with a new savepoint."""
+    console.line(f"Restore {savepoint} to use it. The query and {of} are unchanged.")
 
 
 def show_going(found: Derived) -> None:
@@ -254,7 +258,7 @@ def show(order: RewriteRequest, found: Derived) -> None:
     show_going(found)
     console.line()
     if found.savepoint is not None:
-        console.line(f"Restore {found.savepoint} to use it. The query and {found.of} are unchanged.")
+        show_restore(found.savepoint, found.of)
     elif order.dry_run:
         console.line("Nothing was written.")
     else:

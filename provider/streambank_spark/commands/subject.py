@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streambank.declaration.declaration import Job
+    from streambank.repository.repository import Repository as SavepointRepository
     from streambank.work.pace import Progress
     from streambank_spark.state.staging import Materialized, Staging
     from streambank_spark.state.state import QueryState
@@ -50,6 +51,10 @@ OfPart = Annotated[
         help="Only this part: left or right of a join, a state variable, timers, a store.",
     ),
 ]  # fmt: skip
+LIMITED_TO = "OPERATOR: or OPERATOR/PART: before it limits it to these. May be repeated."
+"""How the help of an option ends whose text may begin with an operator and a part."""
+SQL_OF_ROWS = "SQL over key and value, with {now}, {watermark}."
+"""How the help of an option ends that takes a condition."""
 Master = Annotated[
     str | None,
     typer.Option(
@@ -88,7 +93,7 @@ class SparkOptions:
     Attributes:
         master: Its master.
         conf: Properties, each `KEY=VALUE`.
-        work: Where state is laid out.
+        work: Where state is staged.
         jobs: The file that declares the job.
     """
 
@@ -225,7 +230,7 @@ def several(
         for number, place in enumerate(places):
             console.note(f"laying out {place}")
             with console.progress() as progress:
-                staging = workshop_of(spark, progress)
+                staging = staging_of(spark, progress)
                 if opened is None:
                     one = materialized_checkpoint(place, batch, staging)
                 else:
@@ -240,12 +245,35 @@ def several(
         yield states
 
 
-def workshop_of(spark: SparkOptions, progress: Progress | None = None) -> Staging:
-    """Where state is laid out."""
+def staging_of(spark: SparkOptions, progress: Progress | None = None) -> Staging:
+    """Where state is staged."""
     from streambank_spark.state.staging import Staging
     from streambank_spark.submit.session import LOCAL
 
     return Staging(spark.master or LOCAL, spark.work, console.note, progress)
+
+
+def savepoint_of(
+    reference: str, location: str, job: str | None, spark: SparkOptions
+) -> tuple[SavepointRepository, str, str]:
+    """The savepoint that a verb names; afterwards PySpark can be imported.
+
+    Args:
+        reference: The savepoint, as it is named.
+        location: Its repository.
+        job: Only of this job, or `job/query`.
+        spark: How Spark is started.
+
+    Returns:
+        The repository, `job` or `job/query`, and the savepoint's id.
+
+    Raises:
+        StreambankError: There is no such repository or savepoint, or no PySpark (code `no-pyspark`).
+    """
+    repository = open_repository(location)
+    owner, savepoint = repository.find(reference, job)
+    spark.require_pyspark(owner)
+    return repository, owner, savepoint
 
 
 @contextmanager

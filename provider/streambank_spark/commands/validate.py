@@ -8,22 +8,24 @@ from typing import Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption, open_repository
+from streambank.cli.options import JobOption
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 from streambank_spark.commands.compare import Samples
-from streambank_spark.commands.rewrite import say
+from streambank_spark.commands.rewrite import Note, say, show_restore
 from streambank_spark.commands.subject import (
+    LIMITED_TO,
     OfBatch,
     OfPart,
     Operator,
     Place,
     Repository,
     SparkOptions,
+    savepoint_of,
     spark_of,
+    staging_of,
     state_of,
     with_spark,
-    workshop_of,
 )
 
 EXAMPLES = """Examples:
@@ -47,8 +49,7 @@ def validate(
         list[str],
         typer.Option(
             metavar="SQL",
-            help="An expression that must be true of every row. OPERATOR: or OPERATOR/PART: before it limits "
-            "it to these. May be repeated.",
+            help=f"An expression that must be true of every row. {LIMITED_TO}",
         ),
     ],
     repository: Repository = None,
@@ -62,13 +63,13 @@ def validate(
         typer.Option(
             metavar="SQL",
             help="Make a savepoint in which broken rows are set to this: value.COLUMN = EXPRESSION. "
-            "OPERATOR: or OPERATOR/PART: before it limits it to these. May be repeated.",
+            f"{LIMITED_TO}",
         ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --repair: only show rows before and after.")
     ] = False,
-    note: Annotated[str, typer.Option("--note", help="A note for the new savepoint.")] = "",
+    note: Note = "",
     *,
     spark: SparkOptions,
 ) -> None:
@@ -124,15 +125,13 @@ def _repair(
 ) -> None:
     from streambank.control.processes import who
 
-    repository = open_repository(location)
-    place, savepoint = repository.find(reference, job)
-    spark.require_pyspark(place)
+    repository, place, savepoint = savepoint_of(reference, location, job, spark)
     from streambank_spark.rewrite.request import validate
     from streambank_spark.rewrite.validate_request import ValidateRequest
 
     order = ValidateRequest.from_dict(asked)
     with spark_of(spark) as session, console.progress() as progress:
-        staging = workshop_of(spark, progress)
+        staging = staging_of(spark, progress)
         document = validate(session, repository, place, savepoint, order, staging, by=who("cli"), say=say)
     console.answer(document, lambda: _show_repaired(document))
     if not document["ok"] and document["savepoint"] is None:
@@ -149,7 +148,7 @@ def _show_repaired(document: dict[str, Any]) -> None:
         show_samples(each["samples"])
     console.line()
     if document["savepoint"] is not None:
-        console.line(f"Restore {document['savepoint']} to use it. {document['of']} is unchanged.")
+        show_restore(document["savepoint"], document["of"])
     elif document["ok"]:
         console.line("No row is broken, so nothing was written.")
     else:

@@ -5,6 +5,11 @@ passes rows on as they are, and keeps no state. Its place is what is private: an
 calls `observe` on, and here the node goes below a stateful operator of a plan that is complete. So the plan
 is taken apart and put together again, and its writer is made again with what the application has said of it.
 
+Spark writes what it observes into its log and gives it to listeners. So hashes by which a key could be found
+are observed only where that is declared. Others are salted: SHA-256 of a secret and the key's hash. The
+secret is drawn for each start. Spark has it as a relation in memory, of which its plans show only the column,
+so it is in no log and no event log.
+
 Nothing in it can fail on a row. The keys are columns, or made of them by functions that cannot fail: an
 expression may be evaluated here for a row that a filter would have taken away before the operator.
 
@@ -14,16 +19,17 @@ which operators name their keys, and the fields of `DataStreamWriter`.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streambank.core.errors import FormatError
 from streambank.driver.spark_releases import FOR_KEY_SAMPLES, listed, release_of
-from streambank.sla.skew.traffic import ACCURACY, QUANTILES
+from streambank.sla.skew.traffic import ACCURACY, MOST_SALTED, QUANTILES, SALTED_BITS
 from streambank_spark.failures import first_line
 from streambank_spark.private import jvm
 
@@ -89,13 +95,29 @@ def require_known_spark(version: str) -> None:
         )
 
 
-def observed(frame: Any, sample: float, keys: Sequence[str] = ()) -> tuple[Any, list[Point]]:
+def salted_partitions(session: Any) -> int:
+    """By how many partitions the partition of a key is computed that its salted hash carries.
+
+    Args:
+        session: PySpark's.
+
+    Returns:
+        As many as a query has that begins now; 1 where a hash has no room for so many.
+    """
+    found = int(session.conf.get("spark.sql.shuffle.partitions"))
+    return found if found <= MOST_SALTED else 1
+
+
+def observed(
+    frame: Any, sample: float, keys: Sequence[str] = (), salted: int | None = None
+) -> tuple[Any, list[Point]]:
     """A streaming DataFrame with a metric at the input of each stateful operator.
 
     Args:
         frame: The DataFrame.
         sample: The share of rows whose key is counted.
         keys: The columns that count as the key; those of each operator if there are none.
+        salted: Observe salted hashes, with the partition of so many; None for those that lead to the key.
 
     Returns:
         The JVM's Dataset of the same rows, None where nothing in it is measured; and its stateful operators.
@@ -109,10 +131,11 @@ def observed(frame: Any, sample: float, keys: Sequence[str] = ()) -> tuple[Any, 
     require_known_spark(__version__)
     found: list[Point] = []
     plan = frame._jdf.queryExecution().analyzed()
-    changed = _changed(plan, frame.sparkSession, sample, keys, found)
+    session = frame.sparkSession
+    changed = _changed(plan, _Sampler(session, sample, keys, salted), found)
     if all(one.why is not None for one in found):
         return None, found
-    made = _dataset(frame.sparkSession, changed)
+    made = _dataset(session, changed)
     if not str(made.schema().json()) == str(frame._jdf.schema().json()):
         raise FormatError(
             "The plan with the sample of its keys has another schema than without.",
@@ -122,9 +145,38 @@ def observed(frame: Any, sample: float, keys: Sequence[str] = ()) -> tuple[Any, 
     return made, found
 
 
-def _changed(
-    node: Any, session: Any, sample: float, keys: Sequence[str], found: list[Point], filtered: bool = False
-) -> Any:
+class _Sampler:
+    """How rows are sampled, the same for all operators of a query."""
+
+    def __init__(self, session: Any, sample: float, keys: Sequence[str], salted: int | None) -> None:
+        self.session = session
+        self.keys = keys
+        self._sample = sample
+        self._salted = salted
+        self._secret = secrets.token_hex(16)
+
+    def taken(self, by: Sequence[str]) -> Column:
+        """The hash of a key, as a column; null for rows that are not in the sample."""
+        key = ", ".join(by)
+        if self._salted is None:
+            hashed = F.expr(f"shiftleft(hash({key}) & 4294967295L, 20) | (xxhash64({key}) & 1048575L)")
+        else:
+            said = F.concat(self._secret_column(), F.expr(f"cast(xxhash64({key}) AS string)"))
+            partition = F.expr(f"shiftleft(cast(pmod(hash({key}), {self._salted}) AS long), {SALTED_BITS})")
+            hashed = partition.bitwiseOR(
+                F.xxhash64(F.sha2(said, 256)).bitwiseAND(F.lit((1 << SALTED_BITS) - 1))
+            )
+        return hashed if self._sample >= 1 else F.when(F.rand() < self._sample, hashed)
+
+    def _secret_column(self) -> Column:
+        rows = jvm.gateway().jvm.java.util.ArrayList()
+        rows.add(self._secret)
+        text = jvm.gateway().jvm.org.apache.spark.sql.Encoders.STRING()
+        one_row = self.session._jsparkSession.createDataset(rows, text).toDF()
+        return DataFrame(one_row, self.session).scalar()
+
+
+def _changed(node: Any, sampler: _Sampler, found: list[Point], filtered: bool = False) -> Any:
     """A node with all below it; its stateful operators are numbered from the top, as Spark does it.
 
     Below a filter or a join nothing is measured: Spark moves conditions on the key below the operator, and
@@ -140,13 +192,13 @@ def _changed(
         point = len(found)
         found.append(Point(point, name))
     below = list(jvm.elements(node.children()))
-    children = [_changed(one, session, sample, keys, found, filtered) for one in below]
+    children = [_changed(one, sampler, found, filtered) for one in below]
     if point is not None:
         try:
             if filtered and name != "Join":
                 raise _NotMeasuredError("a filter or a join comes after it, which Spark moves before it")
-            by, own = _keys(node, name, keys)
-            children[0] = _sampled(children[0], session, sample, by, point)
+            by, own = _keys(node, name, sampler.keys)
+            children[0] = _sampled(children[0], sampler, by, point)
             found[point] = Point(point, name, tuple(by), own)
         except _NotMeasuredError as error:
             found[point] = Point(point, name, why=str(error))
@@ -198,17 +250,14 @@ def _check(key: Any) -> None:
         nodes += jvm.elements(node.children())
 
 
-def _sampled(child: Any, session: Any, sample: float, by: Sequence[str], operator: int) -> Any:
+def _sampled(child: Any, sampler: _Sampler, by: Sequence[str], operator: int) -> Any:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
     from pyspark.errors import PySparkException
 
-    key = ", ".join(by)
-    hashed = f"shiftleft(hash({key}) & 4294967295L, 20) | (xxhash64({key}) & 1048575L)"
-    taken = hashed if sample >= 1 else f"if(rand() < {sample!r}D, {hashed}, NULL)"
     middles = ", ".join(f"{(2 * n + 1) / (2 * QUANTILES)!r}D" for n in range(QUANTILES))
     try:
-        frame = DataFrame(_dataset(session, child), session)
-        observed = frame.withColumn(_HASH, F.expr(taken)).observe(
+        frame = DataFrame(_dataset(sampler.session, child), sampler.session)
+        observed = frame.withColumn(_HASH, sampler.taken(by)).observe(
             f"{METRIC}{operator}",
             F.expr("count(1) AS rows"),
             F.expr(f"count({_HASH}) AS sampled"),

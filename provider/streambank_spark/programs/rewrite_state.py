@@ -24,7 +24,7 @@ from streambank.core.json_text import loads
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.change.carry_out import carry_out as change
-from streambank_spark.change.request import BootstrapRequest, TransformRequest, request_of
+from streambank_spark.change.request import BootstrapRequest, Request, TransformRequest, request_of
 from streambank_spark.failures import condition_of, first_line, refuse_wrong_schema, say, say_error
 from streambank_spark.programs.execute_plan import end_group, end_with
 from streambank_spark.rewrite.derive import Derived
@@ -88,7 +88,7 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
     repository = Repository.open(open_store(plan["repository"]))
     which = repository.find(plan["savepoint"], plan["job"])
     spark = SparkSession.builder.appName(f"streambank-{operation}").getOrCreate()
-    typed = isinstance(order, RewriteRequest) and order.where is not None and order.from_form
+    typed = _is_typed(order)
     if typed:
         spark.sparkContext.setLogLevel("OFF")  # what tasks fail with quotes rows, too
         silence_contexts()
@@ -121,6 +121,13 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
         raise
     finally:
         spark.stop()
+
+
+def _is_typed(order: Request | None) -> bool:
+    """Whether an expression, or a table, comes from a form: what Spark says of it may carry data."""
+    if isinstance(order, RewriteRequest):
+        return order.where is not None and order.from_form
+    return isinstance(order, (TransformRequest, BootstrapRequest)) and order.from_form
 
 
 def _unquoted(condition: str) -> StorageError:

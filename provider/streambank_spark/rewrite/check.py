@@ -1,10 +1,10 @@
-"""What was written anew against what it was made from: the rows that had to stay, each in its place.
+"""Rewritten state against the state that it was made from: the rows that had to stay, each in its place.
 
 Rows are compared as they are stored, by a fingerprint that does not depend on order (digest.py). A row in the
-wrong partition would be there, and never be found by the query; so it is looked where each lies, too.
+wrong partition would be there, and the query would never find it; so its partition is checked, too.
 
-What was written is read once, for all of that, and so is what it was made from: by a read of its own, since
-a row that the writing had lost as it read would be missing in both if they shared it.
+What was written is read once for all of that. What it was made from is read once more, and not by the read
+that the writing used: a row that this one lost would be missing in both.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def compare(
     after: Sequence[StoreRows],
     partitions: int | None,
     counted: Mapping[tuple[int, str], Counted] | None = None,
+    unpatched: Mapping[tuple[int, str], DataFrame] | None = None,
 ) -> tuple[Compared, ...]:
     """Compare all stores.
 
@@ -64,6 +65,9 @@ def compare(
         after: What was written.
         partitions: How many partitions there have to be; as before for None.
         counted: What was counted of stores before; what is left out is counted here.
+        unpatched: The rows of each store that were to stay, as they were before rows changed or were added:
+            where the partitions are as before, a row of a loose distribution has to lie where it lies of
+            these. As `kept` for None.
 
     Raises:
         IntegrityError: They differ (code `rewrite-differs`).
@@ -71,27 +75,39 @@ def compare(
     written = {store.named: store for store in after}
     if set(written) != {store.named for store in before}:
         raise _differs(f"it has the stores {sorted(written)}")
-    seen = counted or {}
+    seen, there = counted or {}, unpatched or kept
     return tuple(
-        _compare(store, kept[store.named], written[store.named], partitions, seen.get(store.named))
+        _compare(
+            store,
+            kept[store.named],
+            there[store.named],
+            written[store.named],
+            partitions,
+            seen.get(store.named),
+        )
         for store in before
     )
 
 
 def _compare(
-    before: StoreRows, kept: DataFrame, after: StoreRows, partitions: int | None, seen: Counted | None
+    before: StoreRows,
+    kept: DataFrame,
+    unpatched: DataFrame,
+    after: StoreRows,
+    partitions: int | None,
+    seen: Counted | None,
 ) -> Compared:
     place = f"operator {before.operator}, store {before.name}"
-    wanted = before.partitions if partitions is None or before.alone else partitions
-    if after.partitions != wanted:
-        raise _differs(f"{place} has {after.partitions} partitions instead of {wanted}")
-    rows, digest, odd = count_all(after)
+    expected = before.partitions if partitions is None or before.alone else partitions
+    if after.partitions != expected:
+        raise _differs(f"{place} has {after.partitions} partitions instead of {expected}")
+    rows, digest, elsewhere = count_all(after)
     if seen is None:
-        seen = Counted(before.frame.count(), *digest_frame(kept))
+        seen = Counted(before.frame.count(), *digest_frame(kept), count_all(before.of(unpatched))[2])
     if (rows, digest) != (seen.rows, seen.digest):
         raise _differs(f"{place} has {rows:,} rows ({digest}) instead of {seen.rows:,} ({seen.digest})")
-    if odd and (partitions is not None or odd != count_all(before.of(kept))[2]):
-        raise _differs(f"{odd:,} rows of {place} are in the wrong partition, where Spark would not find them")
+    if elsewhere[0] if partitions is not None else elsewhere != seen.elsewhere:
+        raise _differs(f"rows of {place} are in the wrong partition, where Spark would not find them")
     return Compared(
         before.operator, before.name, seen.rows_before, rows, digest, before.partitions, after.partitions
     )

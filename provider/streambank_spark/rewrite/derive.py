@@ -1,12 +1,12 @@
-"""A savepoint made from another one: the same batch of the same query with its state written anew.
+"""A savepoint made from another one: the same batch of the same query with rewritten state.
 
-The first one is laid out, its state is written into a directory of its own and verified (rewrite.py), and of
-that a savepoint is taken into the same repository, which names the first one as `derived_from`. The query is
-not looked at, let alone touched: what becomes of the new savepoint is decided by whoever restores it.
+The first one is materialized in a staging directory. Its state is rewritten into another directory and
+verified (rewrite.py), and a savepoint of that is taken into the same repository, which names the first one as
+`derived_from`. The query is not read and not changed; to use the new savepoint, restore it.
 
-The state is read once to decide which keys go (twice, to compare it with an earlier one), once as it is
-written anew, and once to be counted; what was written is read once. Where nothing is written, a second read
-counts the rows that would go.
+The state is read once to decide which keys go (twice, to compare it with an earlier one), once to rewrite it,
+and once to count it; what was written is read once. Where nothing is written, a second read counts the rows
+that would go.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from streambank_spark.state.store_rows import StoreRows, store_rows
 
 Decide = Callable[[QueryState], list[Expired]]
 """From the state of the savepoint, which keys go."""
-Mend = Callable[[QueryState], Sequence[Patch]]
-"""From the state of the savepoint, which rows get other values, or are added; asked after `Decide`."""
+Patches = Callable[[QueryState], Sequence[Patch]]
+"""From the state of the savepoint, which rows get other values or are added; called after `Decide`."""
 Write = Callable[..., Rewritten]
 """As `rewrite`."""
 Say = Callable[[str], None]
-"""Told what is being done."""
+"""Called with what is being done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """What of one operator goes, as a person wants to know it beforehand.
+    """What of one operator goes, for a person who decides.
 
     Attributes:
         operator: Its id.
@@ -77,7 +77,7 @@ class Derived:
         of: The first one: `job/savepoint`.
         batch: The batch of both.
         going: What of each operator goes.
-        savepoint: The new one; None where nothing was to be done, or it was only asked what would be.
+        savepoint: The new one; None if nothing changes, or for a dry run.
         rewritten: What became of each store, where there is a new one.
         passed_over: Operators that have no such key, where a key was to go; None where none was.
     """
@@ -112,7 +112,7 @@ def derive(
     operation: str,
     decide: Decide | None = None,
     partitions: int | None = None,
-    mend: Mend | None = None,
+    patch: Patches | None = None,
     write: Write = rewrite,
     dry_run: bool = False,
     note: str = "",
@@ -126,17 +126,17 @@ def derive(
         repository: Where both are.
         job: `job` or `job/query`.
         savepoint: The id of the first one.
-        staging: Where state is laid out.
+        staging: Where state is staged.
         operation: What it is made by: `compact`, `erase`, `rescale`, `repair`, `migrate`,
             `transform`, `bootstrap`.
-        decide: Which keys go; none where nobody says.
+        decide: Which keys go; None for none.
         partitions: Another number of state partitions.
-        mend: Which rows get other values; none where nobody says.
-        write: What writes the state anew, and verifies it; takes `mended` only where there are some.
+        patch: Which rows get other values or are added; None for none.
+        write: What rewrites the state and verifies it; takes `patches` only if there are some.
         dry_run: Only say what would go.
         note: A note for the new savepoint.
         by: Who asks.
-        say: Told what is being done.
+        say: Called with what is being done.
 
     Raises:
         StreambankError: As `materialized_savepoint`, `rewrite` and `take`.
@@ -153,12 +153,12 @@ def derive(
             check_rewritable(state, partitions)
         say("Looking for rows to remove")
         gone = [] if decide is None else decide(state)
-        mended = [] if mend is None else mend(state)
+        patches = [] if patch is None else patch(state)
         kept_by_spark = [each.sized.persist() for each in gone]
-        kept_by_spark += [each.bytes_of.persist() for each in mended]
+        kept_by_spark += [each.bytes_of.persist() for each in patches]
         try:
             keys = [each.sized.count() for each in gone]
-            nothing = not (any(keys) or mended or (decide is None and mend is None))
+            nothing = not (any(keys) or patches or (decide is None and patch is None))
             if dry_run or nothing:
                 session = quiet_session(spark, state.closure.spark.checkpoint_format)
                 counts = _counted(list(store_rows(session, state)), gone) if gone else {}
@@ -166,7 +166,7 @@ def derive(
             with place_beside(laid.location) as target:
                 say("Rewriting the state, and reading it again")
                 token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
-                more: dict[str, Any] = {"mended": mended} if mended else {}
+                more: dict[str, Any] = {"patches": patches} if patches else {}
                 done = write(
                     spark, state, target, derived_from=token, gone=gone, partitions=partitions, **more
                 )

@@ -24,8 +24,8 @@ from streambank.core.python310 import UTC
 from streambank_spark.failures import condition_of, first_line
 from streambank_spark.private.expressions import computed
 from streambank_spark.state.digest import row_hash
-from streambank_spark.state.hot_keys import UNIT, unit_fields, unit_of
-from streambank_spark.state.read import is_key
+from streambank_spark.state.hot_keys import UNIT, require_hashable, unit_fields, unit_of
+from streambank_spark.state.read import KEY, apart, is_key
 from streambank_spark.state.state import TIMERS, Part, QueryState
 
 _NOW, _WATERMARK = "{now}", "{watermark}"
@@ -157,12 +157,15 @@ def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None 
 
 
 def _keyed(state: QueryState, wanted: int | None) -> list[OperatorState]:
-    return [one for one in state.operators(wanted) if unit_of(_any(state, one), one, "") is not None]
+    return [
+        one for one in state.operators(wanted) if unit_fields(one, "", _any(state, one).schema[KEY].dataType)
+    ]
 
 
 def _named(state: QueryState, rule: Key, passed_over: list[PassedOver]) -> list[Expired]:
     found = []
     for operator, rows in rows_of_key(state, rule, passed_over):
+        require_hashable(operator, rows[0].schema[UNIT].dataType)
         every: DataFrame = reduce(DataFrame.unionByName, rows)
         found.append(Expired(operator, every.groupBy(UNIT).agg(F.count("*").alias("rows"))))
     if found:
@@ -203,7 +206,7 @@ def rows_of_key(
         else:
             try:
                 parts = state.parts(operator)
-                rows = [_rows_of(state.frame(part), operator, part, rule.text) for part in parts]
+                rows = [_rows_of(apart(state.frame(part)), operator, part, rule.text) for part in parts]
             except InputError as error:
                 why = error.message + _VALUES
             else:
@@ -221,7 +224,7 @@ def _rows_of(frame: DataFrame, operator: OperatorState, part: Part, text: str) -
     asked = [name for name in names if wanted is None or name in wanted]
     fields = [F.col("key").getField(name).alias(name) for name in asked]
     narrowed = frame.select(
-        _units(frame, operator, part).alias(UNIT),
+        _units(frame, operator, part, hashable=False).alias(UNIT),
         (F.struct(*fields) if fields else F.col("key")).alias("key"),
     )
     return narrowed.where(is_key(narrowed, text)).select(UNIT)
@@ -239,8 +242,8 @@ def _any(state: QueryState, operator: OperatorState) -> DataFrame:
     return state.frame(state.parts(operator)[0])
 
 
-def _units(frame: DataFrame, operator: OperatorState, part: Part) -> Column:
-    unit = unit_of(frame, operator, part.name)
+def _units(frame: DataFrame, operator: OperatorState, part: Part, *, hashable: bool = True) -> Column:
+    unit = unit_of(frame, operator, part.name, hashable=hashable)
     if unit is None:
         raise RefusedError(
             f"Operator {operator.operator} ({operator.name}) keeps one state for all input: it has no keys.",
@@ -254,7 +257,7 @@ def _where(state: QueryState, rule: Where, operator: OperatorState) -> Expired:
     parts = [part for part in state.parts(operator, rule.part) if part.name != TIMERS or rule.part == TIMERS]
     judged = []
     for part in parts:
-        frame = state.frame(part)
+        frame = apart(state.frame(part))
         unit = _units(frame, operator, part)
         judged.append(
             frame.select(unit.alias(UNIT), condition_of_rule(state, rule, frame, part).alias("expired"))

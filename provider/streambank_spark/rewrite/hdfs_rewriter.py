@@ -1,9 +1,10 @@
-"""Writing HDFS-backed state stores anew, which Spark's own rewriter refuses: as files, one task a partition.
+"""Rewrites HDFS-backed state stores, which Spark's own rewriter refuses: as files, one task a partition.
 
-What goes is told by the bytes of its keys: Spark's state reader gives the keys, and unsafe_row.py makes of
-them the bytes that are in the files. Everything else is carried over byte for byte, the newest value of each
-key into one snapshot, so that the next start has no deltas to replay. A partition is in the memory of its
-task as a whole, as it is in that of the query. The tasks are Python, which comes along (submit/bundle.py).
+Rows that go are found by the bytes of their keys: Spark's state reader gives the keys, and unsafe_row.py
+makes of them the bytes that are in the files. Everything else is carried over byte for byte, the newest value
+of each key into one snapshot, so that the next start has no deltas to replay. A partition is in the memory of
+its task as a whole, as it is in that of the query. The tasks are Python, which comes along
+(submit/bundle.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from streambank.core.errors import RefusedError
 from streambank.storage import open_store
 from streambank_spark.rewrite.hdfs_files import check_codec, load_rows, snapshot
 from streambank_spark.rewrite.rewrite_request import REPLACE
-from streambank_spark.rewrite.row_patch import Made, Patch, not_encoded
+from streambank_spark.rewrite.row_patch import NewRows, Patch, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.state.state import PARTITION, QueryState
 from streambank_spark.submit.bundle import ship, use_packages
@@ -93,19 +94,19 @@ def rewrite_hdfs_stores(
     state: QueryState,
     target: str,
     gone: GoneRows,
-    mended: Mapping[tuple[int, str], Sequence[Patch]] = MappingProxyType({}),
+    patched: Mapping[tuple[int, str], Sequence[Patch]] = MappingProxyType({}),
 ) -> None:
-    """Write every store of every operator anew.
+    """Rewrite every store of every operator.
 
     Args:
         state: What is read.
         target: URI of the checkpoint that is written, with everything but its state in place.
         gone: What goes; read once.
-        mended: What gets other values, or is added, by operator and store.
+        patched: Rows that get other values or are added, by operator and store.
 
     Raises:
         RefusedError: The files cannot be rewritten (codes `unknown-codec`, `row-checksum`), or hold other
-            bytes than those to be replaced (`repair-encoding`).
+            bytes than a change replaces (`repair-encoding`).
         FormatError: A file is damaged.
         PySparkException: Spark failed.
     """
@@ -127,8 +128,8 @@ def rewrite_hdfs_stores(
                 partition: f"{store_folder(operator.operator, partition, store.store)}/{name}"
                 for partition in range(store.partitions)
             }
-            patches = mended.get((operator.operator, store.store), ())
-            empty = any(isinstance(one, Made) and one.existing_rows == REPLACE for one in patches)
+            patches = patched.get((operator.operator, store.store), ())
+            empty = any(isinstance(one, NewRows) and one.existing_rows == REPLACE for one in patches)
             work = _Store(state.location, target, codec, chains, names, empty)
             going = gone(operator.operator, store.store)
             changes = [_changes_of(one) for one in patches]
@@ -169,8 +170,8 @@ def _itself(partition: int) -> int:
 
 
 def _changes_of(patch: Patch) -> Any:
-    if isinstance(patch, Made):
-        return patch.made.select("partition", "key_bytes", "value_bytes").rdd.map(_added)
+    if isinstance(patch, NewRows):
+        return patch.encoded.select("partition", "key_bytes", "value_bytes").rdd.map(_added)
     return patch.bytes_of.rdd.map(_replaced)
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streambank.checkpoint.closure import GLOBAL_LIMIT, PROVIDER
 from streambank.core.errors import InputError, RefusedError
+from streambank.recovery.foresee import check_strict
 from streambank.storage import Store, open_store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
 from streambank_spark.rewrite.check import Compared, compare
@@ -29,6 +30,8 @@ from streambank_spark.rewrite.hdfs_files import CODECS, load_rows
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES, ROW_CHECKSUM, state_files
 from streambank_spark.rewrite.rewrite import Rewritten, rewrite
 from streambank_spark.rewrite.skeleton import lay_skeleton
+from streambank_spark.state.hot_keys import require_hashable
+from streambank_spark.state.read import KEY
 from streambank_spark.state.staging import place_beside
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.store_rows import store_rows
@@ -92,6 +95,7 @@ def migrate(
     check_migratable(state)
     if partitions is None:
         return Rewritten(target.uri, state.closure.batch, _to_rocksdb(spark, state, target, derived_from))
+    check_strict(state.store, state.closure)
     with place_beside(target.uri) as between:
         _to_rocksdb(spark, state, between, derived_from)
         migrated = QueryState(spark, between.uri)
@@ -162,3 +166,6 @@ def check_migratable(state: QueryState) -> None:
             code="unknown-codec",
             hint=f"The codec must be {' or '.join(CODECS)}, and the first batch fixes it.",
         )
+    for operator in closure.operators:
+        for part in state.parts(operator):
+            require_hashable(operator, state.frame(part).schema[KEY].dataType)

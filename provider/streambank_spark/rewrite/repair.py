@@ -1,6 +1,6 @@
 """Repairing rows of state that break a rule: value columns get what an expression says, all else stays.
 
-What is to be changed is found by the state reader, and changed by the bytes: a row is replaced where the
+The state reader finds the rows, and they are changed by their bytes: a row is replaced where the
 store has exactly the bytes that unsafe_row.py makes of the row as it was read. So state in another encoding
 is never changed by guess; it is refused. Keys decide where a row lies, and other rows count on them: they
 cannot be changed.
@@ -28,11 +28,11 @@ from streambank_spark.failures import condition_of, first_line
 from streambank_spark.private.expressions import computed
 from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
-from streambank_spark.rewrite.row_patch import Mended, apart, not_encoded
+from streambank_spark.rewrite.row_patch import ChangedRows, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.rewrite.validate_request import VALUE, Assignment, changes_key
 from streambank_spark.state.digest import digest_frame
-from streambank_spark.state.read import KEY, Choice, as_json, bad_expression, chosen_parts, storable
+from streambank_spark.state.read import KEY, Choice, apart, as_json, bad_expression, chosen_parts, storable
 from streambank_spark.state.rule import Rule
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.state import PARTITION, Part, QueryState
@@ -48,7 +48,9 @@ _CHANGES = StructType(
 )
 
 
-def repair_state(state: QueryState, rules: Sequence[Rule], assignments: Sequence[Assignment]) -> list[Mended]:
+def repair_state(
+    state: QueryState, rules: Sequence[Rule], assignments: Sequence[Assignment]
+) -> list[ChangedRows]:
     """What becomes of the rows that break a rule, part by part; parts without such rows are left out.
 
     Args:
@@ -66,13 +68,13 @@ def repair_state(state: QueryState, rules: Sequence[Rule], assignments: Sequence
     for rule in rules:
         for part in chosen_parts(state, Choice(rule.operator, rule.part)):
             parts.setdefault((part.operator, part.name), (part, []))[1].append(rule)
-    found = (_mend(state, part, its, assignments) for part, its in parts.values())
+    found = (_repair_part(state, part, its, assignments) for part, its in parts.values())
     return [each for each in found if each is not None]
 
 
-def _mend(
+def _repair_part(
     state: QueryState, part: Part, rules: Sequence[Rule], assignments: Sequence[Assignment]
-) -> Mended | None:
+) -> ChangedRows | None:
     frame = apart(state.frame(part))
     holds = reduce(and_, (F.coalesce(computed(frame, rule.expression), F.lit(False)) for rule in rules))
     rows = frame.where(~holds).count()
@@ -88,13 +90,13 @@ def _mend(
     check_part(state, operator, part, frame)
     new = assigned(frame, mine, place)
     store = operator.stores[0]
-    mended = Mended(part, store.store, family_of(part), store.partitions, rows, frame, holds, new)
-    still = evaluated(mended, "repair")
+    changed = ChangedRows(part, store.store, family_of(part), store.partitions, rows, frame, holds, new)
+    still = evaluated(changed, "repair")
     if still:
         raise _not_repaired(
             f"{still:,} of {rows:,} rows of {place} would still break a rule after the repair."
         )
-    return mended.with_changes(changes(state, frame.where(~holds), new))
+    return changed.with_changes(changes(state, frame.where(~holds), new))
 
 
 def check_part(state: QueryState, operator: OperatorState, part: Part, frame: DataFrame) -> None:
@@ -124,7 +126,7 @@ def check_part(state: QueryState, operator: OperatorState, part: Part, frame: Da
         raise not_encoded(place, f"it is encoded as {encoding}")
     if conf.get(_ROW_CHECKSUM, "false").lower() == "true":
         raise RefusedError(
-            f"Rows of {place} have checksums of their own, and cannot be changed.",
+            f"Rows of {place} have checksums, and cannot be changed.",
             code="row-checksum",
             hint=f"Run the query without {_ROW_CHECKSUM} until it has written new snapshots.",
         )
@@ -188,33 +190,33 @@ def _kind(kind: DataType, path: Sequence[str]) -> DataType | None:
     return kind
 
 
-def evaluated(mended: Mended, what: str) -> int:
+def evaluated(rows: ChangedRows, what: str) -> int:
     """Make sure that the changed rows are the same whenever they are computed.
 
     Args:
-        mended: What becomes of a part.
+        rows: The rows that change.
         what: What messages call that: `repair`, `transformation`.
 
     Returns:
-        How many of the changed rows still do not hold what `mended.holds` says.
+        How many of the changed rows still break a rule; 0 if none must hold.
 
     Raises:
         InputError: They cannot be computed, or differ from time to time (code `bad-expression`).
     """
     try:
         # Planned twice: Spark gives rand() its seed, and now() its moment, when it plans.
-        first, again = digest_frame(mended.repaired), digest_frame(mended.repaired)
-        still = mended.repaired.where(~mended.holds).count() if mended.must_hold else 0
+        first, again = digest_frame(rows.changed), digest_frame(rows.changed)
+        still = rows.changed.where(~rows.holds).count() if rows.must_hold else 0
     except (PySparkException, Py4JError) as error:
-        said = first_line(error) if mended.must_hold else condition_of(error)
+        said = first_line(error) if rows.must_hold else condition_of(error)
         raise InputError(
-            f"The {what} of {mended.place} cannot be computed: {said}",
+            f"The {what} of {rows.place} cannot be computed: {said}",
             code="bad-expression",
             hint="Look at the rows: a validation lists those that break a rule.",
         ) from error
     if first != again:
         raise InputError(
-            f"The {what} of {mended.place} gives a different value each time.",
+            f"The {what} of {rows.place} gives a different value each time.",
             code="bad-expression",
             hint="Use constants instead of rand(), uuid() or current_timestamp().",
         )
@@ -252,13 +254,13 @@ def _encoded(
         yield partition, key_of(of_key) if key.fields else b"", value_of(was), value_of(new)
 
 
-def samples(mended: Mended, limit: int) -> list[dict[str, Any]]:
-    """Some repaired rows, before and after, as JSON: `partition`, `key`, `before`, `after`."""
-    broken = mended.frame.where(~mended.holds)
-    shown = storable(broken.select(PARTITION, KEY, F.col(VALUE).alias("before"), mended.new.alias("after")))
+def samples(rows: ChangedRows, limit: int) -> list[dict[str, Any]]:
+    """Some of the rows that change, before and after, as JSON: `partition`, `key`, `before`, `after`."""
+    before = rows.frame.where(~rows.holds)
+    shown = storable(before.select(PARTITION, KEY, F.col(VALUE).alias("before"), rows.new.alias("after")))
     names = [name for name in shown.columns if name != PARTITION]
-    told = shown.select(PARTITION, as_json(shown, names).alias("row")).limit(limit)
-    return [{"partition": row[PARTITION]} | loads(row["row"]) for row in told.collect()]
+    texts = shown.select(PARTITION, as_json(shown, names).alias("row")).limit(limit)
+    return [{"partition": row[PARTITION]} | loads(row["row"]) for row in texts.collect()]
 
 
 OPERATION = "repair"
@@ -292,7 +294,7 @@ class Repaired:
     Attributes:
         judged: How the savepoint kept the rules.
         repairs: What becomes of each part that has broken rows.
-        derived: What came of it: another savepoint, where a row was broken.
+        derived: The new savepoint, if a row was broken.
     """
 
     judged: tuple[Judged, ...]
@@ -337,12 +339,12 @@ def repair_savepoint(
         savepoint: The id of the first one, which stays as it is.
         rules: What must be true of every row.
         assignments: What broken rows get.
-        staging: Where state is laid out.
+        staging: Where state is staged.
         limit: How many rows to show, of each rule and part.
         dry_run: Only say what would be.
         note: A note for the new savepoint.
         by: Who asks.
-        say: Told what is being done.
+        say: Called with what is being done.
 
     Raises:
         InputError, RefusedError: As `repair_state`; nothing was written.
@@ -351,13 +353,13 @@ def repair_savepoint(
     judged: list[Judged] = []
     repairs: list[Repair] = []
 
-    def decide(state: QueryState) -> list[Mended]:
+    def patch(state: QueryState) -> list[ChangedRows]:
         judged.extend(validate_state(state, rules, limit))
-        mended = repair_state(state, rules, assignments)
+        changed = repair_state(state, rules, assignments)
         repairs.extend(
-            Repair(one.part.operator, one.part.name, one.rows, samples(one, limit)) for one in mended
+            Repair(one.part.operator, one.part.name, one.rows, samples(one, limit)) for one in changed
         )
-        return mended
+        return changed
 
     derived = derive(
         spark,
@@ -366,7 +368,7 @@ def repair_savepoint(
         savepoint,
         staging,
         operation=OPERATION,
-        mend=decide,
+        patch=patch,
         dry_run=dry_run,
         note=note,
         by=by,

@@ -1,13 +1,13 @@
-"""A query's state written anew after the same batch: without some keys, or in other partitions.
+"""A query's state rewritten after the same batch: without some keys, with other rows, or in other partitions.
 
-What is read is a savepoint that was laid out, and what is written is a directory of its own. Neither the
-query nor its savepoint notices. Logs and schemas are carried over (skeleton.py), the state is written by
-Spark where it is RocksDB (private/state_rewriter.py) and as files where it is HDFS-backed (hdfs_rewriter.py).
-Then it is all read again and compared (check.py); what is not as it has to be is no checkpoint for long.
+It reads a materialized savepoint and writes into another directory; neither the query nor its savepoint
+changes. Logs and schemas are carried over (skeleton.py). Spark writes RocksDB state
+(private/state_rewriter.py), and hdfs_rewriter.py the files of HDFS-backed state. Then all of it is read again
+and compared (check.py); if it differs, it does not become a checkpoint.
 
-What there is is read twice: to be written anew, and once more to be counted (state/digest.py), since what
-one read has lost is not missed by itself; HDFS-backed state a third time, by the tasks that write its files.
-What was written is read once. Whoever decides which keys go has read it before.
+The state that there is, is read twice: to rewrite it, and once more to count it (state/digest.py), since a
+row that one read lost would be missing in both. HDFS-backed state is read a third time, by the tasks that
+write its files. What was written is read once. To decide which keys go takes another read before.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streambank.core.errors import RefusedError
-from streambank.recovery.foresee import check_no_limit
+from streambank.recovery.foresee import check_no_limit, check_strict
 from streambank.storage.store import Store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
 from streambank_spark.rewrite.check import Compared, compare
 from streambank_spark.rewrite.expiry import Expired
 from streambank_spark.rewrite.hdfs_rewriter import GoneRows, rewrite_hdfs_stores
-from streambank_spark.rewrite.row_patch import Mended, Patch, not_encoded
+from streambank_spark.rewrite.row_patch import ChangedRows, Patch, not_encoded
 from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.digest import count_kept
 from streambank_spark.state.hot_keys import UNIT
@@ -37,7 +37,7 @@ from streambank_spark.state.store_rows import StoreRows, store_rows
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """State that was written anew.
+    """State that was rewritten.
 
     Attributes:
         location: The checkpoint that has it.
@@ -66,22 +66,22 @@ def rewrite(
     derived_from: str,
     gone: Sequence[Expired] = (),
     partitions: int | None = None,
-    mended: Sequence[Patch] = (),
+    patches: Sequence[Patch] = (),
 ) -> Rewritten:
-    """Write the state of a checkpoint anew, verify it, and make the target a checkpoint.
+    """Rewrite the state of a checkpoint, verify it, and make the target a checkpoint.
 
     Args:
         spark: A session; settings of it are left alone.
-        state: What is read; nobody may write there meanwhile.
-        target: An empty place of our own.
+        state: What is read; it must not change meanwhile.
+        target: An empty place that nothing else uses.
         derived_from: Where the state comes from, for the offset log.
         gone: What is left out.
         partitions: Another number of state partitions.
-        mended: Rows that get other values, or are added.
+        patches: Rows that get other values, or are added.
 
     Raises:
         RefusedError: It cannot be done with this state; the code says why.
-        IntegrityError: What was written is not what it has to be (code `rewrite-differs`); there is no
+        IntegrityError: What was written differs from what was expected (code `rewrite-differs`); there is no
             checkpoint.
         FormatError: Another Spark, or a file that is not understood.
         StorageError: Spark or the environment failed.
@@ -96,43 +96,46 @@ def rewrite(
     skeleton = lay_skeleton(
         state.store, target, closure, derived_from=derived_from, partitions=partitions, alone=alone
     )
-    repairs: dict[tuple[int, str], list[Patch]] = {}
-    for one in mended:
-        repairs.setdefault(one.named, []).append(one)
+    patched: dict[tuple[int, str], list[Patch]] = {}
+    for one in patches:
+        patched.setdefault(one.named, []).append(one)
     if not hdfs:
-        _require_as_encoded(stores, [one for one in mended if isinstance(one, Mended)])
+        _require_as_encoded(stores, [one for one in patches if isinstance(one, ChangedRows)])
     if hdfs:
-        rewrite_hdfs_stores(state, target.uri, _going(stores, units), repairs)
+        rewrite_hdfs_stores(state, target.uri, _going(stores, units), patched)
         ids = None
     else:
-        change = _change(stores, units, partitions, repairs)
+        change = _change(stores, units, partitions, patched)
         ids = rewrite_stores(session, state.location, target.uri, closure.batch, change)
-    kept = {store.named: store.without(units.get(store.operator)) for store in stores}
+    unpatched = {store.named: store.without(units.get(store.operator)) for store in stores}
+    kept = dict(unpatched)
     counted = {
         store.named: count_kept(store, units.get(store.operator))
         for store in stores
-        if store.named not in repairs
+        if store.named not in patched
     }
-    for one in mended:
+    for one in patches:
         kept[one.named] = one.in_rows(kept[one.named]) if hdfs else one.in_raw(kept[one.named])
     with skeleton.finished(ids):
         written = QueryState(spark, target.uri, closure.batch)
-        compared = compare(stores, kept, list(store_rows(session, written)), partitions, counted)
-        for one in mended:
+        after = list(store_rows(session, written))
+        compared = compare(stores, kept, after, partitions, counted, unpatched)
+        for one in patches:
             one.verify(written)
     return Rewritten(target.uri, closure.batch, compared)
 
 
 def check_rewritable(state: QueryState, partitions: int | None) -> None:
-    """Make sure that state can be written anew at all, before anything is written.
+    """Make sure that state can be rewritten at all, before anything is written.
 
     Args:
         state: The state.
         partitions: Another number of state partitions.
 
     Raises:
-        RefusedError: There is none (code `no-state`), it is HDFS-backed and is to be spread over another
-            number of partitions (`hdfs-backed`), or it is RocksDB state of a limit (`limit-state`).
+        RefusedError: There is none (code `no-state`), it is HDFS-backed and would get another
+            number of partitions (`hdfs-backed`, `loose-distribution`), or it is RocksDB state of a limit
+            (`limit-state`).
     """
     provider = state.closure.spark.provider
     if provider is None:
@@ -148,12 +151,14 @@ def check_rewritable(state: QueryState, partitions: int | None) -> None:
             code="hdfs-backed",
             hint="`streambank state migrate --partitions N` turns it into RocksDB with that many partitions.",
         )
+    if partitions is not None:
+        check_strict(state.store, state.closure)
 
 
-def _require_as_encoded(stores: Sequence[StoreRows], repairs: Iterable[Mended]) -> None:
-    """Make sure that the very bytes are stored which a repair replaces."""
+def _require_as_encoded(stores: Sequence[StoreRows], changed: Iterable[ChangedRows]) -> None:
+    """Make sure that the store has exactly the bytes that the change replaces."""
     by_name = {store.named: store for store in stores}
-    for one in repairs:
+    for one in changed:
         found = one.found_raw(by_name[one.named].frame)
         if found != one.rows:
             raise not_encoded(one.place, f"{one.rows - found:,} of them are stored in another format")
@@ -163,14 +168,14 @@ def _change(
     stores: Sequence[StoreRows],
     units: Mapping[int, DataFrame],
     partitions: int | None,
-    repairs: Mapping[tuple[int, str], Sequence[Patch]] = MappingProxyType({}),
+    patched: Mapping[tuple[int, str], Sequence[Patch]] = MappingProxyType({}),
 ) -> Any:
     by_name = {store.named: store for store in stores}
 
     def change(operator: int, name: str, frame: DataFrame) -> DataFrame:
         store = by_name[operator, name].of(frame)
         kept = store.without(units.get(operator))
-        for one in repairs.get(store.named, ()):
+        for one in patched.get(store.named, ()):
             kept = one.in_raw(kept)
         if partitions is None or store.alone:
             return kept

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from streambank.core.choices import EXISTING_ROWS
 from streambank.core.errors import InputError
 
 OPERATIONS = ("compact", "erase", "rescale", "migrate")
 PROVIDERS = ("rocksdb",)
-EXISTING = REPLACE, KEEP, OVERWRITE = "replace", "keep", "overwrite"
+EXISTING = REPLACE, KEEP, OVERWRITE = EXISTING_ROWS
 """What becomes of rows where a table gives state: all go; those of a key in the table stay, or go."""
 
 

@@ -1,8 +1,4 @@
-"""Rows of state that get other values or are added while state is rewritten, and the proof of it.
-
-Spark names the columns of an aggregation's value after its buffers, so two sums are both called `sum`. Here
-each has a name: `sum`, `sum_2`.
-"""
+"""Rows of state that get other values or are added while state is rewritten, and the proof of it."""
 
 from __future__ import annotations
 
@@ -17,30 +13,31 @@ from streambank.core.errors import IntegrityError, RefusedError
 from streambank_spark.rewrite.rewrite_request import OVERWRITE, REPLACE
 from streambank_spark.rewrite.validate_request import VALUE
 from streambank_spark.state.digest import digest_frame
-from streambank_spark.state.read import KEY
+from streambank_spark.state.read import KEY, apart
 from streambank_spark.state.state import PARTITION, Part, QueryState
 
 MOST_BROADCAST = 100_000
 """How many changed rows each task gets as a whole; of more, rows are brought together by their keys."""
+_PLACE = "_place"
 _HALF = 16
 _MODULUS = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
-    """What becomes of the broken rows of one part.
+class ChangedRows:
+    """Rows of one part that get other values; their keys stay.
 
     Attributes:
         part: The part.
         store: The store that it lies in.
         family: The column family of that store.
         partitions: How many partitions the store has.
-        rows: How many rows are broken.
-        frame: The part's rows as they are.
-        holds: Whether a row keeps the rules.
-        new: The value that a broken row gets.
-        changes: Of each broken row `partition`, and the bytes `key_was`, `value_was`, `value_new`.
-        must_hold: Whether `holds` must be true of every row afterwards.
+        rows: How many rows change.
+        frame: All rows of the part, before the change.
+        holds: Whether a row stays as it is: in a repair, because it keeps the rules.
+        new: The value that a changed row gets.
+        changes: Of each changed row `partition`, and the bytes `key_was`, `value_was`, `value_new`.
+        must_hold: Whether `holds` must be true of every row after the change, as in a repair.
     """
 
     part: Part
@@ -65,18 +62,18 @@ class Mended:
         return self.part.operator, self.store
 
     @property
-    def repaired(self) -> DataFrame:
-        """The broken rows with their new values."""
+    def changed(self) -> DataFrame:
+        """The rows that change, with their new values."""
         return self.frame.where(~self.holds).withColumn("value", self.new)
 
     @property
     def bytes_of(self) -> DataFrame:
-        """The changes, which have to be there."""
+        """`changes`, which must be set."""
         assert self.changes is not None
         return self.changes
 
-    def with_changes(self, changes: DataFrame) -> Mended:
-        """The same with the bytes."""
+    def with_changes(self, changes: DataFrame) -> ChangedRows:
+        """The same with `changes`."""
         return replace(self, changes=changes)
 
     def in_rows(self, frame: DataFrame) -> DataFrame:
@@ -90,13 +87,13 @@ class Mended:
         changes = self.bytes_of.drop("partition")
         if self.rows <= MOST_BROADCAST:
             return frame.join(F.broadcast(changes), self._same(), "left").select(*columns)
-        mine = _of_family(self.family)
-        changed = frame.where(mine).join(changes, self._same(), "left").select(*columns)
+        mine, placed = _of_family(self.family), _placed(frame)
+        changed = placed.where(mine).join(changes, self._same(), "left").select(*columns, _PLACE)
         # Elements of a list, which are of another family, stay in their order.
-        return _in_place(frame.where(~mine).unionAll(changed), self.partitions)
+        return _in_place(placed.where(~mine).unionAll(changed), self.partitions)
 
     def found_raw(self, frame: DataFrame) -> int:
-        """How many raw rows of its store have the very bytes that are to be replaced."""
+        """How many raw rows of its store have exactly the bytes that the change replaces."""
         named = self.bytes_of if self.rows > MOST_BROADCAST else F.broadcast(self.bytes_of)
         return frame.join(named, self._same(), "left_semi").count()
 
@@ -108,18 +105,18 @@ class Mended:
         )
 
     def verify(self, written: QueryState) -> Proof:
-        """Make sure that what was written has the repaired rows, and every other row as it was.
+        """Make sure that what was written has the changed rows, and every other row as it was.
 
         Raises:
-            IntegrityError: It has not (code `rewrite-differs`).
+            IntegrityError: It does not (code `rewrite-differs`).
         """
         after = apart(written.frame(self.part))
-        (rest_rows, rest), (_, repaired) = (
+        (rest_rows, rest), (_, changed) = (
             digest_frame(self.frame.where(self.holds)),
-            digest_frame(self.repaired),
+            digest_frame(self.changed),
         )
         rows, found = digest_frame(after)
-        if (rows, found) != (rest_rows + self.rows, _sum((rest, repaired))):
+        if (rows, found) != (rest_rows + self.rows, _sum((rest, changed))):
             raise _differs(f"the {rows:,} rows of {self.place} ({found}) are not the expected ones")
         broken = after.where(~self.holds).count() if self.must_hold else 0
         if broken:
@@ -141,19 +138,20 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """Rows that a part gets from somewhere else.
+class NewRows:
+    """Rows that a part gets from a table.
 
     Attributes:
         part: The part.
         store: The store that it lies in.
         family: The column family of that store.
         partitions: How many partitions the store has.
-        existing: The part's rows as they are.
+        existing: All rows of the part, before.
         rows: How many rows are written.
-        mapped: `key`, `value` and `partition_id` of each given row, computed whenever they are read.
+        mapped: `key`, `value` and `partition_id` of each row that the table gives; Spark computes them again
+            at each read.
         existing_rows: `REPLACE`, `KEEP` or `OVERWRITE`.
-        made: Of each row that is written its `partition`, its `key`, and the bytes of key and value.
+        encoded: Of each row that is written its `partition`, its `key`, and the bytes of key and value.
     """
 
     part: Part
@@ -164,7 +162,7 @@ class Made:
     rows: int
     mapped: DataFrame
     existing_rows: str
-    made: DataFrame
+    encoded: DataFrame
 
     @property
     def place(self) -> str:
@@ -179,7 +177,7 @@ class Made:
     @property
     def bytes_of(self) -> DataFrame:
         """The rows that are written."""
-        return self.made
+        return self.encoded
 
     def in_rows(self, frame: DataFrame) -> DataFrame:
         """The rows of its store with those that are written, as the state reader gives them."""
@@ -195,14 +193,14 @@ class Made:
 
     def in_raw(self, frame: DataFrame) -> DataFrame:
         """The raw rows of its store with those that are written, each in its partition."""
-        mine = _of_family(self.family)
-        kept = frame
+        mine, placed = _of_family(self.family), _placed(frame)
+        kept = placed
         if self.existing_rows == REPLACE:
-            kept = frame.where(~mine)
+            kept = placed.where(~mine)
         elif self.existing_rows == OVERWRITE:
-            named = self.made.select(F.col("key_bytes").alias("_key_bytes"))
-            others = frame.where(mine).join(named, F.col("key_bytes") == F.col("_key_bytes"), "left_anti")
-            kept = frame.where(~mine).unionAll(others)
+            named = self.encoded.select(F.col("key_bytes").alias("_key_bytes"))
+            others = placed.where(mine).join(named, F.col("key_bytes") == F.col("_key_bytes"), "left_anti")
+            kept = placed.where(~mine).unionAll(others)
         kind = _partition_key(frame)
         nothing = F.struct(*(F.lit(None).alias(name) for name in kind.names))
         columns = {
@@ -210,8 +208,9 @@ class Made:
             "key_bytes": F.col("key_bytes"),
             "value_bytes": F.col("value_bytes"),
             "column_family_name": F.lit(self.family),
+            _PLACE: F.col("partition"),
         }
-        new = self.made.select(*(columns[name].alias(name) for name in frame.columns))
+        new = self.encoded.select(*(columns[name].alias(name) for name in placed.columns))
         return _in_place(kept.unionAll(new), self.partitions)
 
     def verify(self, written: QueryState) -> Proof:
@@ -243,15 +242,18 @@ def _is_alone(kind: StructType) -> bool:
     return all(isinstance(one.dataType, NullType) for one in kind.fields)
 
 
+def _placed(frame: DataFrame) -> DataFrame:
+    """Raw rows with the partition that each lies in; a plan that reads them has a task for each partition."""
+    return frame.withColumn(_PLACE, F.spark_partition_id())
+
+
 def _in_place(frame: DataFrame, partitions: int) -> DataFrame:
-    """Raw rows, each in the partition where Spark looks for it."""
-    if _is_alone(_partition_key(frame)):
-        return frame.coalesce(1)
-    return frame.repartition(partitions, "partition_key")
+    """Raw rows, each in its partition."""
+    return frame.repartitionById(partitions, _PLACE).drop(_PLACE)
 
 
-Patch = Mended | Made
-"""What becomes of rows of one part."""
+Patch = ChangedRows | NewRows
+"""What a rewrite changes in one part."""
 
 
 def without_keys(frame: DataFrame, named: DataFrame) -> DataFrame:
@@ -259,24 +261,6 @@ def without_keys(frame: DataFrame, named: DataFrame) -> DataFrame:
     return frame.join(
         named.select(F.col(KEY).alias("_key")), F.col(KEY).eqNullSafe(F.col("_key")), "left_anti"
     )
-
-
-def apart(frame: DataFrame) -> DataFrame:
-    """Rows of state with another name for each column of the value: the second `sum` is `sum_2`."""
-    kind = frame.schema[VALUE].dataType if VALUE in frame.columns else None
-    if not isinstance(kind, StructType):
-        return frame
-    taken: set[str] = set()
-    names = {name.casefold() for name in kind.names}
-    renamed = StructType()
-    for field in kind.fields:
-        name, count = field.name, 1
-        while name.casefold() in taken or (count > 1 and name.casefold() in names):
-            count += 1
-            name = f"{field.name}_{count}"
-        taken.add(name.casefold())
-        renamed.add(name, field.dataType, field.nullable)
-    return frame if renamed.names == kind.names else frame.withColumn(VALUE, F.col(VALUE).cast(renamed))
 
 
 def _sum(digests: Iterable[str]) -> str:

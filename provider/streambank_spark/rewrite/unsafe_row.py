@@ -40,6 +40,7 @@ from pyspark.sql.types import (
 )
 
 from streambank.core.errors import RefusedError
+from streambank_spark.state.read import fields_of
 
 Encode = Callable[[Any], bytes]
 
@@ -69,7 +70,8 @@ def plain(column: Column, kind: DataType) -> Column:
         RefusedError: A type that cannot be encoded (code `key-type`).
     """
     if isinstance(kind, StructType):
-        fields = [plain(column.getField(one.name), one.dataType).alias(f"_{n}") for n, one in _numbered(kind)]
+        values = zip(fields_of(column, kind), kind.fields, strict=True)
+        fields = [plain(value, one.dataType).alias(f"_{n}") for n, (value, one) in enumerate(values)]
         made = F.struct(*fields) if fields else F.struct(F.lit(0))
         return F.when(column.isNotNull(), made)
     if isinstance(kind, ArrayType):
@@ -106,10 +108,6 @@ def _micros_without_zone(column: Column) -> Column:
     seconds = ((day + F.hour(column)) * 60 + F.minute(column)) * 60
     within = F.extract(F.lit("SECONDS"), column) * 1_000_000
     return seconds * 1_000_000 + within.cast("long")
-
-
-def _numbered(kind: StructType) -> list[tuple[int, Any]]:
-    return list(enumerate(kind.fields))
 
 
 def encoder(kind: StructType) -> Encode:

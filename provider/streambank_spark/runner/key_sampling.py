@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.core.errors import StreambankError
+from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.json_text import loads
 from streambank.declaration.state import HotKeysPolicy
 from streambank.sla.skew.traffic import BatchSample, Traffic
@@ -63,6 +63,8 @@ class KeySampling:
         try:
             writer._jwrite = key_samples.writer_of(plain, self.dataset)
             return start()
+        except RefusedError:  # the runner's own, which the metric does not cause
+            raise
         except Exception as error:  # whatever it is: without the metric it may not come
             self.give_up(error)
         finally:
@@ -134,8 +136,10 @@ def sampling_of(
     if policy is None:
         return None
     failed: Exception | None = None
+    salted = None
     try:
-        dataset, points = key_samples.observed(frame, policy.sample, policy.keys)
+        salted = None if policy.hashes else key_samples.salted_partitions(frame.sparkSession)
+        dataset, points = key_samples.observed(frame, policy.sample, policy.keys, salted)
     except Exception as error:  # the query must start whatever it is
         dataset, points, failed = None, [Point(0, "query")], error
     if not points:
@@ -149,7 +153,7 @@ def sampling_of(
         sample=policy.sample,
         window_s=policy.window_s,
         max_keys=policy.max_keys,
-        hashes=policy.hashes,
+        salted=salted,
         clock_s=time.monotonic,
     )
     sampling = KeySampling(query, points, traffic, dataset, note)

@@ -185,7 +185,7 @@ class _Start:
             trigger: Another trigger than the application's, as PySpark's `trigger` takes it.
         """
         moved = to is not self.output
-        kafka, sampling = dict(self.kafka), None
+        kafka = dict(self.kafka)
         with _as_the_application_said(self.writer):
             self.writer.option("checkpointLocation", spec.checkpoint)
             if trigger:
@@ -193,11 +193,11 @@ class _Start:
             if moved:
                 kafka["sink"] = {**kafka["sink"], "topic": to.name} if to.kind == "kafka" else {}
                 starter = self.original if to.kind == TABLE else self.plain_start
-                query = redirect.start(self.writer, starter, self.call.arguments, to)
+                start = functools.partial(redirect.start, self.writer, starter, self.call.arguments, to)
             else:
-                sampling = sampling_of(host.queries.hot_keys, name, self.writer._df, host.note)
                 start = functools.partial(self.original, *self.call.args, **self.call.kwargs)
-                query = start() if sampling is None else sampling.start(self.writer, start)
+            sampling = sampling_of(host.queries.hot_keys, name, self.writer._df, host.note)
+            query = start() if sampling is None else sampling.start(self.writer, start)
         managed = Managed(name, spec, query, str(query.id), str(query.runId), kafka=kafka, output=to)
         managed.sampling = sampling
         managed.named = self.output if moved else None

@@ -123,10 +123,10 @@ def hash_columns(frame: DataFrame) -> list[Column]:
     return [each.alias(name) for each, name in zip(row_hash(frame), _HASHES, strict=True)]
 
 
-def sums(only: Column | None = None) -> list[Column]:
+def sums(only: Column | None = None, names: Sequence[str] = _HASHES) -> list[Column]:
     """The sums that make a fingerprint, over `hash_columns`; of the rows alone for which a flag is true."""
     # In pieces that no number of rows makes overflow, and not as a decimal, which takes much longer.
-    pieces = [piece for name in _HASHES for piece in _pieces(F.col(name))]
+    pieces = [piece for name in names for piece in _pieces(F.col(name))]
     return [F.sum(piece if only is None else F.when(only, piece)) for piece in pieces]
 
 
@@ -247,6 +247,13 @@ def _row_hash_pieces(seed: int, value: Column, kind: DataType) -> Iterator[tuple
 
 
 _PLACE = "_place"
+_PLACES = ("_first_place", "_second_place")
+
+
+Elsewhere = tuple[int, str]
+"""How many rows lie elsewhere than the hash of their key says, and the fingerprint of their keys and
+partitions: of a loose distribution any row may."""
+_OF_VALUES = ("value", "value_bytes", PARTITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +264,13 @@ class Counted:
         rows_before: All rows.
         rows: Those that stay.
         digest: Fingerprint of those that stay.
+        elsewhere: Those of them that lie elsewhere than the hash of their key says.
     """
 
     rows_before: int
     rows: int
     digest: str
+    elsewhere: Elsewhere
 
 
 def count_kept(store: StoreRows, units: DataFrame | None) -> Counted:
@@ -274,21 +283,45 @@ def count_kept(store: StoreRows, units: DataFrame | None) -> Counted:
         units: Those that go, each once.
     """
     stays = ~F.col(GONE)
-    hashed = store.marked(units).select(GONE, *hash_columns(store.frame))
-    found = hashed.agg(F.count(F.lit(1)), F.count_if(stays), *sums(stays)).collect()[0]
-    return Counted(found[0], found[1], digest_from(found[2:]))
+    hashed = _hashed(store, store.marked(units), F.col(GONE))
+    odd = stays & F.col("odd")
+    found = hashed.agg(
+        F.count(F.lit(1)), F.count_if(stays), F.count_if(odd), *sums(stays), *sums(odd, _PLACES)
+    ).collect()[0]
+    return Counted(found[0], found[1], *_told(found[2:]))
 
 
-def count_all(store: StoreRows) -> tuple[int, str, int]:
-    """Rows, fingerprint, and how many rows Spark would look for in another partition, by one read."""
+def count_all(store: StoreRows) -> tuple[int, str, Elsewhere]:
+    """Rows, fingerprint, and the rows that Spark would look for in another partition, by one read."""
+    odd = F.col("odd")
+    found = (
+        _hashed(store, store.frame)
+        .agg(F.count(F.lit(1)), F.count_if(odd), *sums(), *sums(odd, _PLACES))
+        .collect()[0]
+    )
+    return found[0], *_told(found[1:])
+
+
+def _told(found: Sequence[Any]) -> tuple[str, Elsewhere]:
+    odd, pieces = found[0], found[1:]
+    half = len(pieces) // 2
+    return digest_from(pieces[:half]), (odd, digest_from(pieces[half:]))
+
+
+def _hashed(store: StoreRows, frame: DataFrame, *more: Column) -> DataFrame:
+    """The hashes of rows, whether each is `odd`, and if so the hashes of its key and its partition.
+
+    A row that gets another value is known by its key. A key has all of its rows in one partition, so these
+    hashes and those of the rows say together where each row is.
+    """
     unit = store.unit()
     place = F.spark_partition_id() if store.raw else F.col(PARTITION)
-    hashes = hash_columns(store.frame)
-    placed = store.frame.select("*", place.alias(_PLACE), *([] if unit is None else [unit.alias(UNIT)]))
+    placed = frame.select("*", place.alias(_PLACE), *([] if unit is None else [unit.alias(UNIT)]))
     expected = F.lit(0) if unit is None else partition_of(placed, store.partitions)
-    hashed = placed.select(*hashes, (expected != F.col(_PLACE)).alias("odd"))
-    found = hashed.agg(F.count(F.lit(1)), F.count_if("odd"), *sums()).collect()[0]
-    return found[0], digest_from(found[2:]), found[1]
+    odd = expected != F.col(_PLACE)
+    known = hashes(placed, [*(name for name in store.frame.columns if name not in _OF_VALUES), _PLACE])
+    places = [F.when(odd, each).alias(name) for each, name in zip(known, _PLACES, strict=True)]
+    return placed.select(*more, *hash_columns(store.frame), odd.alias("odd"), *places)
 
 
 def count_going(store: StoreRows, units: DataFrame) -> tuple[int, int]:

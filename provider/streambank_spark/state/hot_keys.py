@@ -21,12 +21,13 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, NullType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructType
 
 from streambank.checkpoint.closure import OperatorState
-from streambank.core.errors import FormatError, InputError
+from streambank.core.errors import FormatError, InputError, RefusedError
 from streambank.core.json_text import loads
 from streambank_spark.failures import first_line
+from streambank_spark.state.read import fields_of
 from streambank_spark.state.state import PARTITION
 
 HOT = 10.0
@@ -261,12 +262,62 @@ def unit_fields(operator: OperatorState, store: str, key: DataType) -> list[str]
     return [field.name for field in fields]
 
 
-def unit_of(frame: DataFrame, operator: OperatorState, store: str) -> Column | None:
-    """The unit of each row of a frame of state as a struct; None where all input is one group."""
-    names = unit_fields(operator, store, frame.schema["key"].dataType)
-    if not names:
+def unit_of(frame: DataFrame, operator: OperatorState, store: str, *, hashable: bool = True) -> Column | None:
+    """The unit of each row of a frame of state as a struct; None where all input is one group.
+
+    Args:
+        frame: The rows.
+        operator: The operator.
+        store: The store or the part that they are of.
+        hashable: Whether the unit is compared or its partition computed, and not only read.
+
+    Raises:
+        RefusedError: As `require_hashable`.
+    """
+    kind = frame.schema["key"].dataType
+    count = len(unit_fields(operator, store, kind))
+    if not count:
         return None
-    return F.struct(*(F.col("key").getField(name).alias(f"_{n}") for n, name in enumerate(names)))
+    assert isinstance(kind, StructType)
+    if hashable:
+        require_hashable(operator, kind)
+    return unit_from(F.col("key"), kind, count)
+
+
+def require_hashable(operator: OperatorState, key: DataType) -> None:
+    """Make sure that the partition of a key can be computed.
+
+    Args:
+        operator: The operator.
+        key: The type of its keys.
+
+    Raises:
+        RefusedError: There is a map in it, which SQL neither hashes nor compares (code `key-type`).
+    """
+    if _has_map(key):
+        raise RefusedError(
+            f"State of operator {operator.operator} ({operator.name}) has a map in its key, and cannot be "
+            "rewritten.",
+            code="key-type",
+            hint="Start the query with an empty checkpoint, and group by to_json(the map) instead.",
+        )
+
+
+def _has_map(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return any(_has_map(one.dataType) for one in kind.fields)
+    return isinstance(kind, MapType) or (isinstance(kind, ArrayType) and _has_map(kind.elementType))
+
+
+def unit_from(key: Column, kind: StructType, count: int) -> Column:
+    """The first fields of a key as a struct with the fields `_0`, `_1` and so on.
+
+    Args:
+        key: The key.
+        kind: Its type; two fields may have the same name.
+        count: How many fields.
+    """
+    return F.struct(*(field.alias(f"_{n}") for n, field in enumerate(fields_of(key, kind)[:count])))
 
 
 def partition_of(unit: DataFrame, partitions: int) -> Column:

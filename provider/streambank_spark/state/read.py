@@ -22,13 +22,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType
 
+from streambank.checkpoint.schema.store import names_apart
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.json_text import loads
 from streambank.storage import open_store
 from streambank_spark.failures import first_line
 from streambank_spark.state.state import PARTITION, Part, QueryState
 
-KEY = "key"
+KEY, VALUE = "key", "value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,19 @@ def filtered(frame: DataFrame, where: str) -> DataFrame:
         return frame.where(where)
     except AnalysisException as error:
         raise bad_expression(frame, where, error) from error
+
+
+def apart(frame: DataFrame) -> DataFrame:
+    """Rows of state with a name for each column of key and value: the second `sum` is `sum_2`."""
+    for root in (KEY, VALUE):
+        kind = frame.schema[root].dataType if root in frame.columns else None
+        if isinstance(kind, StructType):
+            renamed = StructType()
+            for field, name in zip(kind.fields, names_apart(kind.names), strict=True):
+                renamed.add(name, field.dataType, field.nullable)
+            if renamed.names != kind.names:
+                frame = frame.withColumn(root, F.col(root).cast(renamed))
+    return frame
 
 
 def bad_expression(frame: DataFrame, text: str, error: AnalysisException) -> InputError:
@@ -182,6 +196,8 @@ def _matches(frame: DataFrame, value: Column, kind: StructType, wanted: dict[str
             conditions.append(inner.isNull())
         elif isinstance(given, (dict, list)):
             raise _bad_key(text, kind, f"the field {field.name} needs a plain value")
+        elif isinstance(field.dataType, (ArrayType, MapType, StructType)):
+            raise _bad_key(text, kind, f"the field {field.name} has no plain value")
         else:
             plain = json.dumps(given) if isinstance(given, bool) else str(given)
             typed = F.lit(plain).try_cast(field.dataType)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import NullType, StructType
+from pyspark.sql.types import DataType, NullType, StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank_spark.private.state_rewriter import raw_rows
-from streambank_spark.state.hot_keys import UNIT, unit_of
+from streambank_spark.state.hot_keys import UNIT, require_hashable, unit_of
 from streambank_spark.state.state import QueryState, store_part
 
 GONE = "_gone"
@@ -63,13 +63,18 @@ class StoreRows:
         return replace(self, frame=frame)
 
     def unit(self) -> Column | None:
-        """The unit of each row; None where all input is one group."""
+        """The unit of each row; None where all input is one group.
+
+        Raises:
+            RefusedError: As `require_hashable`.
+        """
         if not self.raw:
             return unit_of(self.frame, self.of_operator, self.name)
         kind = self.frame.schema[_PARTITION_KEY].dataType
         assert isinstance(kind, StructType)
         if all(isinstance(field.dataType, NullType) for field in kind.fields):
             return None
+        require_hashable(self.of_operator, kind)
         return F.col(_PARTITION_KEY)
 
     def without(self, units: DataFrame | None) -> DataFrame:
@@ -94,8 +99,8 @@ class StoreRows:
         return self.frame.join(named, unit == F.col(_UNIT), how)
 
 
-def _kind(frame: DataFrame, unit: Column) -> str:
-    return frame.select(unit.alias(UNIT)).schema[UNIT].dataType.simpleString()
+def _kind(frame: DataFrame, unit: Column) -> DataType:
+    return frame.select(unit.alias(UNIT)).schema[UNIT].dataType
 
 
 def store_rows(session: SparkSession, state: QueryState, *, raw: bool | None = None) -> Iterator[StoreRows]:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from streambank.core.json_text import loads
 from streambank_spark.private.expressions import computed
-from streambank_spark.state.read import Choice, as_json, bad_expression, chosen_parts, storable
+from streambank_spark.state.read import Choice, apart, as_json, bad_expression, chosen_parts, storable
 from streambank_spark.state.rule import Rule
 from streambank_spark.state.state import PARTITION, Part, QueryState
 
@@ -64,7 +64,7 @@ def validate_state(state: QueryState, rules: Sequence[Rule], limit: int) -> list
 
 
 def _judge(state: QueryState, part: Part, rule: Rule, limit: int) -> Judged:
-    frame = state.frame(part)
+    frame = apart(state.frame(part))
     try:
         holds = F.coalesce(computed(frame, rule.expression), F.lit(False))
         counted = frame.select(holds.alias("holds")).agg(

@@ -61,8 +61,8 @@ def test_write_buffers_live_from_flush_to_flush() -> None:
     assert memtable_bytes(settings, 10**9, 100) == 64 * MIB  # a full one is flushed beside the next one
     assert memtable_bytes(replace(settings, write_buffer_bytes=2 * MIB), 1, 100) == MIB // 4
     load, cluster = StateLoad(1_000_000, 74, 41, 0.1), Cluster(partitions=4)
-    with_changelog = plan_memory(settings, cluster, load)
-    without = plan_memory(replace(settings, changelog=False), cluster, load)
+    with_changelog = plan_memory(replace(settings, changelog=True), cluster, load)
+    without = plan_memory(settings, cluster, load)
     assert parts(with_changelog)["write buffers"][0] == 24 * MIB  # 250,000 rows of ten batches
     assert parts(without)["write buffers"][0] == 3 * MIB  # 25,000 rows of one
 
@@ -111,3 +111,15 @@ def test_settings_that_spark_refuses_are_refused(settings: RocksDBSettings) -> N
     with pytest.raises(InputError) as caught:
         plan_memory(settings, Cluster())
     assert caught.value.code == "bad-input"
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_ratios_and_shares_that_are_not_numbers_are_refused(number: float) -> None:
+    for settings in (
+        RocksDBSettings(bounded=True, write_buffer_ratio=number),
+        RocksDBSettings(bounded=True, high_priority_ratio=number),
+    ):
+        with pytest.raises(InputError):
+            plan_memory(settings, Cluster())
+    with pytest.raises(InputError, match="--update-share"):
+        plan_memory(RocksDBSettings(), Cluster(), StateLoad(10, update_share=number))

@@ -77,3 +77,31 @@ def test_what_has_no_size_is_refused(load: Load) -> None:
     with pytest.raises(InputError) as caught:
         estimate(load)
     assert caught.value.code == "bad-input" and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        (Load(10, 100, window_s=60, watermark_s=1, dedup_s=60), "--window and --dedup"),
+        (Load(10, 100, window_s=60, watermark_s=1, ttl_s=60), "--window and --ttl"),
+        (Load(10, 100, 5.0, dedup_s=60, ttl_s=60), "--dedup and --ttl"),
+        (Load(10, 100, 5.0, dedup_s=60, watermark_s=60), "--dedup and --watermark"),
+        (Load(10, 100, ttl_s=60, watermark_s=60), "--ttl and --watermark"),
+        (Load(10, 100, trigger_s=60), "--trigger says nothing"),
+        (Load(10, 100, 5.0), "--events-per-second says nothing"),
+    ],
+)
+def test_what_would_be_ignored_beside_something_else_is_refused(load: Load, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        estimate(load)
+    assert caught.value.code == "usage" and caught.value.hint
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 1e300, 1e-300])
+def test_a_rate_or_a_time_that_makes_no_sense_is_refused(number: float) -> None:
+    with pytest.raises(InputError, match="--events-per-second"):
+        estimate(Load(10, 100, number, ttl_s=60))
+    if number != 1e-300:
+        for name in ("window_s", "slide_s", "dedup_s", "ttl_s", "trigger_s"):
+            with pytest.raises(InputError):
+                estimate(Load(10, 100, 5.0, **{"window_s": 60, "watermark_s": 1, name: number}))

@@ -126,6 +126,32 @@ def test_what_was_not_measured_is_said() -> None:
     assert "most that were measured" not in " ".join(advise(asked(1_000_000), FOUND).unknown)
 
 
+def test_shares_above_the_measured_are_said() -> None:
+    above = " ".join(advise(asked(1_000_000, share=0.5), FOUND).unknown)
+    assert "How it is if 50% of the rows change: 10% is the most that was measured" in above
+    assert "rows change: " not in " ".join(advise(asked(1_000_000, share=0.1), FOUND).unknown)
+
+
+def test_python_workers_are_said_unless_they_are_counted() -> None:
+    def unknown(cluster: Cluster) -> str:
+        return " ".join(advise(replace(asked(1_000_000), cluster=cluster), FOUND).unknown)
+
+    usual = Cluster(cores=2, partitions=8)
+    said = unknown(usual)
+    assert "What Python workers take beside the JVM" in said and "--python-worker" in said
+    assert "Python workers" not in unknown(replace(usual, python_worker_bytes=100 * MIB))
+    assert "Python workers" not in unknown(replace(usual, pyspark_bytes=512 * MIB))
+
+
+def test_python_workers_have_an_overhead_where_state_is_in_the_heap_too() -> None:
+    cluster = Cluster(cores=2, partitions=8, python_worker_bytes=100 * MIB)
+    advice = advise(replace(asked(10_000), cluster=cluster), FOUND)
+    assert advice.store == "hdfs"
+    (overhead,) = [one for one in advice.settings if one.name == "spark.executor.memoryOverhead"]
+    assert overhead.value == "640m"  # 384 + 2 * 100, in steps of 64
+    assert overhead.reason.text == "384 MiB for the JVM itself, 200 MiB for 2 Python worker(s)."
+
+
 @pytest.mark.parametrize(
     ("keys", "share", "latency_s"), [(0, 0.1, None), (10, 0.0, None), (10, 1.1, None), (10, 0.1, 0.0)]
 )

@@ -146,6 +146,7 @@ def kept(output: Path) -> Counter[str]:
 def test_the_rows_of_a_table_are_kept_by_batch_and_the_copy_starts_again(tmp_path: Path) -> None:
     assert "toTable" in TABLE_APPLICATION and "json" not in TABLE_APPLICATION.partition("writeStream")[2]
     staging = STAGING.replace('"./out"', "orders_by_key")
+    staging += f"[jobs.{NAME}.copies.staging.hot_keys]\nsample = 1.0\n"
     with story_in(tmp_path, TABLE_APPLICATION, staging) as story:
         copy = load_jobs(story.jobs).job(COPY)
         try:
@@ -159,6 +160,9 @@ def test_the_rows_of_a_table_are_kept_by_batch_and_the_copy_starts_again(tmp_pat
             poll(lambda: kept(output) == expected, timeout_s=300)
             assert hashes(tmp_path / "spark-warehouse") == live
             job("stop", story)
+            traffic = job("status", story)["queries"]["main"]["hot_keys"]
+            assert traffic["operators"][0]["rows"] == 20 * traffic["operators"][0]["batches"] > 0
+            assert story.document("status")["queries"]["main"]["hot_keys"] is None
             story.feed(1)
             job("start", story)
             poll(lambda: kept(output) == expected + story_keys(story), timeout_s=300)

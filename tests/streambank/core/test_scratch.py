@@ -64,9 +64,22 @@ def open_files() -> list[str]:
     return sorted(one.name for one in Path("/proc/self/fd").iterdir())
 
 
-def test_a_full_disk_is_an_error_of_the_environment() -> None:
+@pytest.mark.parametrize("variable", ["SQLITE_TMPDIR", "TMPDIR"])
+def test_a_full_disk_is_an_error_of_the_environment_that_names_the_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    monkeypatch.delenv("SQLITE_TMPDIR", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
     tables = Scratch(NAMED)
     tables.run("PRAGMA max_page_count = 3")
-    with pytest.raises(StorageError, match="temporary directory") as caught:
+    with pytest.raises(StorageError, match=f"temporary directory {tmp_path} ") as caught:
         tables.fill("named", ((b"x" * 1000, number) for number in range(1000)))
     assert caught.value.code == "disk-full" and "TMPDIR" in caught.value.hint
+
+
+def test_a_directory_that_cannot_be_written_to_is_passed_over_as_sqlite_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SQLITE_TMPDIR", str(tmp_path / "none"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert scratch._directory() == str(tmp_path)

@@ -36,6 +36,10 @@ args = ["--input", "${DATA}/in", "--price", "5$$"]
 checkpoint = "file:///data/ck/orders"
 python = "../venv/bin/python"
 working_dir = "work"
+[jobs.orders.transform]
+delete_where = "value.count < 3"
+[jobs.orders.bootstrap]
+tables = ["totals"]
 [jobs.orders.hot_keys]
 keys = ["user"]
 [jobs.orders.spark]

@@ -7,7 +7,7 @@ import pytest
 
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job, load_jobs
-from streambank.declaration.state import CompactPolicy, HotKeysPolicy
+from streambank.declaration.state import BootstrapPolicy, CompactPolicy, HotKeysPolicy, TransformPolicy
 
 JOB = 'repository = "r"\n[jobs.a]\napplication = "a.py"\n'
 ONE = 'checkpoint = "ck"\n'
@@ -52,6 +52,24 @@ def test_hot_keys_are_sampled_only_where_that_is_declared(tmp_path: Path) -> Non
     assert declared(tmp_path, f"hot_keys = false\n{everywhere}").hot_keys is None
 
 
+def test_what_forms_may_change_or_make(tmp_path: Path) -> None:
+    assert declared(tmp_path, "").changes.transform is None
+    assert declared(tmp_path, "").changes.bootstrap is None
+    text = 'sets = ["value.n = 0"]\nwhere = "key.k = 1"\nquery = "daily"\nsamples = 5\nrehearse = true\n'
+    assert declared(tmp_path, f"[jobs.a.transform]\n{text}", TWO).changes.transform == TransformPolicy(
+        query="daily", sets=("value.n = 0",), where="key.k = 1", samples=5, rehearse=True
+    )
+    free = declared(tmp_path, '[jobs.a.transform]\nexpressions = "any"\n').changes.transform
+    assert free == TransformPolicy(expressions="any")
+    text = (
+        'tables = ["t", "s3://b/t"]\nformat = "csv"\nsql = "SELECT 1"\nkeys = ["k = a"]\nexisting = "keep"\n'
+    )
+    made = declared(tmp_path, f"[jobs.a.bootstrap]\n{text}").changes.bootstrap
+    assert made == BootstrapPolicy(
+        (f"file://{tmp_path}/t", "s3://b/t"), format="csv", sql="SELECT 1", keys=("k = a",), existing="keep"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "queries", "said"),
     [
@@ -64,6 +82,14 @@ def test_hot_keys_are_sampled_only_where_that_is_declared(tmp_path: Path) -> Non
         ("hot_keys = true\n", ONE, "a table, or false"),
         ('[jobs.a.state.spark]\n"spark.master" = "local"\n', ONE, "the master is a field of its own"),
         ('[jobs.a.state]\nmemory = "4g"\n', ONE, "memory"),
+        ("[jobs.a.transform]\n", ONE, "nothing says what is changed"),
+        ('[jobs.a.transform]\nwhere = "x"\ndelete_where = "y"\n', ONE, "nothing is set"),
+        ('[jobs.a.transform]\nsets = ["value.n = 0"]\nquery = "weekly"\n', TWO, "no query 'weekly'"),
+        ('[jobs.a.transform]\nsets = ["value.n = 0"]\nsql = "x"\n', ONE, "there is no such field"),
+        ("[jobs.a.bootstrap]\n", ONE, "tables: it is missing"),
+        ("[jobs.a.bootstrap]\ntables = []\n", ONE, "it names no table"),
+        ('[jobs.a.bootstrap]\ntables = ["t"]\nexisting = "all"\n', ONE, "existing"),
+        ('[jobs.a.bootstrap]\ntables = ["t"]\nformat = "xml"\n', ONE, "format"),
         ('[jobs.a.compact]\nschedule = "@daily"\n', ONE, "nothing says what expires"),
         ('[jobs.a.compact]\nidle_for = "1d"\nwhere = "x"\n', ONE, "it cannot be combined with where"),
         ('[jobs.a.compact]\nidle_for = "soon"\n', ONE, "idle_for"),

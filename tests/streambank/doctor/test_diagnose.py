@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streambank.control.control import JobControl
+from streambank.control.progress import ProgressWriter
 from streambank.core.finding import Finding
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job, load_jobs
@@ -121,6 +122,24 @@ def test_a_declared_job_that_is_well_has_no_errors_and_no_warnings(tmp_path: Pat
     # The recorded input was not unpacked to where Spark had read it.
     (unseen,) = [one for one in found.findings if one.code == "not-looked-at"]
     assert "it may not see it" in unseen.cause
+
+
+def test_why_the_traffic_of_a_job_is_not_measured_is_named(tmp_path: Path) -> None:
+    job = job_with(tmp_path, HDFS, "[jobs.flights.hot_keys]\n")
+
+    def told() -> str:
+        (found,) = diagnose_job(job, machine=MACHINE)
+        return next(one.cause for one in found.findings if "hot keys by traffic" in one.effect)
+
+    assert "no batch was measured yet" in told()
+    traffic = {
+        "window_s": 600.0,
+        "operators": [{"operator": 0, "name": "Aggregate", "by": [], "why": "it has no key"}],
+    }
+    writer = ProgressWriter(job.records().store, None, epoch=1)
+    writer.add({"runId": "r", "batchId": 7, "durationMs": {"addBatch": 1}}, traffic)
+    writer.flush()
+    assert "operator 0 (Aggregate): it has no key." in told()
 
 
 def test_a_declared_job_is_held_against_what_it_declares(tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ def test_where_a_copy_that_never_ran_will_write_is_live(tmp_path: Path) -> None:
     check_scratch(job, job.records(), scratch_below(job, tmp_path / "scratch"), job.repository)
 
 
+def test_a_drill_does_not_sample_hot_keys(tmp_path: Path) -> None:
+    job = declare(tmp_path, more="[jobs.flights.hot_keys]\n")
+    assert job.hot_keys is not None
+    assert copy_of(job, scratch_of(job, NAME), {}).hot_keys is None
+
+
 def test_the_copy_has_another_name_and_it_fits_a_label_of_kubernetes(tmp_path: Path) -> None:
     job = declare(tmp_path)
     assert copy_of(job, scratch_of(job, NAME), {}).name == "flights-drill-0a1b2c"

@@ -74,7 +74,7 @@ def test_of_many_a_share_is_looked_for(tmp_path: Path) -> None:
     store = empty_log()
     write(store, "0", [(2, f"file://{tmp_path}/{number}") for number in range(500)])
     (found,) = look_at_files(saved(None), store.uri)
-    assert (found.read, found.looked, len(found.gone)) == (500, MOST_FILES, MOST_FILES)
+    assert (found.read, found.checked, len(found.gone)) == (500, MOST_FILES, MOST_FILES)
     assert f"Of {MOST_FILES} of them" in found.sentence()
 
 
@@ -143,7 +143,7 @@ def test_files_stay_unless_the_application_sets_clean_source(tmp_path: Path) -> 
 def test_a_log_that_takes_too_long_leaves_it_unknown(tmp_path: Path) -> None:
     (found,) = look_at_files(saved(), log(tmp_path, 0, 1, 2).uri, patience_s=0.0)
     assert (found.safe, found.replay().state) == (None, "not-known")
-    assert "could not be looked at within 0 s" in found.not_known
+    assert "could not be checked within 0 s" in found.not_known
 
 
 def test_a_restore_without_them_is_refused_unless_that_is_accepted(

@@ -102,14 +102,55 @@ def test_packages_that_are_missing_here_count_where_this_machine_does_it(
     foresee(job, None, order, elsewhere=True)
 
 
+def set_in_offset_log(folder: Path, name: str, before: str, after: str | None) -> None:
+    """Another value of a setting in the newest entry; None for none."""
+    offsets = (folder / "checkpoints/flights/offsets").glob("[0-9]*")
+    newest = max(offsets, key=lambda one: int(one.name))
+    text = newest.read_text()
+    assert f'"{name}":"{before}"' in text
+    other = f'"{name}":"{after}"' if after is not None else '"another":"1"'
+    newest.write_text(text.replace(f'"{name}":"{before}"', other))
+
+
 def test_checksums_of_rows_are_seen_before_the_stop(tmp_path: Path) -> None:
     job = job_with(tmp_path, HDFS)
-    offsets = (tmp_path / "checkpoints/flights/offsets").glob("[0-9]*")
-    newest = max(offsets, key=lambda one: int(one.name))
-    name, text = "spark.sql.streaming.stateStore.rowChecksum.enabled", newest.read_text()
-    assert f'"{name}":"false"' in text
-    newest.write_text(text.replace(f'"{name}":"false"', f'"{name}":"true"'))
+    name = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+    set_in_offset_log(tmp_path, name, "false", "true")
     assert refusal(job, operation="compact", where="true").code == "row-checksum"
+
+
+@pytest.mark.parametrize("after", ["false", None])
+def test_rows_whose_key_does_not_say_where_they_are_get_no_other_partition(
+    tmp_path: Path, after: str | None
+) -> None:
+    """A checkpoint that Spark 3.2 began has no such setting at all."""
+    job, order = job_with(tmp_path, ROCKSDB), {"operation": "rescale", "partitions": 5}
+    foresee(job, None, order)
+    set_in_offset_log(tmp_path, foreseeing.STRICT, "true", after)
+    assert refusal(job, **order).code == "loose-distribution"
+    foresee(job, None, {"operation": "compact", "where": "true"})
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("3.5.9/rocksdb-changelog-join", False),
+        ("4.3.0/ids-changelog-join", False),
+        ("4.3.0/rocksdb-changelog-within", False),
+        ("4.3.0/ids-changelog-window", True),
+        ("3.5.9/rocksdb-session", True),
+    ],
+)
+def test_a_join_and_a_key_of_one_column_say_where_their_rows_are(
+    tmp_path: Path, name: str, refused: bool
+) -> None:
+    job, order = job_with(tmp_path, name), {"operation": "rescale", "partitions": 5}
+    set_in_offset_log(tmp_path, foreseeing.STRICT, "true", "false")
+    if not refused:
+        foresee(job, None, order)
+        return
+    found = refusal(job, **order)
+    assert found.code == "loose-distribution" and "operator 0" in found.message
 
 
 def test_a_job_that_could_not_be_started_again_is_not_stopped(tmp_path: Path) -> None:

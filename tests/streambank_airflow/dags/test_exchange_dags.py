@@ -1,4 +1,4 @@
-"""`<job>.compact` and `<job>.rescale`: they exchange the state of a job, or leave it as it was."""
+"""`<job>.compact`, `.rescale`, `.transform`, `.bootstrap`: they exchange the state of a job, or leave it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from airflow.sdk import DAG
 
 from streambank.control.watch import Watches
 from streambank.core.errors import RefusedError, StorageError
+from streambank.core.units import utc_now
+from streambank.drills.report import UNPROVEN, DrillReport, QueryDrill
+from streambank.drills.request import DrillRequest
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.job.savepoint import savepoint_job
 from streambank.recovery import foresee
@@ -23,6 +26,7 @@ from streambank.storage import open_store
 from streambank_airflow.dags.forms import rewrite
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.markdown import cell
 from streambank_airflow.operators.hand_over import CheckRunDagOperator
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.rewrite import NOTHING_KEY, CompactStateOperator
@@ -36,6 +40,7 @@ from tests.support.airflow_face.metadata_db import (
     write_dags,
     xcom,
 )
+from tests.support.airflow_face.moved import DagSerialization
 from tests.support.jobs.managed_job import BY, Managed, hand_over
 from tests.support.repository.derived_savepoint import derive
 
@@ -68,17 +73,25 @@ class Rewriting:
                 raise self.fails
             if not self.finds_nothing:
                 made = derive(repository, job, plan["savepoint"])
-        keys = 0 if (self.shows_nothing if shows else self.finds_nothing) else 2
-        gone = {"operator": 0, "name": "stateStoreSave", "keys": keys, "rows": keys, "rows_before": 9}
-        return {
+        report = {
             "of": f"{job}/{plan['savepoint']}",
             "batch": repository.load(job, plan["savepoint"]).batch,
             "operation": order["operation"],
             "dry_run": shows,
-            "operators": [{**gone, "about_bytes": 10, "meaning": "They start from zero."}],
             "savepoint": made,
             "stores": [],
         }
+        key, of = {"key": {"k": "a|b"}}, {"operator": 0, "part": "default"}
+        if order["operation"] == "bootstrap":
+            row = {**key, "value": {"count": 5}}
+            return {**report, **of, "rows": 4, "table_rows": 5, "existing_rows": 9, "samples": [row]}
+        keys = 0 if (self.shows_nothing if shows else self.finds_nothing) else 2
+        gone = {"operator": 0, "name": "stateStoreSave", "keys": keys, "rows": keys, "rows_before": 9}
+        document = {**report, "operators": [{**gone, "about_bytes": 10, "meaning": "They start from zero."}]}
+        if order["operation"] == "transform":
+            change = {**key, "before": {"count": 1}, "after": {"count": 100}}
+            document["changes"] = [{**of, "rows": 3, "samples": [change]}] if keys else []
+        return document
 
 
 @pytest.fixture
@@ -433,7 +446,7 @@ def test_a_schedule_for_which_it_is_too_early_leaves_the_job_alone(
     """In the first 30 days no savepoint is 30 days old."""
     managed.declare('\n[jobs.flights.compact]\nschedule = "@weekly"\nidle_for = "30d"\n')
     managed.start()
-    monkeypatch.setattr("streambank_airflow.operators.rewrite.by_schedule", lambda context: True)
+    monkeypatch.setattr("streambank_airflow.operators.rewrite.base.by_schedule", lambda context: True)
 
     run = run_dag(dag(managed))
 
@@ -449,10 +462,12 @@ APPROVES = "Remove 2 keys (2 of 9 rows) from the state of flights? It runs, and 
 
 
 @contextmanager
-def answering(option: str, before: Callable[[], None] = lambda: None) -> Iterator[Future[Question]]:
+def answering(
+    option: str, before: Callable[[], None] = lambda: None, verb: str = "compact"
+) -> Iterator[Future[Question]]:
     """Answer the approval of the run in the block; what was shown is in the result."""
     with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(answer_question, "flights.compact", "approve", option, before=before)
+        yield pool.submit(answer_question, f"flights.{verb}", "approve", option, before=before)
 
 
 @pytest.mark.parametrize("option", ["Approve", "Reject"])
@@ -538,3 +553,158 @@ def test_a_schedule_that_is_declared_is_the_consent_unless_it_says_otherwise(
     context: Any = {"params": answers, "dag_run": SimpleNamespace(run_type=kind)}
     preview.render_template_fields(context, preview.get_template_env())
     assert preview.only_if is asks
+
+
+CHANGES = """
+[jobs.flights.transform]
+sets = ["value.count = value.count * 100"]
+where = "key.k = 'a|b'"
+delete_where = "value.count < 3"
+samples = 1
+
+[jobs.flights.bootstrap]
+tables = ["totals"]
+format = "csv"
+sql = "SELECT k, count(*) AS count FROM source GROUP BY k"
+values = ["count = n"]
+"""
+SET = "Set 3 rows and delete 2 keys in the state of flights? It runs, and will be stopped."
+MADE = "Give the state of flights 4 rows from a table? It has 9 rows now. It runs, and will be stopped."
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize(("verb", "asks"), [("transform", SET), ("bootstrap", MADE)], ids=["set", "made"])
+def test_a_change_that_is_declared_is_made_once_a_person_has_read_it(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, verb: str, asks: str
+) -> None:
+    managed.declare(CHANGES)
+    managed.start()
+    savepoint_job(managed.job, by=BY)
+    form = {"dry_run": False, "note": "of November", **({"existing": "keep"} if verb == "bootstrap" else {})}
+
+    with answering("Approve", verb=verb) as shown:
+        run = run_dag(dag(managed, verb), run_conf=form)
+
+    question, states = shown.result(), task_states(run)
+    assert (question.subject, question.options) == (asks, ["Approve", "Reject"])
+    assert {states.pop(task) for task in WAY_BACK} == {"skipped"} and set(states.values()) == {"success"}
+    ((plan, _),) = rewriting.asked
+    order, done = plan["order"], xcom(run, "rewrite")
+    assert (order["samples"], order["note"], order.get("from_form")) == (
+        1 if verb == "transform" else 0, "of November", None,
+    )  # fmt: skip
+    assert done["savepoint"] == xcom(run, "restore")["savepoint"] != xcom(run, "stop")["savepoint"]
+    assert (done["rehearsed"], done["rehearsal"], generation(managed)) == (False, None, (2, None))
+    body = question.body
+    if verb == "transform":
+        assert order["sets"] == ["value.count = value.count * 100"] and order["where"] == "key.k = 'a|b'"
+        assert "| Set | value.count = value.count \\* 100 |" in body
+        assert "| Only rows where | key.k = 'a\\|b' |" in body
+        assert "| Delete keys where | value.count &lt; 3 |" in body
+        assert (
+            "| Operator 0, default | 3 rows set |" in body and '{"count": 1} becomes {"count": 100}' in body
+        )
+        assert (done["keys"], done["rows"], done["rows_before"], done["changed"]) == (2, 2, 9, 3)
+    else:
+        assert order["query"] == "SELECT k, count(*) AS count FROM source GROUP BY k"
+        assert (order["format"], order["values"], order["existing"]) == ("csv", ["count = n"], "keep")
+        assert order["table"] == f"file://{managed.jobs_file.parent}/totals" and cell(order["table"]) in body
+        assert "| Rows that are there | 9 rows. They stay, also where the table has" in body
+        assert (done["rows"], done["table_rows"], done["existing_rows"]) == (4, 5, 9)
+
+
+def rehearsal_of(request: DrillRequest, failed_step: Any = None) -> DrillReport:
+    """What a rehearsal of what was asked came to; one that fails does so at this step."""
+    (savepoint,) = request.savepoints.values()
+    error = "No batch was committed within 30 minutes." if failed_step else ""
+    query = QueryDrill("main", savepoint, 3, utc_now(), 1.0, not_compared=(f"{UNPROVEN}: nothing to read",))
+    return DrillReport(
+        request.job.name, str(request.repository), (query,), {}, None, failed_step,
+        "drill-timeout" if failed_step else None, error, "", "file:///scratch", False, utc_now(), 1.0,
+        request.by, request.why,
+    )  # fmt: skip
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_fails_in_a_rehearsal_is_not_restored_and_the_job_goes_on_as_it_was(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    fails: bool,
+) -> None:
+    managed.declare(CHANGES)
+    managed.start()
+    managed.wait_for_batch(1)
+    asked: list[DrillRequest] = []
+
+    def rehearse(request: DrillRequest, **how: Any) -> DrillReport:
+        asked.append(request)
+        assert not managed.driver_lives()
+        return rehearsal_of(request, "batches" if fails else None)
+
+    monkeypatch.setattr("streambank.drills.of_savepoint.rehearse", rehearse)
+    run = exchange(managed, {"dry_run": False, "rehearse": True}, dag(managed, "transform"))
+
+    (request,), states = asked, task_states(run)
+    assert (request.compare, request.by["task_id"]) == ("none", "rewrite")
+    (made,) = request.savepoints.values()
+    assert managed.repository.load("flights", made).derived_from == xcom(run, "stop")["savepoint"]
+    assert managed.driver_lives()
+    assert "| Rehearsal | The job's own application runs on a copy" in xcom(run, "preview", "plan_markdown")
+    if fails:
+        assert (states["rewrite"], states["restore"]) == ("failed", "upstream_failed")
+        assert {states[task] for task in WAY_BACK} == {"success"} and generation(managed) == (1, None)
+        said = capfd.readouterr().out
+        assert (
+            "The rehearsal FAILED at the step batches: No batch was committed within 30 minutes. Do not "
+            in said
+        )
+        assert f"restore {made} before that is understood. flights/" in said and "[drill-timeout]" in said
+        assert xcom(run, "rewrite") is None and "drill" in xcom(run, "rewrite", "report_markdown").lower()
+    else:
+        assert {states[task] for task in WAY_BACK} == {"skipped"} and generation(managed) == (2, None)
+        done = xcom(run, "rewrite")
+        assert done["rehearsed"] is True
+        assert done["rehearsal"].startswith("The job's application ran on it (query main: 0 batches of")
+        assert "Not proven: of query main no batch was processed" in done["rehearsal"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "form", "code"),
+    [
+        ("transform", {"sets": ["value.count = 0"]}, "expression-not-declared"),
+        ("transform", {"operator": 3}, "expression-not-declared"),
+        ("bootstrap", {"table": "/etc"}, "place-not-allowed"),
+        ("bootstrap", {"sql": "SELECT 1"}, "expression-not-declared"),
+        ("bootstrap", {"keys": ["k = 1"]}, "expression-not-declared"),
+    ],
+)
+def test_a_form_makes_no_change_that_is_not_declared(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    capfd: pytest.CaptureFixture[str],
+    verb: str,
+    form: dict[str, Any],
+    code: str,
+) -> None:
+    """A trigger by REST may name fields that the form does not have."""
+    managed.declare(CHANGES)
+    run = run_dag(dag(managed, verb), run_conf={"dry_run": False, **form})
+    assert (run.state, task_states(run)["preview"]) == ("failed", "failed")
+    assert f"[{code}]" in capfd.readouterr().out and not rewriting.asked
+
+
+def test_only_a_job_that_declares_changes_has_forms_for_them(managed: Managed) -> None:
+    verbs = {"flights.transform", "flights.bootstrap"}
+    assert not verbs & set(build_dags(managed.jobs_file))
+    managed.declare(CHANGES)
+    dags = build_dags(managed.jobs_file)
+    assert verbs <= set(dags)
+    for verb in verbs:
+        dags[verb].params.validate()
+        assert DagSerialization.from_dict(DagSerialization.to_dict(dags[verb])).dag_id == verb
+        assert dags[verb].params["dry_run"] is True

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow.sdk import Param
 
-from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
+from streambank.core.choices import EXISTING_ROWS, RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
 from streambank.declaration.drill import DrillPolicy
 from streambank.declaration.savepoints import RestorePolicy
-from streambank.declaration.state import CompactPolicy
+from streambank.declaration.state import BootstrapPolicy, CompactPolicy, TransformPolicy
 from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.dags.forms import daily, recovery, rewrite
+from streambank_airflow.operators.rewrite.change import REFUSE
 
+SET = TransformPolicy(sets=("value.n = 0",), where="key.k = 'a|b'", delete_where="key.k = 'c'")
+TABLE = BootstrapPolicy(("s3://bucket/totals",), sql="SELECT k FROM source", existing="keep", rehearse=True)
 FORMS = {
     "run": daily.run_form(),
     "stop": daily.stop_form(60.0),
@@ -28,6 +33,11 @@ FORMS = {
     "compact": rewrite.compact_form((), CompactPolicy()),
     "compact as declared": rewrite.compact_form((), CompactPolicy(where="value.n < 3")),
     "compact by any condition": rewrite.compact_form((), CompactPolicy(expressions="any")),
+    "transform as declared": rewrite.transform_form((), SET),
+    "transform by any expression": rewrite.transform_form((), TransformPolicy(expressions="any")),
+    "transform of several queries": rewrite.transform_form(("hourly", "sessions"), SET),
+    "bootstrap as declared": rewrite.bootstrap_form((), TABLE),
+    "bootstrap by any expression": rewrite.bootstrap_form((), replace(TABLE, expressions="any")),
     "restore of one of several queries": recovery.restore_form(("hourly", "sessions"), RestorePolicy()),
 }
 FIELDS = [(form, name, param) for form, params in FORMS.items() for name, param in params.items()]
@@ -83,12 +93,31 @@ def test_a_condition_is_typed_only_where_the_job_allows_it() -> None:
     assert (free.value, free.schema["type"]) == ("value.n < 3", ["null", "string"])
 
 
+def test_expressions_that_change_state_are_typed_only_where_the_job_allows_it() -> None:
+    declared = rewrite.transform_form((), SET)
+    assert set(declared) == {"dry_run", "rehearse", "start", "note"}
+    shown = declared["dry_run"].schema["description_md"]
+    assert "`value.n = 0`" in shown and r"key.k = 'a\|b'" in shown and "`key.k = 'c'`" in shown
+    free = rewrite.transform_form((), replace(SET, expressions="any"))
+    assert free["sets"].value == ["value.n = 0"] and free["delete_where"].value == "key.k = 'c'"
+    made = rewrite.bootstrap_form((), TABLE)
+    assert set(made) == {"table", "existing", "dry_run", "rehearse", "start", "note"}
+    assert made["table"].value == "s3://bucket/totals" and "`SELECT k FROM source`" in str(
+        made["table"].schema
+    )
+    assert (made["existing"].value, made["rehearse"].value, made["dry_run"].value) == ("keep", True, True)
+    assert not [
+        name for name in rewrite.bootstrap_form((), replace(TABLE, expressions="any")) if name == "sql"
+    ]
+
+
 def test_a_rescale_cannot_be_asked_for_without_partitions() -> None:
     with pytest.raises(ParamValidationError):
         rewrite.rescale_form(())["partitions"].resolve()
 
 
 def test_the_forms_offer_what_the_engine_knows() -> None:
+    assert tuple(rewrite.EXISTING_CHOICES) == (REFUSE, *EXISTING_ROWS)
     assert tuple(recovery.SINK_CHOICES) == SINK_CHOICES
     assert tuple(recovery.SOURCE_CHOICES) == SOURCE_CHOICES
     assert tuple(daily.LEVEL_CHOICES) == VERIFICATIONS

@@ -222,6 +222,12 @@ def test_the_code_of_a_failure_is_that_of_the_engines_error_or_of_what_its_text_
         ("mine", "task", (), []),
         ("flights.compact", "stop", (), ["compaction-failed: flights.compact.stop: Broken."]),
         ("flights.rescale", "start", ("giving-up",), ["compaction-failed: flights.rescale.start: Broken."]),
+        (
+            "flights.bootstrap",
+            "start",
+            ("giving-up",),
+            ["compaction-failed: flights.bootstrap.start: Broken."],
+        ),
         ("flights.restore", "stop", (), ["giving-up: flights.restore.stop: Broken."]),
         ("flights.restore", "restore", (), ["giving-up: flights.restore.restore: Broken."]),
         ("flights.restore", "plan", (), []),

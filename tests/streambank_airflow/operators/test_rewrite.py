@@ -13,18 +13,24 @@ from airflow.sdk import DAG
 
 from streambank.core.errors import RefusedError
 from streambank.core.signing import VARIABLE, new_key
+from streambank.core.units import utc_now
+from streambank.drills.report import DrillReport
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import signatures_of
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_airflow.connections.spark import SparkChoice
+from streambank_airflow.hooks.state import StateVerbs
 from streambank_airflow.operators.erase import EraseStateOperator
 from streambank_airflow.operators.rewrite import (
+    BootstrapStateOperator,
     MigrateStateOperator,
     StateOperator,
+    TransformStateOperator,
     ValidateStateOperator,
 )
+from streambank_airflow.operators.rewrite.base import _digest
 from streambank_airflow.operators.savepoint import VerifySavepointOperator
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.checkpoint.recorded import unpack
@@ -247,6 +253,142 @@ def test_what_cannot_be_a_rule_or_a_repair_is_refused_before_spark_is_started(
     orders: Orders, capfd: pytest.CaptureFixture[str], asked: dict[str, Any], code: str
 ) -> None:
     assert task_states(orders.run(ValidateStateOperator, **asked)) == {"task": "failed"}
+    assert code in capfd.readouterr().out and not orders.plans
+
+
+CHANGED: dict[str, Any] = {
+    "operation": "transform", "dry_run": False, "of": "orders/b1", "batch": 3, "savepoint": "b2",
+    "stores": [], "operators": [],
+    "changes": [{"operator": 0, "part": "default", "rows": 7, "samples": [{"after": {"n": 1}}]}],
+}  # fmt: skip
+MADE: dict[str, Any] = {
+    "operation": "bootstrap", "dry_run": True, "of": "orders/b1", "batch": 3, "savepoint": None, "stores": [],
+    "operator": 0, "part": "default", "rows": 4, "table_rows": 5, "existing_rows": 9, "samples": [],
+}  # fmt: skip
+
+
+def test_a_change_is_asked_for_with_what_the_arguments_and_templates_say(
+    orders: Orders, capfd: pytest.CaptureFixture[str]
+) -> None:
+    orders.answer = lambda plan: CHANGED
+    run = orders.run(
+        TransformStateOperator,
+        sets="{{ params.sets }}",
+        where="key.k = 'a'",
+        operator="0",
+        note="cents",
+        params={"sets": ["value.n = 1", " "]},
+    )
+    (plan,) = orders.plans
+    assert plan["order"] == {
+        "operation": "transform", "sets": ["value.n = 1"], "where": "key.k = 'a'", "delete_where": None,
+        "operator": 0, "part": None, "samples": 10, "dry_run": False, "note": "cents",
+    }  # fmt: skip
+    result = xcom(run, "task")
+    assert (result["changed"], result["keys"], result["savepoint"], result["rehearsed"]) == (
+        7,
+        0,
+        "b2",
+        False,
+    )
+    assert not [value for value in result.values() if isinstance(value, dict | list)]
+    assert "Restore b2 to use it, by RestoreSavepointOperator or orders.restore" in capfd.readouterr().out
+
+
+def test_state_is_made_of_a_table_with_what_is_asked_for(
+    orders: Orders, capfd: pytest.CaptureFixture[str]
+) -> None:
+    orders.answer = lambda plan: MADE
+    run = orders.run(
+        BootstrapStateOperator,
+        table="s3://b/t",
+        keys="k = a",
+        existing="replace",
+        plan_only=True,
+        rehearse=True,
+    )
+    assert orders.plans[-1]["order"] == {
+        "operation": "bootstrap", "table": "s3://b/t", "format": None, "query": None, "keys": ["k = a"],
+        "values": [], "existing": "replace", "operator": None, "part": None, "samples": 10, "dry_run": True,
+        "note": "",
+    }  # fmt: skip
+    result = xcom(run, "task")
+    assert (result["rows"], result["table_rows"], result["existing_rows"]) == (4, 5, 9)
+    assert (result["rehearsed"], result["savepoint"], "keys" in result) == (False, None, False)
+
+    refused = orders.run(BootstrapStateOperator, table="s3://b/t", sql="SELECT 1")
+    assert task_states(refused) == {"task": "failed"} and len(orders.plans) == 1
+    assert "[expression-not-declared]" in capfd.readouterr().out
+    with orders.jobs_file.open("a") as declared:
+        declared.write('bootstrap = {tables = ["s3://b/t"], sql = "SELECT 2", format = "csv"}\n')
+    orders.run(BootstrapStateOperator, table="s3://b/t", sql=True, plan_only=True)
+    assert (orders.plans[-1]["order"]["query"], orders.plans[-1]["order"]["format"]) == ("SELECT 2", "csv")
+
+
+def test_nothing_else_is_done_than_a_plan_has_shown(
+    orders: Orders, capfd: pytest.CaptureFixture[str]
+) -> None:
+    orders.answer = lambda plan: CHANGED
+    plain, jobs = {"sets": ["value.n = 1"]}, orders.jobs_file.read_text()
+    for asked in (plain, {"from_form": True}):
+        operator = TransformStateOperator(
+            task_id="plan", job="orders", jobs_file=str(orders.jobs_file), **asked
+        )
+        orders.jobs_file.write_text(jobs + 'transform = {sets = ["value.n = 1"]}\n')
+        planned = _digest(operator.request())
+        assert task_states(orders.run(TransformStateOperator, planned=planned, **asked)) == {
+            "task": "success"
+        }
+    assert task_states(orders.run(TransformStateOperator, planned="None", **plain)) == {"task": "success"}
+    done = len(orders.plans)
+    orders.jobs_file.write_text(jobs + 'transform = {sets = ["value.n = 100"]}\n')
+    refused = orders.run(TransformStateOperator, planned=planned, from_form=True)
+    assert task_states(refused) == {"task": "failed"} and len(orders.plans) == done
+    assert "[approval-outdated]" in capfd.readouterr().out
+
+
+def test_a_rehearsal_that_could_not_run_the_application_is_none(
+    orders: Orders, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.answer = lambda plan: CHANGED
+    unrun = DrillReport(
+        job="orders",
+        repository="file:///savepoints",
+        queries=(),
+        steps={},
+        rto_s=None,
+        failed_step=None,
+        code=None,
+        error="",
+        not_run="Its sink cannot be redirected.",
+        scratch="file:///scratch",
+        kept=False,
+        started_at=utc_now(),
+        seconds=1.0,
+    )
+    assert unrun.passed
+    monkeypatch.setattr(StateVerbs, "rehearse", lambda *args, **more: unrun)
+    run = orders.run(TransformStateOperator, sets="value.n = 1", rehearse=True)
+    said = capfd.readouterr().out
+    assert task_states(run) == {"task": "failed"} and "[rehearsal-not-run]" in said
+    assert "could not run the job's application" in said and "Do not restore b2" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({}, "transform needs something to set, or keys to delete"),
+        ({"where": "key.k = 1", "delete_where": "key.k = 2"}, "nothing is set"),
+        ({"sets": "key.k = 1"}, "[repair-key]"),
+        ({"sets": "value.n"}, "[bad-expression]"),
+        ({"sets": "value.n = 1", "batches": 2}, "batches says how much a rehearsal executes"),
+        ({"sets": "value.n = 1", "rehearse": "perhaps"}, "[bad-option]"),
+    ],
+)
+def test_what_cannot_be_a_change_is_refused_before_spark_is_started(
+    orders: Orders, capfd: pytest.CaptureFixture[str], asked: dict[str, Any], code: str
+) -> None:
+    assert task_states(orders.run(TransformStateOperator, **asked)) == {"task": "failed"}
     assert code in capfd.readouterr().out and not orders.plans
 
 

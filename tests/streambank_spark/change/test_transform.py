@@ -104,15 +104,15 @@ def test_a_row_that_gets_another_value_makes_no_savepoint(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(spark, "rocksdb-window", folder)
-    honest = row_patch.Mended.in_raw
+    honest = row_patch.ChangedRows.in_raw
 
-    def careless(one: row_patch.Mended, frame: DataFrame) -> DataFrame:
+    def careless(one: row_patch.ChangedRows, frame: DataFrame) -> DataFrame:
         changed = honest(one, frame)
         some = bytes(changed.agg({"value_bytes": "max"}).collect()[0][0]).hex()
         other = f"if(length(value_bytes) > 0, X'{some}', value_bytes) AS value_bytes"
         return changed.selectExpr(*(other if name == "value_bytes" else name for name in frame.columns))
 
-    monkeypatch.setattr(row_patch.Mended, "in_raw", careless)
+    monkeypatch.setattr(row_patch.ChangedRows, "in_raw", careless)
     with pytest.raises(IntegrityError) as caught:
         transform(bench, sets=["value.sum = value.sum + 1"], where="value.sum < 95")
     assert caught.value.code == "rewrite-differs" and "changed state" in str(caught.value)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState
 
 from streambank.core.errors import FormatError
-from streambank.sla.skew.traffic import partition_of
+from streambank.sla.skew.traffic import SALTED_BITS, partition_of
 from streambank_spark.private import key_samples
 from streambank_spark.private.key_samples import METRIC, Point, observed, writer_of
 
@@ -136,6 +136,34 @@ def test_releases_that_were_not_tried_are_named() -> None:
         with pytest.raises(FormatError, match=f"Spark {version}") as refused:
             key_samples.require_known_spark(version)
         assert refused.value.code == "spark-not-supported"
+
+
+def test_the_secret_of_salted_hashes_is_in_no_plan(spark: SparkSession, rows: DataFrame) -> None:
+    sampler = key_samples._Sampler(spark, 1.0, (), 7)
+    plans = rows.sparkSession.range(1).select(sampler.taken(["id"]))._jdf.queryExecution().toString()
+    assert "sha2" in plans and "scalar-subquery" in plans and "LocalTableScan" in plans
+    assert sampler._secret not in plans, "plans are in Spark's event log"
+
+    dataset, (point,) = observed(rows.groupBy("user").count(), 0.5, salted=7)
+    assert point.why is None
+    plan = dataset.queryExecution().analyzed().toString()
+    assert "sha2" in plan and "scalar-subquery" in plan
+
+
+@pytest.mark.storm
+def test_a_salted_hash_leads_to_no_key_but_to_its_partition(spark: SparkSession) -> None:
+    salts = {"plain": None, "also_plain": None, "first": 7, "second": 7}
+    samplers = {name: key_samples._Sampler(spark, 1.0, (), salted) for name, salted in salts.items()}
+    users = spark.sql(
+        "SELECT user, pmod(hash(user), 7) AS partition FROM VALUES ('Hot'), ('u1'), ('Hot') AS t (user)"
+    )
+    found = users.select("partition", *(one.taken(["user"]).alias(name) for name, one in samplers.items()))
+    hot, other, again = found.collect()
+    assert hot["plain"] == hot["also_plain"], "the control: without a salt a name has one hash forever"
+    for row in (hot, other):
+        assert row["first"] >> SALTED_BITS == row["second"] >> SALTED_BITS == row["partition"]
+        assert row["first"] != row["second"], "each start has another secret"
+    assert hot["first"] == again["first"] != other["first"]
 
 
 @pytest.mark.storm

@@ -274,17 +274,17 @@ def test_a_repair_that_touches_another_row_makes_no_savepoint(
 ) -> None:
     """The bytes are compared with the very function that made them, so the second proof has to find it."""
     bench = Bench(spark, "rocksdb-window", folder)
-    honest = row_patch.Mended.in_raw
+    honest = row_patch.ChangedRows.in_raw
     fired = []
 
-    def careless(one: row_patch.Mended, frame: DataFrame) -> DataFrame:
+    def careless(one: row_patch.ChangedRows, frame: DataFrame) -> DataFrame:
         fired.append(frame)
         changed = honest(one, frame)
         some = bytes(changed.agg({"value_bytes": "max"}).collect()[0][0]).hex()
         other = f"if(length(value_bytes) > 0, X'{some}', value_bytes) AS value_bytes"
         return changed.selectExpr(*(other if name == "value_bytes" else name for name in frame.columns))
 
-    monkeypatch.setattr(row_patch.Mended, "in_raw", careless)
+    monkeypatch.setattr(row_patch.ChangedRows, "in_raw", careless)
     with pytest.raises(IntegrityError) as caught:
         bench.repair("value.sum < 90", "value.sum = 1")
     assert caught.value.code == "rewrite-differs" and fired

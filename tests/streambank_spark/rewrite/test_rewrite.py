@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.rewritten import DERIVED_FROM
 from streambank.core.errors import InputError, IntegrityError, RefusedError
+from streambank.recovery.foresee import STRICT
 from streambank.recovery.resolve import choose
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -22,6 +23,7 @@ from streambank.storage import open_store
 from streambank_spark.rewrite import rewrite
 from streambank_spark.rewrite.derive import Derived
 from streambank_spark.rewrite.expiry import Where, expired
+from streambank_spark.rewrite.migrate import migrate
 from streambank_spark.rewrite.request import carry_out
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.staging import Staging, materialized_savepoint
@@ -114,6 +116,27 @@ def test_state_of_a_limit_is_refused_by_name(spark: SparkSession, tmp_path: Path
     with pytest.raises(RefusedError) as refused:
         bench.ask(operation="rescale", partitions=3)
     assert refused.value.code == "limit-state" and "operator 0" in refused.value.message
+
+
+def test_rows_whose_key_does_not_say_where_they_are_get_no_other_partition(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Refused before anything is written, where HDFS-backed state becomes RocksDB, too."""
+    for name in ("rocksdb-window", "hdfs-dedup"):
+        checkpoint = unpack(f"4.3.0/{name}", tmp_path / name) / "checkpoint"
+        state = QueryState(spark, str(checkpoint))
+        for entry in (checkpoint / "offsets").glob("[0-9]*"):
+            entry.write_text(entry.read_text().replace(f'"{STRICT}":"true"', f'"{STRICT}":"false"'))
+        loose = QueryState(spark, str(checkpoint))
+        target = open_store(str(tmp_path / name / "target"))
+        with pytest.raises(RefusedError) as refused:
+            if name == "hdfs-dedup":
+                migrate(spark, loose, target, derived_from="a test", partitions=5)
+            else:
+                rewrite.check_rewritable(state, 5)
+                rewrite.rewrite(spark, loose, target, derived_from="a test", partitions=5)
+        assert refused.value.code == "loose-distribution"
+        assert not (tmp_path / name / "target").exists()
 
 
 @pytest.mark.storm

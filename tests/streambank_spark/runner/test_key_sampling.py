@@ -13,6 +13,7 @@ from streambank.core.names import MAIN
 from streambank.core.units import utc_now
 from streambank.declaration.state import HotKeysPolicy
 from streambank.sla.skew.traffic import hot_key_facts, partition_of
+from streambank_spark.private.key_samples import METRIC
 from streambank_spark.runner.key_sampling import NOT_SAMPLED, SAMPLED
 from tests.support.drivers.real_driver import Driver, Job
 from tests.support.spark.sessions import BUILD_CONF
@@ -44,11 +45,25 @@ def run(folder: Path, policy: HotKeysPolicy | None, hot: float = 0.4, first: int
     """A driver of `hot_user.py` over new files, to its end."""
     folder.mkdir(exist_ok=True)
     feed(folder, hot=hot, first=first)
-    job = Job(folder, conf={**BUILD_CONF, "spark.sql.shuffle.partitions": str(PARTITIONS)})
+    (folder / "events").mkdir(exist_ok=True)
+    conf = {
+        "spark.sql.shuffle.partitions": str(PARTITIONS),
+        "spark.log.level": "INFO",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{folder}/events",
+        "spark.eventLog.compress": "false",
+    }
+    job = Job(folder, conf={**BUILD_CONF, **conf})
     hot_keys = None if policy is None else policy.to_dict()
     with job.driver("hot_user.py", str(folder), hot_keys=hot_keys) as driver:
         assert driver.wait() == 0, driver.tail()
     return job, driver
+
+
+def logs(driver: Driver) -> list[str]:
+    """Spark's own log of a driver, and the event log."""
+    events = (one for one in (driver.log.parent / "events").rglob("*") if one.is_file())
+    return [driver.log.read_text(), "".join(one.read_text() for one in events)]
 
 
 def outputs(folder: Path) -> dict[str, str]:
@@ -83,6 +98,15 @@ def test_a_hot_user_of_a_plain_count_is_seen_and_nothing_else_changes(tmp_path: 
     assert top["times_mean"] == pytest.approx(0.4 * (USERS + 1), rel=0.25)
     assert top["partition"] == partition_of(int(top["hash"], 16), PARTITIONS)
     assert "hot" not in json.dumps(measured["operators"][0]["top"]).replace("hot_", ""), "no key is kept"
+    assert all(str(int(top["hash"], 16)) in log for log in logs(driver)), "Spark logs what it observes"
+
+    _, salted = run(tmp_path / "salted", HotKeysPolicy(sample=0.5))
+    assert outputs(tmp_path / "salted") == outputs(tmp_path / "plain")
+    unnamed = (salted.progress()[-1].hot_keys or {})["operators"][0]["top"][0]
+    assert unnamed["share"] == pytest.approx(top["share"], abs=0.03)
+    assert unnamed["partition"] == top["partition"] and "hash" not in unnamed
+    for log in logs(salted):
+        assert f"{METRIC}0" in log and str(int(top["hash"], 16)) not in log, "but nothing that leads to a key"
 
     facts, why = hot_key_facts(job.control, MAIN, utc_now())
     assert facts is not None

@@ -8,7 +8,7 @@ from version 2 on a schema is cut into chunks of them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,28 @@ WATERMARK = "spark.watermarkDelayMs"
 TIMEOUTS = ("timeoutTimestamp", "expiresAtMicros", "ttlExpirationMs")
 """Columns in which Spark keeps when a row is to go (FlatMapGroupsWithState, dropDuplicatesWithinWatermark,
 state variables with TTL)."""
+
+
+def names_apart(names: Sequence[str]) -> list[str]:
+    """A name for each column of a key or a value, as expressions over state call it.
+
+    Spark names the columns of an aggregation's value after its buffers, so two sums are both called `sum`;
+    and the key of `dropDuplicates` may have two columns of one name. Here the second one is `sum_2`.
+
+    Args:
+        names: As they are stored; case plays no part.
+    """
+    taken: set[str] = set()
+    stored = {name.casefold() for name in names}
+    found = []
+    for stem in names:
+        name, count = stem, 1
+        while name.casefold() in taken or (count > 1 and name.casefold() in stored):
+            count += 1
+            name = f"{stem}_{count}"
+        taken.add(name.casefold())
+        found.append(name)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

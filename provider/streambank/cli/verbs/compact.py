@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, job_named
+from streambank.cli.options import Debug, Json, OptionalJobsFile, job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -44,12 +44,7 @@ def compact(
     job: Annotated[
         str | None, typer.Option(metavar="NAME", help="A declared job, or job/query: its current checkpoint.")
     ] = None,
-    jobs: Annotated[
-        str | None,
-        typer.Option(
-            "--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the job."
-        ),
-    ] = None,
+    jobs: OptionalJobsFile = None,
     stopped: Annotated[
         bool,
         typer.Option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, declared_job
+from streambank.cli.options import Debug, Json, OptionalJobsFile, declared_job
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -50,12 +50,7 @@ def doctor(
             "its savepoints in -r come from. With a CHECKPOINT: the job name of its savepoints.",
         ),
     ] = None,
-    jobs: Annotated[
-        str | None,
-        typer.Option(
-            "--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."
-        ),
-    ] = None,
+    jobs: OptionalJobsFile = None,
     repository: Annotated[
         str | None,
         # Not from the environment as elsewhere: a declared job names its own.

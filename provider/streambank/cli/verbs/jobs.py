@@ -343,12 +343,14 @@ def _show_status(found: dict[str, Any]) -> None:
         console.table(columns, rows, right=("batch", "planned", "generation"))
     sampled = {name: query["hot_keys"] for name, query in found["queries"].items() if query["hot_keys"]}
     if sampled:
-        from streambank.sla.skew.traffic import measured_lines
+        from streambank.core.units import utc_now
+        from streambank.sla.skew.traffic import as_of, measured_lines
 
-        console.line()
         for name, measured in sampled.items():
+            console.line()
+            console.line(f"traffic of {name} by key, {as_of(measured, utc_now())}:")
             for line in measured_lines(measured):
-                console.line(f"traffic of {name}, {line}")
+                console.line(line)
 
 
 def _health(health: dict[str, Any] | None) -> str | None:

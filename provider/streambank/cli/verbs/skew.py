@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, open_repository
+from streambank.cli.options import Debug, Json, OptionalJobsFile, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -53,12 +53,7 @@ def skew(
             "declares hot_keys. With -r: only savepoints of this one.",
         ),
     ] = None,
-    jobs: Annotated[
-        str | None,
-        typer.Option(
-            "--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."
-        ),
-    ] = None,
+    jobs: OptionalJobsFile = None,
     batch: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Of a checkpoint: this batch instead of the newest."),
@@ -94,7 +89,6 @@ def _of_job(job: str, jobs: str, batch: int | None, limit: float) -> dict[str, A
     """Of a declared query: its state, and its traffic as its driver measured it last."""
     from streambank.control.progress import last_progress
     from streambank.core.names import QueryRef
-    from streambank.core.units import to_json_time
     from streambank.declaration.declaration import load_jobs
 
     asked = QueryRef.parse(job)
@@ -103,13 +97,8 @@ def _of_job(job: str, jobs: str, batch: int | None, limit: float) -> dict[str, A
     records = declared.records()
     generation = records.generation(query)
     location = generation.location if generation else declared.queries[query]
-    last = last_progress(records.store, query)
-    measured = last.hot_keys if last is not None else None
-    traffic = (
-        None
-        if last is None or measured is None
-        else {"at": to_json_time(last.at), "batch": last.batch, **measured}
-    )
+    last, view = last_progress(records.store, query), records.lease.view()
+    traffic = last.traffic(view.epoch if view else None) if last else None
     return {**_of(location, batch, limit).to_dict(), "traffic": traffic}
 
 
@@ -154,12 +143,13 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _show_traffic(traffic: dict[str, Any] | None) -> None:
-    from streambank.sla.skew.traffic import measured_lines
+    from streambank.core.units import utc_now
+    from streambank.sla.skew.traffic import as_of, measured_lines
 
     if traffic is None:
         console.line("traffic by key: not measured; the job's table hot_keys has it sampled.")
         return
-    console.line(f"traffic by key, as of {traffic['at']} (batch {traffic['batch']}):")
+    console.line(f"traffic by key, {as_of(traffic, utc_now())}:")
     for line in measured_lines(traffic):
         console.line(line)
     for operator in traffic["operators"]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, Json
+from streambank.cli.options import Debug, Json, OptionalJobsFile
 from streambank.cli.output import console
 from streambank.core.errors import InputError, NotFoundError
 
@@ -52,12 +52,7 @@ def sla(
             help="Progress records to judge by: <control>/<job>/progress/<query>, or a file of it.",
         ),
     ] = None,
-    jobs: Annotated[
-        str | None,
-        typer.Option(
-            "--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."
-        ),
-    ] = None,
+    jobs: OptionalJobsFile = None,
     repository: Annotated[
         str | None,
         # Not from the environment as elsewhere: a declared job names its own.

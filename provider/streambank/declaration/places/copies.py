@@ -16,6 +16,7 @@ from streambank.core.errors import InputError
 from streambank.core.names import MAIN, SITES, check_name
 from streambank.declaration.fields import Fields
 from streambank.declaration.standby import PrimaryPlaces
+from streambank.declaration.state import HotKeysPolicy, read_hot_keys
 from streambank.storage import is_inside, same_place
 
 NEAREST = "nearest"
@@ -45,6 +46,8 @@ class CopyPolicy:
             `refuse` or `accept`.
         schedule: A cron expression or an Airflow preset; None for by hand only.
         keep: How many copies stay, the one in use among them.
+        hot_keys: How the keys with the most traffic are sampled on the copy; None for not at all, whatever
+            the job itself declares.
     """
 
     name: str
@@ -55,6 +58,7 @@ class CopyPolicy:
     source: SourceChoice = "refuse"
     schedule: str | None = None
     keep: int = KEEP
+    hot_keys: HotKeysPolicy | None = None
 
     @property
     def savepoints(self) -> str:
@@ -125,7 +129,14 @@ def _read_copy(name: str, fields: Fields) -> CopyPolicy:
         source=fields.choice("source", SOURCE_CHOICES) or "refuse",
         schedule=fields.schedule("schedule"),
         keep=KEEP if keep is None else keep,
+        hot_keys=read_hot_keys(fields),
     )
+    if copy.hot_keys is not None and copy.state_only:
+        raise fields.mistake(
+            "hot_keys",
+            "no application runs on a copy of the state alone",
+            "Name its outputs, or leave it out.",
+        )
     fields.done()
     return copy
 

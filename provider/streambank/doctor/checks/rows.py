@@ -80,22 +80,35 @@ def _number(data: Mapping[str, object], name: str) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
-def check_hot_keys(keys: Sequence[Fact] | None) -> Iterator[CheckResult]:
+def check_hot_keys(
+    keys: Sequence[Fact] | None, why: str = "", *, declared: bool = False
+) -> Iterator[CheckResult]:
     """Keys that have many times the rows of the others, as Spark found them last.
 
     Args:
-        keys: The largest key of each operator against the mean; None where nobody looked.
+        keys: The largest key of each operator against the mean; None where they were never counted.
+        why: Why traffic was not measured, without a full stop; empty where it was or nothing asks for it.
+        declared: Whether the job declares that its traffic is measured.
     """
-    if keys is None:
+    if why:
+        yield SkippedCheck(
+            "hot keys by traffic", f"{why}.", "What is sampled, and what is not: docs/howto/skew.md."
+        )
+    if keys is None and declared and not why:
+        yield SkippedCheck(
+            "hot keys by traffic",
+            "The job declares the table hot_keys, and no batch was measured yet.",
+            "A driver samples from its start on: restart the job if it ran before the table was declared.",
+        )
+    elif keys is None and not why:
         yield SkippedCheck(
             "hot keys",
             "Only Spark can count rows by key, and no such count was made.",
             "Declare the table hot_keys of the job, or run the program inspect_state with --record: "
             "docs/howto/skew.md.",
         )
-        return
     limit = PROMISES["hot_key"].warn or 0.0
-    for key in keys:
+    for key in keys or ():
         if key.value > limit:
             yield Finding(
                 "hot-key",

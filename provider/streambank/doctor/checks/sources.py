@@ -72,7 +72,7 @@ def check_replay(
         oldest: The oldest savepoint; None for none.
         exists: Whether a file of a source is there, by its URI.
         named: Locations that the job names. Who writes into the checkpoint writes the log of the source, too:
-            a file is only looked for where the scheme is that of one of these, or a local path.
+            a file is only checked if its scheme is that of one of these, or if it is a local path.
 
     Raises:
         StreambankError: A log of the checkpoint cannot be read.
@@ -253,7 +253,7 @@ def _check_files(
             "source-files-gone",
             "warning",
             f"sources/{source.source}",
-            f"Of {found.looked} files (of {found.read}) that were read after {since} {len(found.gone)} "
+            f"Of {found.checked} files (of {found.read}) that were read after {since} {len(found.gone)} "
             f"are not there any more, such as {found.gone[0]}.",
             _GONE,
             _KEEP,

@@ -9,7 +9,8 @@ Two errors are bounded: of the quantiles, by their number and their accuracy (Gr
 Spark's `percentile_approx`), and of the sample, by the score interval of Wilson (1927). The objective
 `hot_key` takes the lower end, so the figure is "at least", and an even spread is never called hot.
 
-The keys are not kept: they may be names of people. Their hashes are, if that is declared.
+The keys are not kept: they may be names of people. Their hashes are, if that is declared; otherwise the
+hashes are salted, and lead to no key.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.progress import ProgressRecord, last_progress
-from streambank.core.units import to_json_time, utc_now
+from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.declaration.objectives import PROMISES
 from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.sla.verdict import Fact
@@ -41,6 +42,10 @@ HASH_BITS = 52
 """Of a hash, which a quantile carries as a double without loss: 32 bits decide the partition, 20 tell keys
 of one partition apart."""
 _PARTITION_BITS = 32
+SALTED_BITS = 36
+"""Of a salted hash, by which no key can be found; the bits above them are the number of its partition."""
+MOST_SALTED = 1 << (HASH_BITS - SALTED_BITS)
+"""So many partitions can be told apart in a salted hash."""
 _SCORE = 4.0
 """Standard deviations of the sample's interval. All 500 keys that can be seen lie within it with 97 %."""
 _SLOTS = 10
@@ -48,6 +53,7 @@ _KEPT = 500
 """So many keys are kept of a slot; others count as not seen, which makes shares smaller and not larger."""
 FRESH = timedelta(hours=1)
 """A measurement counts for so long, or for its window if that is longer."""
+_BEFORE = "before the job was last started or restored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +100,15 @@ class TrafficWindow:
         window_s: How long.
         sample: The share of rows that is sampled, above 0 and up to 1.
         max_keys: How many keys are reported.
-        hashes: Whether their hashes are.
+        salted: For how many partitions the salted hashes are made that are added; None where hashes that lead
+            to their keys are added, which are reported.
     """
 
-    def __init__(self, window_s: float, sample: float, max_keys: int, *, hashes: bool = False) -> None:
+    def __init__(self, window_s: float, sample: float, max_keys: int, *, salted: int | None = None) -> None:
         self._window_s = window_s
         self._sample = sample
         self._max_keys = max_keys
-        self._hashes = hashes
+        self._salted = salted
         self._slots: deque[_Slot] = deque()
 
     def add(self, now_s: float, batch: BatchSample) -> None:
@@ -126,6 +133,8 @@ class TrafficWindow:
 
         Args:
             partitions: How many the operator has; None where its keys do not decide the partition.
+
+        A partition is None where salted hashes were made for another number.
         """
         sampled = sum(slot.sampled for slot in self._slots)
         keys = sum(slot.keys for slot in self._slots) / sampled if sampled else 0.0
@@ -140,9 +149,9 @@ class TrafficWindow:
                     "low": _round(low),
                     "high": _round(high),
                     "times_mean": _round(max(1.0, low * keys)),
-                    "partition": partition_of(key, partitions) if partitions else None,
+                    "partition": self._partition(key, partitions),
                 }
-                top.append(found | ({"hash": f"{key:013x}"} if self._hashes else {}))
+                top.append(found | ({"hash": f"{key:013x}"} if self._salted is None else {}))
         return {
             "batches": sum(slot.batches for slot in self._slots),
             "rows": sum(slot.rows for slot in self._slots),
@@ -151,6 +160,13 @@ class TrafficWindow:
             "smallest_share": _round(interval(0.0, sampled, self._sample)[1]) if sampled else None,
             "top": top,
         }
+
+    def _partition(self, key: int, partitions: int | None) -> int | None:
+        if partitions is None:
+            return None
+        if self._salted is None:
+            return partition_of(key, partitions)
+        return key >> SALTED_BITS if partitions == self._salted else None
 
 
 def interval(share: float, sampled: int, sample: float) -> tuple[float, float]:
@@ -200,14 +216,41 @@ def hot_key_facts(
         StorageError: The records cannot be read.
     """
     by_state = read_hot_keys(control, query)
-    by_traffic, why = facts_of(last_progress(control.store, query), now or utc_now())
+    view = control.lease.view()
+    last = last_progress(control.store, query)
+    by_traffic, why = facts_of(last, now or utc_now(), None if view is None else view.epoch)
     return (None if by_state is None and not by_traffic else [*(by_state or ()), *by_traffic]), why
 
 
-def facts_of(record: ProgressRecord | None, now: datetime) -> tuple[list[Fact], str]:
-    """What a progress record says of hot keys by traffic: the facts, and why there are none."""
+def as_of(measured: Mapping[str, Any], now: datetime) -> str:
+    """The time of a measurement, for people.
+
+    Args:
+        measured: It, as `ProgressRecord.traffic` gives it.
+        now: The moment.
+    """
+    age_s = max(0, round((now - from_json_time(measured["at"])).total_seconds()))
+    before = "" if measured["current"] else f", {_BEFORE}"
+    return f"as of {measured['at']} (batch {measured['batch']}), {say_duration(age_s)} ago{before}"
+
+
+def facts_of(
+    record: ProgressRecord | None, now: datetime, epoch: int | None = None
+) -> tuple[list[Fact], str]:
+    """What a progress record says of hot keys by traffic.
+
+    Args:
+        record: The newest record of the query.
+        now: The moment.
+        epoch: The newest epoch of the job's lease; None for that of the record.
+
+    Returns:
+        The facts, and why there are none.
+    """
     if record is None or record.hot_keys is None:
         return [], ""
+    if not record.is_of(epoch):
+        return [], f"The newest measurement of traffic is of {to_json_time(record.at)}, {_BEFORE}"
     try:
         fresh = max(FRESH, timedelta(seconds=float(record.hot_keys["window_s"])))
         if now - record.at > fresh:
@@ -289,7 +332,7 @@ class Traffic:
         sample: See `TrafficWindow`, as for the others.
         window_s: See there.
         max_keys: See there.
-        hashes: See there.
+        salted: See there.
         clock_s: A clock that does not jump.
     """
 
@@ -300,14 +343,14 @@ class Traffic:
         sample: float,
         window_s: float,
         max_keys: int,
-        hashes: bool,
+        salted: int | None,
         clock_s: Callable[[], float],
     ) -> None:
         self._points = [dict(one) for one in points]
         self._settings = {"sample": sample, "window_s": window_s}
         self._clock_s = clock_s
         self._windows = {
-            one["operator"]: TrafficWindow(window_s, sample, max_keys, hashes=hashes)
+            one["operator"]: TrafficWindow(window_s, sample, max_keys, salted=salted)
             for one in self._points
             if one.get("why") is None
         }

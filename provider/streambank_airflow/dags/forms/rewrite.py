@@ -1,13 +1,16 @@
-"""The forms of what rewrites state: compact, rescale."""
+"""The forms of what rewrites state: compact, rescale, transform, bootstrap."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
 from streambank_airflow.dags.forms.fields import (
+    END,
+    PLACE,
+    choice,
     optional,
     query_form,
     start_and_note,
@@ -15,10 +18,20 @@ from streambank_airflow.dags.forms.fields import (
 from streambank_airflow.markdown import code
 
 if TYPE_CHECKING:
-    from streambank.declaration.state import CompactPolicy
+    from streambank.declaration.state import BootstrapPolicy, CompactPolicy, TransformPolicy
 
 COMPACT_FIELDS = ("where", "idle_for", "idle_since", "operator", "part", "max_rows")
 """The fields of `<job>.compact` that say what goes."""
+TRANSFORM_FIELDS = ("sets", "where", "delete_where", "operator", "part", "rehearse")
+"""The fields of `<job>.transform` that say what changes."""
+BOOTSTRAP_FIELDS = ("table", "existing", "keys", "values", "sql", "operator", "part", "rehearse")
+"""The fields of `<job>.bootstrap` that say what is made, and `sql`, which the form does not have."""
+EXISTING_CHOICES = {
+    "refuse": "refuse - make no state if there are rows",
+    "replace": "replace - all of them go",
+    "keep": "keep - they stay, also where the table has their key",
+    "overwrite": "overwrite - they stay, except where the table has their key",
+}
 
 
 def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, Param]:
@@ -28,12 +41,9 @@ def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, P
         queries: The job's queries where it has several by name.
         declared: What the declaration says of it.
     """
-    query = query_form(queries)
-    if declared.query is not None and query:
-        query["query"].value = declared.query
     where = _where(declared)
     return {
-        **query,
+        **_query(queries, declared.query),
         **where,
         "idle_for": optional(
             declared.idle_for,
@@ -116,4 +126,147 @@ def rescale_form(queries: Sequence[str]) -> dict[str, Param]:
             description_md="Check whether the newest savepoint can be rescaled; nothing is stopped.",
         ),
         **start_and_note(),
+    }
+
+
+def transform_form(queries: Sequence[str], declared: TransformPolicy) -> dict[str, Param]:
+    """The form of `<job>.transform`.
+
+    Args:
+        queries: The job's queries where it has several by name.
+        declared: What the declaration says of it.
+    """
+    any_of = declared.expressions == "any"
+    of_job: list[str] = [*map(code, declared.sets)]
+    of_job += [f"only where {code(declared.where)}"] if declared.where else []
+    of_job += [f"delete keys where {code(declared.delete_where)}"] if declared.delete_where else []
+    typed = {
+        "sets": _expressions(
+            declared.sets,
+            "Set",
+            "One `value.COLUMN = EXPRESSION` per line, such as `value.total = value.total * 100`: SQL over "
+            "key and value of the row as it was.",
+        ),
+        "where": optional(
+            declared.where,
+            "Only rows where",
+            "Set only rows for which this is true; `{now}` and `{watermark}` are times. Empty: all rows.",
+        ),
+        "delete_where": optional(
+            declared.delete_where,
+            "Delete keys where",
+            "A key is deleted if this is true for all of its rows.",
+        ),
+    }
+    return {
+        **_query(queries, declared.query),
+        **(typed if any_of else {}),
+        "dry_run": Param(
+            True,
+            type="boolean",
+            title="Only show what would change",
+            description_md="Uses the newest savepoint; nothing is stopped. Switch it off to change it, after "
+            "an approval." + ("" if any_of else f" The job declares: {', '.join(of_job)}."),
+        ),
+        **_rehearse(declared.rehearse),
+        **start_and_note(),
+        **(_operator_and_part(declared.operator, declared.part) if any_of else {}),
+    }
+
+
+def bootstrap_form(queries: Sequence[str], declared: BootstrapPolicy) -> dict[str, Param]:
+    """The form of `<job>.bootstrap`.
+
+    Args:
+        queries: The job's queries where it has several by name.
+        declared: What the declaration says of it.
+    """
+    any_of = declared.expressions == "any"
+    places = " or ".join(map(code, declared.tables))
+    of_table = f" The job declares this SQL over it: {code(declared.sql)}." if declared.sql else ""
+    column = "that is not named is the table's column of its name."
+    return {
+        **_query(queries, declared.query),
+        "table": Param(
+            declared.tables[0],
+            type="string",
+            examples=[*declared.tables],
+            pattern=f"^{PLACE}{END}",
+            title="Table",
+            description_md=f"The table that becomes state: {places}, or a directory or file below.{of_table}",
+        ),
+        "existing": choice(
+            declared.existing or "refuse",
+            EXISTING_CHOICES,
+            title="Rows that are there",
+            description_md="What becomes of the rows that the state has now.",
+        ),
+        "dry_run": Param(
+            True,
+            type="boolean",
+            title="Only check the table",
+            description_md="Check it against the newest savepoint; nothing is stopped. Switch it off to make "
+            "state of it, after an approval.",
+        ),
+        **_rehearse(declared.rehearse),
+        **start_and_note(),
+        **(
+            {
+                "keys": _expressions(
+                    declared.keys,
+                    "Key",
+                    f"One `FIELD = EXPRESSION` per line over the columns of the table. A field {column}",
+                    section="More",
+                ),
+                "values": _expressions(
+                    declared.values,
+                    "Value",
+                    f"One `COLUMN = EXPRESSION` per line, likewise. A column {column}",
+                    section="More",
+                ),
+                **_operator_and_part(declared.operator, declared.part),
+            }
+            if any_of
+            else {}
+        ),
+    }
+
+
+def _query(queries: Sequence[str], declared: str | None) -> dict[str, Param]:
+    query = query_form(queries)
+    if declared is not None and query:
+        query["query"].value = declared
+    return query
+
+
+def _expressions(declared: Sequence[str], title: str, description: str, **more: Any) -> Param:
+    """Lines of SQL; in Airflow's form a text, in its API a list."""
+    return Param(
+        [*declared] or None,
+        type=["null", "array"],
+        items={"type": "string"},
+        title=title,
+        description_md=description,
+        **more,
+    )
+
+
+def _rehearse(declared: bool) -> dict[str, Param]:
+    return {
+        "rehearse": Param(
+            declared,
+            type="boolean",
+            title="Rehearse first",
+            description_md="Before it is restored, run the job's own application on a copy of the new "
+            "savepoint, as a drill does, while the job is stopped. If that fails, the job goes on as it was.",
+        )
+    }
+
+
+def _operator_and_part(operator: int | None, part: str | None) -> dict[str, Param]:
+    return {
+        "operator": optional(
+            operator, "Operator", "Only this stateful operator.", kind="integer", section="More"
+        ),
+        "part": optional(part, "Part", "Only this part of it: a state variable.", section="More"),
     }

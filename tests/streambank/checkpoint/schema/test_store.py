@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.checkpoint.schema.store import parse_state_schema, parse_variables
+from streambank.checkpoint.schema.store import names_apart, parse_state_schema, parse_variables
 from streambank.core.errors import FormatError
 from tests.support.checkpoint.doctor_inputs import schema_v2
 from tests.support.checkpoint.recorded import NAMES, checkpoint
@@ -91,3 +91,9 @@ def test_variables_of_a_transform_with_state() -> None:
     expiring = parse_variables(data.replace(b'\\"ttlEnabled\\":false', b'\\"ttlEnabled\\":true'), path)
     assert expiring is not None and expiring.without_ttl == ()
     assert parse_variables(checkpoint("4.3.0/ids-changelog-join3").files[path], path) is None
+
+
+def test_each_column_has_a_name_of_its_own() -> None:
+    assert names_apart(["sum", "count", "SUM", "sum"]) == ["sum", "count", "SUM_2", "sum_3"]
+    assert names_apart(["key", "KEY", "key_2"]) == ["key", "KEY_3", "key_2"]
+    assert names_apart(["a", "b"]) == ["a", "b"] and names_apart([]) == []

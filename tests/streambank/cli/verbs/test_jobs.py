@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from streambank.control.progress import ProgressWriter
+from streambank.control.progress import ProgressWriter, last_progress
+from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.sla.skew.traffic import BatchSample, Traffic
 from streambank.storage import open_store
@@ -51,24 +53,37 @@ def test_hot_keys_of_the_last_progress_are_in_the_status_and_in_skew(job: Job, t
         {"operator": 0, "name": "Aggregate", "by": ["user"]},
         {"operator": 1, "name": "Join", "by": [], "why": "two sides"},
     ]
-    traffic = Traffic(points, sample=1.0, window_s=600, max_keys=2, hashes=True, clock_s=lambda: 0.0)
+    traffic = Traffic(points, sample=1.0, window_s=600, max_keys=2, salted=None, clock_s=lambda: 0.0)
     traffic.add({0: BatchSample(1000, 1000, 100, [7 << 40] * 200 + list(range(300)))})
     measured = traffic.describe({0: 4})
     writer = ProgressWriter(control.store, None, epoch=1)
     writer.add({"runId": "r", "batchId": 7, "durationMs": {"addBatch": 1}}, measured)
     writer.flush()
 
-    assert succeed("job", "status", "flights", "--json").document["queries"]["main"]["hot_keys"] == measured
+    found = succeed("job", "status", "flights", "--json").document["queries"]["main"]["hot_keys"]
+    written = last_progress(control.store)
+    assert written is not None
+    assert found == {"at": to_json_time(written.at), "batch": 7, "current": True, **measured}
     text = succeed("job", "status", "flights").out
-    assert "traffic of main, operator 0 (Aggregate): The largest key has 40 % (39.8 % to 40.2 %)" in text
-    assert "traffic of main, operator 1 (Join): not measured, because two sides" in text
+    said = re.search(r"^traffic of main by key, as of (\S+) \(batch 7\), \d+ s ago:$", text, re.MULTILINE)
+    assert said is not None and said[1] == found["at"]
+    assert "operator 0 (Aggregate): The largest key has 40 % (39.8 % to 40.2 %)" in text
+    assert "operator 1 (Join): not measured, because two sides" in text
     document = succeed("skew", "--job", "flights", "--json").document
     assert (document["batch"], document["traffic"]["batch"]) == (7, 7)
-    assert document["traffic"]["operators"] == measured["operators"]
-    said = succeed("skew", "--job", "flights").out
-    assert "store default: 1.23 times the mean" in said
-    row = said.splitlines()[-1].split()
+    assert document["traffic"] == found
+    text = succeed("skew", "--job", "flights").out
+    assert "store default: 1.23 times the mean" in text
+    row = text.splitlines()[-1].split()
     assert row == ["40.00", "%", "39.76", "to", "40.24", "%", "39.8", "0", f"{7 << 40:013x}"]
+
+    for _ in range(2):  # the first is epoch 1, as that of the record
+        assert succeed("skew", "--job", "flights", "--json").document["traffic"]["current"]
+        with control.lease.held("restore", by={"user": "test"}):
+            pass
+    assert not succeed("skew", "--job", "flights", "--json").document["traffic"]["current"]
+    for said_of in (("job", "status", "flights"), ("skew", "--job", "flights")):
+        assert "ago, before the job was last started or restored:" in succeed(*said_of).out
 
 
 @pytest.mark.usefixtures("job")

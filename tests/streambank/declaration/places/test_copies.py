@@ -9,6 +9,7 @@ import pytest
 from streambank.core.errors import InputError, NotFoundError
 from streambank.declaration.declaration import Declarations, load_jobs
 from streambank.declaration.places.copies import CopyPolicy, are_apart
+from streambank.declaration.state import HotKeysPolicy
 
 JOB = 'repository = "file:///s"\n[jobs.orders]\napplication = "a.py"\ncheckpoint = "file:///ck/orders"\n'
 COPY = """
@@ -47,6 +48,18 @@ def test_the_job_on_a_copy_has_nothing_of_the_live_one(tmp_path: Path) -> None:
         },
     )
     assert found.job("orders@standby").site == "standby", "sites are still named so"
+
+
+def test_a_copy_samples_hot_keys_only_as_it_declares_itself(tmp_path: Path) -> None:
+    job = f"{JOB}[jobs.orders.hot_keys]\nsample = 0.5\n"
+    found = declared(tmp_path, COPY, job)
+    assert found.job("orders").hot_keys is not None
+    assert found.job("orders@staging").hot_keys is None
+    own = "[jobs.orders.copies.staging.hot_keys]\nsample = 0.25\n"
+    assert declared(tmp_path, COPY + own, job).job("orders@staging").hot_keys == HotKeysPolicy(sample=0.25)
+    state = '[jobs.orders.copies.look]\ncheckpoint = "file:///look"\n[jobs.orders.copies.look.hot_keys]\n'
+    with pytest.raises(InputError, match="no application runs on a copy of the state alone"):
+        declared(tmp_path, state)
 
 
 def test_each_query_has_its_own_checkpoint(tmp_path: Path) -> None:

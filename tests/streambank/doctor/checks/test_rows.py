@@ -50,6 +50,17 @@ def test_hot_keys_are_those_that_spark_found() -> None:
     assert [one.what for one in skipped(check_hot_keys(None))] == ["hot keys"]
 
 
+def test_why_traffic_is_not_measured_is_said_beside_what_the_state_says() -> None:
+    (told,) = skipped(check_hot_keys(None, "operator 0 (Join): two sides", declared=True))
+    assert (told.what, told.why) == ("hot keys by traffic", "operator 0 (Join): two sides.")
+    hot = Fact(at(0), 31.25, "operator 0")
+    both = [*check_hot_keys([hot], "operator 1 (Join): two sides")]
+    assert len(both) == 2 and skipped(both)[0].why == "operator 1 (Join): two sides."
+    assert "hot-key" in found(both)
+    (told,) = skipped(check_hot_keys(None, declared=True))
+    assert "no batch was measured yet" in told.why and "restart the job" in told.hint
+
+
 def test_uneven_stores_are_named_and_even_ones_are_not() -> None:
     closure, _ = planned("4.3.0/rocksdb-window")
     assert not [*check_skew(closure, "ck")]

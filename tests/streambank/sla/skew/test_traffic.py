@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from streambank.sla.skew.traffic import (
     HASH_BITS,
     QUANTILE_ERROR,
     QUANTILES,
+    SALTED_BITS,
     BatchSample,
     Traffic,
     TrafficWindow,
+    as_of,
     facts_of,
     interval,
     measured_lines,
@@ -39,7 +42,7 @@ def batch(chance: random.Random, rows: int, hot: float, keys: int, sample: float
 @pytest.mark.parametrize("sample", [1.0, 0.2, 0.02])
 @pytest.mark.parametrize("hot", [0.4, 0.05])
 def test_a_hot_key_is_within_the_bounds(hot: float, sample: float) -> None:
-    chance, window = random.Random(f"{hot} {sample}"), TrafficWindow(600, sample, 5, hashes=True)
+    chance, window = random.Random(f"{hot} {sample}"), TrafficWindow(600, sample, 5)
     for second in range(20):
         window.add(second, batch(chance, 2000, hot, 300, sample))
     found = window.describe(8)
@@ -55,7 +58,7 @@ def test_a_hot_key_is_within_the_bounds(hot: float, sample: float) -> None:
 @pytest.mark.parametrize("sample", [1.0, 0.2, 0.02])
 @pytest.mark.parametrize("keys", [10, 1000, 100_000])
 def test_an_even_spread_is_never_hot(keys: int, sample: float) -> None:
-    chance, window = random.Random(keys), TrafficWindow(600, sample, 5)
+    chance, window = random.Random(keys), TrafficWindow(600, sample, 5, salted=8)
     for second in range(20):
         window.add(second, batch(chance, 2000, 0.0, keys, sample))
     found = window.describe()
@@ -106,6 +109,36 @@ def test_the_partition_is_that_of_sparks_hash() -> None:
     """Murmur3 of `hot` with seed 42 is -1462302423 (`SELECT hash('hot')`)."""
     upper = -1462302423 & ((1 << 32) - 1)
     assert partition_of(upper << 20 | 12345, 7) == -1462302423 % 7
+
+
+def test_a_salted_hash_has_its_partition_and_is_not_reported() -> None:
+    window = TrafficWindow(600, 1.0, 5, salted=8)
+    window.add(0, BatchSample(1000, 1000, 1, [6 << SALTED_BITS | 99] * QUANTILES))
+    (top,) = window.describe(8)["top"]
+    assert (top["partition"], "hash" in top) == (6, False)
+    assert window.describe(9)["top"][0]["partition"] is None, "the checkpoint has another number of them"
+    assert window.describe(None)["top"][0]["partition"] is None
+
+
+def test_a_measurement_of_an_earlier_driver_is_no_fact_of_the_newest() -> None:
+    traffic = measured([{"operator": 0, "name": "Aggregate", "by": ["user"]}])
+    traffic.add({0: BatchSample(1000, 1000, 100, [HOT] * 200 + list(range(300)))})
+    old = record(traffic.describe({0: 8}))
+    assert len(facts_of(old, utc_now(), old.epoch)[0]) == 1
+    assert facts_of(old, utc_now(), old.epoch + 1) == (
+        [],
+        f"The newest measurement of traffic is of {to_json_time(AT)}, "
+        "before the job was last started or restored",
+    )
+    for epoch, said in (
+        (old.epoch, "ago"),
+        (old.epoch + 1, "ago, before the job was last started or restored"),
+    ):
+        found = old.traffic(epoch)
+        assert found is not None and found["current"] is (epoch == old.epoch)
+        moment = AT + timedelta(seconds=90)
+        assert as_of(found, moment) == f"as of {to_json_time(AT)} (batch 3), 1 min 30 s {said}"
+    assert record(None).traffic(1) is None
 
 
 def test_what_is_fresh_becomes_facts() -> None:
@@ -162,7 +195,7 @@ def test_a_measurement_that_is_given_up_says_why_of_each_operator() -> None:
 
 def measured(points: list[dict[str, Any]]) -> Traffic:
     """A measurement with every row sampled."""
-    return Traffic(points, sample=1.0, window_s=600.0, max_keys=5, hashes=False, clock_s=lambda: 0.0)
+    return Traffic(points, sample=1.0, window_s=600.0, max_keys=5, salted=None, clock_s=lambda: 0.0)
 
 
 AT = utc_now().replace(microsecond=0)
@@ -174,7 +207,7 @@ def record(hot_keys: Mapping[str, Any] | None) -> ProgressRecord:
 
 
 def test_pruning_keeps_the_largest() -> None:
-    window = TrafficWindow(600, 1.0, 1, hashes=True)
+    window = TrafficWindow(600, 1.0, 1)
     chance = random.Random(2)
     for second in range(50):
         quantiles = [HOT] * 100 + sorted(chance.randrange(1 << 30) for _ in range(400))

@@ -1,4 +1,4 @@
-"""The verbs `advise` and `plan-memory`."""
+"""The verb `advise`."""
 
 from __future__ import annotations
 
@@ -58,9 +58,17 @@ def test_a_size_can_be_given_in_place_of_keys() -> None:
         (("advise", "--keys", 10, "--update-share", 2), "bad-input", "--update-share"),
         (("advise", "--keys", 10, "--update-share", 0), "bad-input", "--update-share"),
         (("advise", "--keys", 10, "--row-bytes", 10, "--state-size", "1g"), "usage", "--state-size"),
-        (("plan-memory", "--state-size", "1g", "--ttl", "1h"), "usage", "--state-size"),
-        (("plan-memory", "--keys", 10, "--window", "1h"), "bad-input", "watermark"),
-        (("plan-memory", "--write-buffer-ratio", 0.95), "bad-input", "below 1"),
+        (("advise", "--keys", 10, "--update-share", "nan"), "bad-input", "--update-share"),
+        (("advise", "--keys", 10, "--update-share", "inf"), "bad-input", "--update-share"),
+        (("advise", "--keys", 10, "--update-share", -0.5), "bad-input", "--update-share"),
+        (("advise", "--keys", 10**16), "bad-input", "--keys"),
+        (("advise", "--keys", 0), "usage", "--keys"),
+        (("advise", "--keys", 10, "--latency", "0s"), "bad-input", "--latency"),
+        (("advise", "--keys", 10, "--state-size", "5B"), "bad-input", "less than one byte"),
+        (("advise", "--state-size", "0g"), "bad-input", "--state-size"),
+        (("advise", "--keys", 10, "--executor-memory", "0g"), "bad-input", "--executor-memory"),
+        (("advise", "--keys", 10, "--python-worker", "0m"), "bad-input", "--python-worker"),
+        (("advise", "--keys", 10, "--jobs", "streaming_jobs.toml"), "usage", "--jobs needs --job"),
     ],
 )  # fmt: skip
 def test_what_is_missing_or_wrong_is_said(words: tuple[str | int, ...], code: str, said: str) -> None:
@@ -70,41 +78,31 @@ def test_what_is_missing_or_wrong_is_said(words: tuple[str | int, ...], code: st
     assert said in answer.document["message"] and answer.document["hint"]
 
 
-def test_memory_is_calculated_by_part() -> None:
-    found = succeed(
-        "plan-memory", "--partitions", 64, "--executors", 4, "--keys", 50_000_000, "--json"
-    ).document
-    assert found["instances"] == 16 and found["instances_after_loss"] == 22
-    assert [one["part"] for one in found["parts"]] == ["write buffers", "block cache", "indexes", "filters"]
-    assert found["state"]["bytes"] == 5_000_000_000
-    text = succeed("plan-memory", "--partitions", 64, "--executors", 4, "--keys", 50_000_000).out
-    assert "spark.executor.memoryOverhead" in text and "warning: Memory is not bounded" in text
+def test_a_jobs_file_of_the_environment_may_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMBANK_JOBS", "streaming_jobs.toml")
+    assert succeed("advise", "--keys", 10, "--json").document["job"] is None
 
 
-def test_without_a_state_only_the_settings_count() -> None:
-    found = succeed("plan-memory", "--partitions", 4, "--bounded", "--max-memory", "100m", "--json").document
-    assert found["state"] is None and found["expected_bytes"] is None
-    assert found["most_bytes"] == 100 << 20
-    assert "not given" in succeed("plan-memory", "--partitions", 4).out
+def test_python_workers_are_counted_if_one_says_what_they_take() -> None:
+    without = succeed("advise", *LARGE, "--json").document
+    assert any("Python workers" in one for one in without["unknown"])
+    found = succeed("advise", *LARGE, "--python-worker", "200m", "--json").document
+    assert not any("Python workers" in one for one in found["unknown"])
+    memory, before = found["memory"], without["memory"]
+    assert memory["python_bytes"] == 4 * 200 << 20  # one works for each core
+    added = memory["memory_overhead_bytes"] - before["memory_overhead_bytes"]
+    assert added in (768 << 20, 832 << 20)  # it goes in steps of 64 MiB
+    text = next(one["text"] for one in found["settings"] if one["name"] == "spark.executor.memoryOverhead")
+    assert "800 MiB for 4 Python worker(s)" in text
 
 
-def test_the_classic_example() -> None:
-    words = ("--partitions", 1, "--column-families", 3, "--write-buffer", "128m", "--state-size", "10g")
-    found = succeed("plan-memory", *words, "--json").document
-    assert found["parts"][0]["executor_bytes"] == 768 << 20
-    assert found["expected_bytes"] == found["most_bytes"]
-
-
-def test_the_state_is_estimated_before_a_job_runs() -> None:
-    words = ("--window", "10m", "--slide", "5m", "--watermark", "15m", "--events-per-second", 5000)
-    found = succeed(
-        "plan-memory", *words, "--keys", 100_000, "--row-bytes", 80, "--trigger", "10s", "--json"
-    ).document
-    assert found["estimate"]["windows"] == 6
-    assert found["state"]["rows"] == found["estimate"]["rows"] > 400_000
-    assert 0 < found["state"]["update_share"] < 1
-    text = succeed("plan-memory", *words, "--keys", 100_000).out
-    assert "A window of 600 s lives until the watermark" in text
+def test_a_job_that_never_ran_gives_its_settings_only(tmp_path: Path) -> None:
+    declare(tmp_path, more='[jobs.flights.spark]\n"spark.sql.shuffle.partitions" = 6\n')
+    of = ("--job", "flights", "--jobs", tmp_path / "streaming_jobs.toml", "--json")
+    answer = streambank("advise", *of)
+    assert answer.document["error"] == "no-history" and "--keys" in answer.document["hint"]
+    found = succeed("advise", *of, "--keys", 1000).document
+    assert found["asked"]["partitions"] == 6 and "batch" not in found["job"]
 
 
 def test_a_job_says_what_is_not_given(tmp_path: Path) -> None:

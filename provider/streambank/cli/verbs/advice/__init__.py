@@ -1,0 +1,1 @@
+"""Verbs that say which state store suits a query, and what memory it needs."""

@@ -1,0 +1,186 @@
+"""The verb `advise`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import Debug, Json, OptionalJobsFile
+from streambank.cli.output import console
+from streambank.cli.verbs.advice.options import (
+    STATE_PANEL,
+    Cores,
+    ExecutorMemory,
+    Executors,
+    JobNamed,
+    Keys,
+    Partitions,
+    PythonWorker,
+    RowBytes,
+    StateSize,
+    UpdateShare,
+    job_asked,
+    show_values,
+    size_of,
+)
+from streambank.core.errors import InputError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streambank.advice.values import Value
+
+EXAMPLES = """Examples:
+
+  streambank advise --keys 5000000 --update-share 0.1 --latency 5s
+
+  streambank advise --state-size 10g --row-bytes 200 --executors 4 --cores 4 --python-worker 200m
+
+  streambank advise --job orders --jobs dags/streaming_jobs.toml --latency 2s
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(advise)
+
+
+def advise(
+    context: typer.Context,
+    job: JobNamed = None,
+    jobs: OptionalJobsFile = None,
+    state_size: StateSize = None,
+    keys: Keys = None,
+    row_bytes: RowBytes = None,
+    update_share: UpdateShare = None,
+    latency: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", rich_help_panel=STATE_PANEL, help="How long a batch may take."),
+    ] = None,
+    executors: Executors = None,
+    cores: Cores = None,
+    partitions: Partitions = None,
+    executor_memory: ExecutorMemory = None,
+    python_worker: PythonWorker = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Choose a state store and its settings, each sentence with the measurement behind it."""
+    from streambank.advice.measured import measurements
+    from streambank.advice.resolve import SHARE, PlaceOptions, StateOptions, cluster_of, rows_of
+    from streambank.advice.stores import Asked
+    from streambank.advice.stores import advise as choose
+    from streambank.advice.values import Values
+    from streambank.core.units import parse_duration_s
+
+    of = job_asked(context, job, jobs)
+    now = None if of is None else of.now
+    values = Values(None if of is None else of.declared)
+    rows, each = rows_of(StateOptions(size_of(state_size), keys, row_bytes), values, now)
+    if rows is None:
+        if of is not None:
+            raise NotFoundError(
+                f"Job {of.job.name} has no progress record that shows state, so its state is not known.",
+                code="no-history",
+                hint="Start the job under Streambank, or give --keys and --row-bytes.",
+            )
+        raise InputError(
+            "How large the state is is not known.",
+            code="usage",
+            hint="Give --keys or --state-size, or --job NAME; `streambank plan-memory` estimates it.",
+        )
+    share = values.take(SHARE, update_share, None if now is None else now.update_share)
+    place = cluster_of(
+        PlaceOptions(executors, cores, partitions, size_of(executor_memory), None, size_of(python_worker)),
+        values,
+        now,
+        of_cores=True,
+    )
+    asked = Asked(rows, each, share, None if latency is None else parse_duration_s(latency), place)
+    found = measurements()
+    advice = choose(asked, found)
+    document = {
+        "asked": {
+            "keys": rows,
+            "row_bytes": each,
+            "state_bytes": asked.state_bytes,
+            "update_share": share,
+            "latency_s": asked.latency_s,
+            "executors": place.executors,
+            "cores": place.cores,
+            "partitions": place.partitions,
+            "executor_memory_bytes": place.heap_bytes,
+        },
+        "job": None if of is None else of.to_dict(),
+        "values": [one.to_dict() for one in values.found],
+        "measured_with": {"spark": found.spark, "machine": found.machine, "made": found.made,
+                          "command": found.command, "rounds": found.rounds},
+        **advice.to_dict(),
+    }  # fmt: skip
+    console.answer(document, lambda: _show(document, job, values.found))
+
+
+def _show(found: dict[str, Any], job: str | None, values: Sequence[Value]) -> None:
+    from streambank.advice.measured import TITLES
+
+    asked = found["asked"]
+    if found["job"] is not None and "batch" in found["job"]:
+        console.line(f"State of {job} at batch {found['job']['batch']}: {found['job']['provider']}.")
+    console.fields(
+        [
+            ("store", TITLES[found["store"]]),
+            (
+                "state",
+                f"{asked['keys']:,} rows of {asked['row_bytes']:,} B: {console.size(asked['state_bytes'])}",
+            ),
+            ("changed", f"{asked['update_share']:.3g} of the rows in a batch"),
+        ]
+    )
+    console.line()
+    show_values(values)
+    console.line()
+    for reason in found["reasons"]:
+        console.line(reason["text"])
+        console.line(f"  measured: {reason['measurement']}")
+    console.line()
+    columns = (
+        "store",
+        "batch ms",
+        "of a processor",
+        "commit ms",
+        "restart s",
+        "heap",
+        "outside of it",
+        "a batch writes",
+        "fits",
+    )
+    console.table(
+        columns,
+        [
+            (TITLES[one["store"]], f"{one['batch_ms']:,}", f"{one['cpu_ms']:,}",
+             f"{one['commit_ms']:,}", f"{one['restart_s']:.1f}",
+             console.size(one["heap_bytes"]), console.size(one["native_bytes"]),
+             console.size(one["written_bytes"]), "yes" if one["fits"] else "no")
+            for one in found["expected"]
+        ],
+        right=columns[1:-1],
+    )  # fmt: skip
+    console.line()
+    console.line("For spark-submit or spark-defaults.conf:")
+    for one in found["settings"]:
+        console.line(f"{one['name']} {one['value']}")
+    console.line()
+    name = (job or "NAME").partition("/")[0]
+    console.line(f"For streaming_jobs.toml, in [jobs.{name}.spark]:")
+    for one in found["settings"]:
+        console.line(f'"{one["name"]}" = "{one["value"]}"')
+    console.line()
+    for one in found["settings"]:
+        console.line(f"{one['name']}: {one['text']}")
+        console.line(f"  by: {one['measurement']}")
+    warnings = found["memory"]["warnings"] if found["memory"] is not None else []
+    for kind, sentences in (("warning", warnings), ("not known", found["unknown"])):
+        for sentence in sentences:
+            console.line()
+            console.line(f"{kind}: {sentence}")

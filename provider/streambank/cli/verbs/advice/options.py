@@ -1,0 +1,145 @@
+"""Options that `advise` and `plan-memory` share, and what a declared job adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import job_named
+from streambank.cli.output import console
+from streambank.core.errors import InputError
+
+if TYPE_CHECKING:
+    from streambank.advice.of_job import StateNow
+    from streambank.advice.values import Declared, Value
+    from streambank.declaration.declaration import Job
+
+STATE_PANEL, PLACE_PANEL = "The state", "Where it runs"
+
+StateSize = Annotated[
+    str | None,
+    typer.Option("--state-size", metavar="SIZE", rich_help_panel=STATE_PANEL,
+                 help="Uncompressed keys and values, such as 10g; in place of --keys or of --row-bytes."),
+]  # fmt: skip
+Keys = Annotated[
+    int | None,
+    typer.Option("--keys", min=1, metavar="N", rich_help_panel=STATE_PANEL, help="Rows of the state."),
+]
+RowBytes = Annotated[
+    int | None,
+    typer.Option("--row-bytes", min=1, metavar="N", rich_help_panel=STATE_PANEL,
+                 help="Bytes of a key and its value, 100 by default."),
+]  # fmt: skip
+UpdateShare = Annotated[
+    float | None,
+    typer.Option("--update-share", metavar="X", rich_help_panel=STATE_PANEL,
+                 help="The part of the rows that a batch changes: 0.1 for one of ten, which advise takes by "
+                 "default."),
+]  # fmt: skip
+JobNamed = Annotated[
+    str | None,
+    typer.Option("--job", metavar="NAME",
+                 help="Read what is not given from this declared job, or job/query: from its newest progress "
+                 "record, and from its Spark settings."),
+]  # fmt: skip
+Executors = Annotated[
+    int | None,
+    typer.Option("--executors", min=1, metavar="N", rich_help_panel=PLACE_PANEL,
+                 help="Executors, 1 by default."),
+]  # fmt: skip
+Cores = Annotated[
+    int | None,
+    typer.Option("--cores", min=1, metavar="N", rich_help_panel=PLACE_PANEL,
+                 help="Task slots of an executor, 1 by default."),
+]  # fmt: skip
+Partitions = Annotated[
+    int | None,
+    typer.Option("--partitions", min=1, metavar="N", rich_help_panel=PLACE_PANEL,
+                 help="Partitions of the state (spark.sql.shuffle.partitions when the query first ran)."),
+]  # fmt: skip
+ExecutorMemory = Annotated[
+    str | None,
+    typer.Option("--executor-memory", metavar="SIZE", rich_help_panel=PLACE_PANEL,
+                 help="spark.executor.memory, the heap: 1g by default."),
+]  # fmt: skip
+PythonWorker = Annotated[
+    str | None,
+    typer.Option("--python-worker", metavar="SIZE", rich_help_panel=PLACE_PANEL,
+                 help="What one Python worker takes, such as 200m, if the query has Python UDFs, "
+                 "applyInPandasWithState or transformWithStateInPandas: one works for each core."),
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The job that `--job` names.
+
+    Attributes:
+        job: The job.
+        query: Its query.
+        declared: Its Spark settings.
+        now: Its state by the newest progress record; None where none shows state.
+    """
+
+    job: Job
+    query: str
+    declared: Declared
+    now: StateNow | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"name": self.job.name, "query": self.query, **(self.now.to_dict() if self.now else {})}
+
+
+def job_asked(context: typer.Context, job: str | None, jobs: str | None) -> Asked | None:
+    """The job that `--job` names; None without one.
+
+    Raises:
+        InputError: One of `--job` and `--jobs` is given without the other (code `usage`).
+    """
+    if job is None:
+        source = context.get_parameter_source("jobs")
+        if jobs is not None and source is not None and source.name == "COMMANDLINE":
+            raise InputError(
+                "--jobs needs --job, the job that is read from it.",
+                code="usage",
+                hint="Give --job NAME, or leave --jobs out.",
+            )
+        return None
+    if jobs is None:
+        raise InputError(
+            "--job needs --jobs, the file that declares the job.",
+            code="usage",
+            hint="Give --jobs FILE, or set STREAMBANK_JOBS.",
+        )
+    from streambank.advice.of_job import state_of_job
+    from streambank.advice.values import declared_by
+    from streambank.core.names import QueryRef
+
+    named = QueryRef.parse(job)
+    found = job_named(named.job, jobs)
+    query = found.only_query(named.query)
+    return Asked(found, query, declared_by(found), state_of_job(found, named.query))
+
+
+def size_of(text: str | None) -> int | None:
+    """Bytes of a size that an option gives.
+
+    Raises:
+        InputError: It is not a size (code `bad-size`).
+    """
+    from streambank.core.units import parse_any_bytes
+
+    return None if text is None else parse_any_bytes(text)
+
+
+def show_values(found: Sequence[Value]) -> None:
+    """A table of values, and where each is from."""
+    console.table(
+        ("option", "value", "from"),
+        [(one.option or one.setting, one.text, one.source) for one in found],
+        right=("value",),
+    )

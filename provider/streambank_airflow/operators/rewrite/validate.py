@@ -1,0 +1,119 @@
+"""The operator that judges state by rules, and makes a savepoint whose broken rows are repaired."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from streambank_airflow.operators.base import as_bool, as_integer, as_text, as_texts
+from streambank_airflow.operators.rewrite.base import StateOperator
+
+
+class ValidateStateOperator(StateOperator):
+    """Judges every row of a savepoint's state by rules; with repairs, makes one whose broken rows are mended.
+
+    The task fails where rows stay broken.
+
+    Args:
+        rules: SQL expressions that must be true of every row; `0: value.count >= 0` is for operator 0,
+            `0/left: ...` for a part of it.
+        repairs: What broken rows are set to: `value.count = greatest(value.count, 0)`, limited as rules are.
+            None to judge alone.
+        operator: Of this stateful operator, where a rule or a repair does not say.
+        part: Of this part, where it does not say.
+        samples: How many broken rows the log shows for each rule and part.
+        fail_on_broken: Fail the task where rows break a rule and are not repaired; without it the result says
+            so.
+        kwargs: Those of `StateOperator`, and as for every operator.
+
+    Returns:
+        `job`, `of` (the savepoint), `batch`, `ok` (no row of it breaks a rule), `dry_run`, `rules` (how many
+            were judged, over all parts), `rows`, `broken` (the most rows that one of them found), `repaired`
+            (rows), `savepoint` (the new one; None without a repair), `generation` (that counts).
+    """
+
+    template_fields: Sequence[str] = (
+        *StateOperator.template_fields,
+        "rules",
+        "repairs",
+        "operator",
+        "part",
+        "samples",
+        "fail_on_broken",
+    )
+
+    alert_kinds = ()
+
+    def __init__(
+        self,
+        *,
+        rules: Sequence[str] | str,
+        repairs: Sequence[str] | str = (),
+        operator: int | str | None = None,
+        part: str | None = None,
+        samples: int | str = 10,
+        fail_on_broken: bool | str = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rules = rules
+        self.repairs = repairs
+        self.operator = operator
+        self.part = part
+        self.samples = samples
+        self.fail_on_broken = fail_on_broken
+
+    def request(self) -> dict[str, Any]:
+        """See the class."""
+        return {
+            "operation": "validate",
+            "rules": as_texts(self.rules),
+            "repairs": as_texts(self.repairs),
+            "operator": as_integer(self.operator, "operator"),
+            "part": as_text(self.part),
+            "samples": as_integer(self.samples, "samples") or 0,
+        }
+
+    def tell(self, report: Mapping[str, Any]) -> None:
+        """Log how rules are kept, and what was repaired."""
+        for one in report["rules"]:
+            self.log.log(
+                logging.ERROR if one["broken"] else logging.INFO,
+                "Operator %(operator)d, %(part)s: %(broken)d of %(rows)d rows break %(rule)s",
+                one,
+            )
+            for example in one["examples"]:
+                self.log.info("Broken: %s", json.dumps(example, ensure_ascii=False))
+        for one in report["repairs"]:
+            done = "would be repaired" if report["dry_run"] else "repaired"
+            self.log.info("Operator %d, %s: %d rows %s", one["operator"], one["part"], one["rows"], done)
+            for sample in one["samples"]:
+                self.log.info("%s", json.dumps(sample, ensure_ascii=False))
+        if report["savepoint"] is not None:
+            self.log.info(
+                "Savepoint %s is of batch %d of %s.", report["savepoint"], report["batch"], report["of"]
+            )
+
+    def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """See the class."""
+        worst = max(report["rules"], key=lambda one: one["broken"], default=None)
+        left, job = not report["ok"] and not report["repairs"], self.job.partition("/")[0]
+        if left and worst is not None and as_bool(self.fail_on_broken, "fail_on_broken"):
+            raise AirflowFailException(
+                f"State of {report['of']} breaks a rule: {worst['broken']:,} of {worst['rows']:,} rows of "
+                f"operator {worst['operator']}, {worst['part']}, break {worst['rule']}. Hint: give repairs, "
+                "which make a savepoint in which these rows are mended, or remove the keys by "
+                f"{job}.compact."
+            )
+        return {
+            "job": self.job,
+            **{name: report[name] for name in ("of", "batch", "ok", "dry_run", "savepoint", "generation")},
+            "rules": len(report["rules"]),
+            "rows": max((one["rows"] for one in report["rules"]), default=0),
+            "broken": worst["broken"] if worst is not None else 0,
+            "repaired": 0 if report["dry_run"] else sum(one["rows"] for one in report["repairs"]),
+        }
