@@ -461,13 +461,27 @@ def check_numbers(numbers: Mapping[str, float | None], most: int = MOST) -> None
             )
 
 
+def check_cluster(cluster: Cluster) -> None:
+    """Refuse a cluster that the formulas cannot calculate with.
+
+    Raises:
+        InputError: As `check_numbers`.
+    """
+    check_numbers(
+        {
+            "--executors": cluster.executors,
+            "--cores": cluster.cores,
+            "--partitions": cluster.partitions,
+            "--stores": cluster.stores,
+            "--executor-memory": cluster.heap_bytes,
+            "--python-worker": cluster.python_worker_bytes,
+        }
+    )
+
+
 def _check(settings: RocksDBSettings, cluster: Cluster) -> None:
+    check_cluster(cluster)
     numbers = {
-        "--executors": cluster.executors,
-        "--cores": cluster.cores,
-        "--partitions": cluster.partitions,
-        "--stores": cluster.stores,
-        "--executor-memory": cluster.heap_bytes,
         "--write-buffer": settings.write_buffer_bytes,
         "--write-buffers": settings.write_buffers,
         "--column-families": settings.column_families,
@@ -475,7 +489,6 @@ def _check(settings: RocksDBSettings, cluster: Cluster) -> None:
         "--max-memory": settings.max_memory_bytes,
         "--block-size": settings.block_bytes,
         "--min-deltas": settings.min_deltas,
-        "--python-worker": cluster.python_worker_bytes,
     }
     check_numbers(numbers)
     if settings.write_buffer_bytes < LEAST_BUFFER_BYTES:

@@ -27,6 +27,7 @@ from streambank.advice.memory import (
     MemoryPlan,
     RocksDBSettings,
     StateLoad,
+    check_cluster,
     overhead_bytes,
     plan_memory,
     say_mib,
@@ -215,6 +216,7 @@ def advise(asked: Asked, found: Measurements) -> Advice:
 
 
 def _check(asked: Asked) -> None:
+    check_cluster(asked.cluster)
     if asked.keys < 1 or asked.row_bytes < 1:
         raise InputError(
             "A state has one key and one byte a row at least.",
