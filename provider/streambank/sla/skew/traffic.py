@@ -45,7 +45,7 @@ _PARTITION_BITS = 32
 SALTED_BITS = 36
 """Of a salted hash, by which no key can be found; the bits above them are the number of its partition."""
 MOST_SALTED = 1 << (HASH_BITS - SALTED_BITS)
-"""So many partitions can be told apart in a salted hash."""
+"""How many partitions a salted hash can distinguish."""
 _SCORE = 4.0
 """Standard deviations of the sample's interval. All 500 keys that can be seen lie within it with 97 %."""
 _SLOTS = 10

@@ -41,7 +41,7 @@ REQUEST_KEY = "planned_request"
 """XCom key under which a plan leaves the digest of what it showed."""
 _NOT_YET = ("never-started", "no-committed-batch")
 SUMS = ("keys", "rows", "rows_before")
-"""What is told of all operators of a query together."""
+"""Fields of a report that are added up over all operators of a query."""
 ASKED = {
     "where": "Remove keys where",
     "idle_for_s": "Remove keys idle for",
@@ -56,7 +56,7 @@ ASKED = {
 
 
 class StateOperator(StreambankOperator):
-    """An operator that has a savepoint's state written anew, by a Spark of its own.
+    """An operator that has Spark rewrite the state of a savepoint.
 
     The query and the savepoint stay as they are; what comes of it is another savepoint of the same batch.
     Spark is the one of `spark_conn_id`, else that of the job's table `state`, else the job's own.
@@ -166,14 +166,14 @@ class StateOperator(StreambankOperator):
             )
 
     def where_else(self) -> Sequence[str] | None:
-        """Replicas in which a key is looked for besides, as well as in all savepoints; None for nowhere."""
+        """Replicas to search for a key, beside all savepoints of the repository; None for no search."""
         return None
 
     def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """What the task returns.
 
         Raises:
-            AirflowFailException: The report is one that nobody may overlook.
+            AirflowFailException: The report must not pass as a success.
         """
         return {
             **{
@@ -203,7 +203,7 @@ class StateOperator(StreambankOperator):
             raise AirflowSkipException(f"The job is left alone: {error.message} {error.hint}") from error
 
     def _take(self, context: Context) -> str:
-        """Take a savepoint: by an old one nobody can tell what would go now."""
+        """Take a savepoint: an old one does not show what would be removed now."""
         taken = self.hook.savepoints.take(
             self.job,
             checkpoint=None,

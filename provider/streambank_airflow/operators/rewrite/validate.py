@@ -14,7 +14,7 @@ from streambank_airflow.operators.rewrite.base import StateOperator
 
 
 class ValidateStateOperator(StateOperator):
-    """Judges every row of a savepoint's state by rules; with repairs, makes one whose broken rows are mended.
+    """Judges every row of a savepoint's state by rules; with repairs, makes one with these rows repaired.
 
     The task fails where rows stay broken.
 
@@ -106,7 +106,7 @@ class ValidateStateOperator(StateOperator):
             raise AirflowFailException(
                 f"State of {report['of']} breaks a rule: {worst['broken']:,} of {worst['rows']:,} rows of "
                 f"operator {worst['operator']}, {worst['part']}, break {worst['rule']}. Hint: give repairs, "
-                "which make a savepoint in which these rows are mended, or remove the keys by "
+                "which make a savepoint in which these rows are repaired, or remove the keys by "
                 f"{job}.compact."
             )
         return {
