@@ -105,6 +105,10 @@ test-quick: setup  ## What needs neither Java nor Airflow, within 2 minutes: for
 test-storm: classes  ## The long tests: savepoints taken and restored under load; PART=2/4 runs a part of them
 	@$(PYTEST) --dist worksteal -m storm --record-storm $(if $(PART),--part $(PART)) $(ARGS)
 
+.PHONY: screenshots
+screenshots: setup  ## The pictures of the page in the docs, made again in a real Chromium
+	@PAGE_PICTURES=$(CURDIR)/docs/images $(BIN)/python -m pytest -m storm tests/streambank_airflow/page/test_pictures_storm.py $(ARGS)
+
 .PHONY: test-fuzz
 test-fuzz: setup  ## Parsers fed with what is nearly right; SECONDS=600 each (default: 60), TARGET=offsets for one of them
 	@$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60) $(if $(TARGET),--target $(TARGET)) $(ARGS)
@@ -126,9 +130,11 @@ test-matrix-airflow: classes  ## What faces Airflow, and live a judged job and a
 lock-matrix: setup  ## Resolve what test-matrix and test-matrix-airflow install again, by the versions in tests/matrix/locks
 	@for lock in tests/matrix/locks/spark-*.lock; do grep -E '^(pyspark|pyarrow)==' "$$lock" | cut -d' ' -f1 \
 		| $(UV) pip compile --generate-hashes --no-header --no-annotate --quiet --python-version 3.10 --output-file "$$lock" - >/dev/null; done
-	@cd tests/matrix/locks && for pins in mixed*.in; do $(CURDIR)/$(UV) pip compile --no-config --universal --generate-hashes --python-version 3.11 \
-		--no-header --no-annotate --quiet --constraint $(CURDIR)/requirements.lock $$(case $$pins in *-client.in) echo --no-deps;; esac) \
+	@cd tests/matrix/locks && for pins in mixed*.in openlineage.in; do $(CURDIR)/$(UV) pip compile --no-config --universal --generate-hashes --python-version 3.11 \
+		--no-header --no-annotate --quiet --constraint $(CURDIR)/requirements.lock $$(case $$pins in *-client.in|openlineage.in) echo --no-deps;; esac) \
 		--output-file "$${pins%.in}.lock" "$$pins" >/dev/null; done
+	@cd tests/matrix/locks && $(CURDIR)/$(UV) pip compile --no-config --no-deps --universal --generate-hashes --python-version 3.11 --no-header --no-annotate --quiet \
+		--output-file fab.lock fab.in >/dev/null
 	@for pins in tests/matrix/locks/airflow-*.in; do $(UV) pip compile --universal --generate-hashes --all-extras \
 		--group demo --group test --group build --python-version 3.11 --no-header --no-annotate --quiet \
 		--constraint "$$pins" --output-file "$${pins%.in}.lock" pyproject.toml >/dev/null; done
@@ -189,7 +195,7 @@ table-jars: setup  ## Fetch the connectors of Delta and Iceberg into .streambank
 	@$(BIN)/python -m demo.jars.iceberg
 
 .PHONY: yarn-jars
-yarn-jars: setup  ## Fetch Hadoop's jars for the tests on YARN into .streambank/yarn, and check their hashes
+yarn-jars: setup  ## Fetch Hadoop's jars for the tests on YARN and HDFS into .streambank/yarn, and check their hashes
 	@$(BIN)/python -m demo.jars.yarn
 
 .PHONY: lock

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench import buckets, copies, executors, limits, memory, running
 from bench.peers import PEERS, missing
-from bench.report import Report
+from bench.report import Report, asked
 from bench.workloads import LargeFiles, SmallFiles, Workload
 
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
@@ -84,12 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             left -= 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    given = vars(options).items()
-    changed = [(name, value) for name, value in given if value != parser.get_default(name)]
-    where = ("folder", "output")  # of no meaning to anybody else
-    arguments = " ".join(
-        f"--{name.replace('_', '-')} {value}" for name, value in changed if name not in where
-    )
+    arguments = asked(parser, vars(options), without=("folder", "output")).strip()
     command = f'make bench ARGS="{arguments}"' if arguments else "make bench"
     seconds = time.monotonic() - began
     page = Report(command, seconds, load, can, tables, arms, planned, rates, in_s3).page()

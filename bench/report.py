@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -243,6 +244,27 @@ def _executor_lines(rates: Sequence[Rate]) -> list[str]:
 def paragraph(text: str) -> list[str]:
     """Text in lines, with an empty one before and after."""
     return ["", *textwrap.wrap(text.strip(), 110, break_long_words=False, break_on_hyphens=False), ""]
+
+
+def asked(parser: argparse.ArgumentParser, options: Mapping[str, Any], without: Collection[str] = ()) -> str:
+    """What was typed after a command, as far as it differs from the defaults: empty, or after a space.
+
+    Args:
+        parser: With the defaults.
+        options: By their names; a list that has no default holds arguments without an option's name.
+        without: Names of those that say where this machine keeps things, which means nothing elsewhere.
+    """
+    words = []
+    for name, value in options.items():
+        default = parser.get_default(name)
+        if name in without or value in (default, []):
+            continue
+        option = [] if default is None and isinstance(value, list) else [f"--{name.replace('_', '-')}"]
+        if isinstance(value, bool):
+            words.append(option[0] if value else option[0].replace("--", "--no-", 1))
+        else:
+            words += [*option, *map(str, value if isinstance(value, list) else [value])]
+    return "".join(f" {word}" for word in words)
 
 
 def machine() -> str:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.report import machine, paragraph
+from bench.report import asked, machine, paragraph
 from bench.tree import environment
 
 RESULTS = Path(__file__).resolve().parent / "SLA.md"
@@ -47,10 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         found["run"] = rooms.room("judging_run", str(options.jobs))
     if options.records:
         found["history"] = rooms.room("histories", str(options.records))
-    given = [(name, value) for name, value in vars(options).items() if value != parser.get_default(name)]
-    arguments = "".join(
-        f" --{name.replace('_', '-')} {value}" for name, value in given if name not in ("parts", "output")
-    )
+    arguments = asked(parser, vars(options), without=("parts", "output"))
     seconds = rooms.seconds + time.monotonic() - began
     made = f"Made by `python -m bench.sla{arguments}` on {datetime.now(UTC):%Y-%m-%d} in {seconds:.0f} s, on "
     quiet = f"The load average was {load:.1f} before it."

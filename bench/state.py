@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.million_keys import PROVIDERS
-from bench.report import machine, paragraph
+from bench.report import asked, machine, paragraph
 from bench.sla import Rooms
 from bench.state_room import AGAIN, COMPACT, DIGEST, UNIT
 
@@ -62,12 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 found[provider, master] = rooms.room(
                     "state_room", folder, provider, keys, master, rounds, name=name
                 )
-    given = [(name, value) for name, value in vars(options).items() if value != parser.get_default(name)]
-    arguments = "".join(
-        f" --{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in given
-        if name not in ("parts", "output")
-    )
+    arguments = asked(parser, vars(options), without=("parts", "output"))
     seconds = rooms.seconds + time.monotonic() - began
     made = (
         f"Made by `python -m bench.state{arguments}` on {datetime.now(UTC):%Y-%m-%d} in {seconds:.0f} s, on "

@@ -57,6 +57,8 @@ def _isolate_environment() -> Path:
             # Tests have DAGs of the same name; one that was written seconds ago must not stay.
             "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "0",
             "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+            # Tasks of tests keep no page, but for those of the page's own tests.
+            "AIRFLOW__STREAMBANK__PAGE": "False",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{airflow_home / 'airflow.db'}",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,

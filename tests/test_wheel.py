@@ -43,6 +43,8 @@ def test_it_holds_its_packages_and_the_spark_jobs_and_nothing_else(wheel: Path) 
         "streambank_airflow",
     }
     assert "airflow_provider_streambank/example_dags/prove_savepoint.py" in names
+    for file in ("grafana.json", "alerts.yml", "statsd_mapping.yml"):
+        assert f"streambank_airflow/metrics/{file}" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
     source = {
         f"streambank_airflow/spark_jobs/{path.relative_to(ROOT / 'spark_jobs').as_posix()}"

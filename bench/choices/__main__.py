@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import statistics
 import sys
 import tempfile
@@ -23,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.choices import checkpoints, encodings, throughput
+from bench.choices.checkpoints import Place
 from bench.choices.trial import Arm, Took, interleaved, rows, run
-from bench.report import machine, paragraph
+from bench.report import asked, machine, paragraph
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +73,8 @@ PARTS = {
     ),
     "checkpoints": Part(
         "Checkpoints",
-        "A count, a sum and a maximum of each key, without Python workers.",
+        "A count, a sum and a maximum of each key, without Python workers. On a local disk each file has a "
+        "`.crc` file beside it, which counts, too; HDFS has none.",
         1.0,
         "writing files: on a local disk Spark starts processes for each file that it writes",
     ),
@@ -84,34 +87,45 @@ PARTS = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, and write the page."""
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """What was asked."""
     parser = argparse.ArgumentParser(prog="python -m bench.choices", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all by default")
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--s3", action="store_true", help="checkpoints on an S3 server of this machine, too")
+    parser.add_argument("--hdfs", action="store_true", help="checkpoints on an HDFS of this machine, too")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--json", type=Path, help="keep the figures of each round here, too")
     options = parser.parse_args(argv)
+    options.given = asked(parser, vars(options), without=("json", "output"))
     unknown = sorted(set(options.parts) - set(PARTS))
     if unknown:
         parser.error(f"there is no part {unknown[0]}: choose from {', '.join(PARTS)}")
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, and write the page."""
+    options = arguments(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what it started ends with it
     chosen = [name for name in PARTS if name in (options.parts or PARTS)]
     began, load = time.monotonic(), os.getloadavg()[0]
     found: dict[str, dict[str, list[Took]]] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streambank-bench-")))
-        bucket = None
-        settings: Mapping[str, str] = {}
-        if options.s3:
-            bucket, settings = _s3(stack, folder)
+        places: list[Place] = []
+        settings: dict[str, str] = {}
+        for where in (_s3,) * options.s3 + (_hdfs,) * options.hdfs:
+            place, needed = where(stack, folder)
+            places.append(place)
+            settings |= needed
         spark = _session(folder, settings)
         stack.callback(spark.stop)
         for name in chosen:
             print(f"{name}: {options.rounds} rounds", file=sys.stderr)
-            found[name] = _measure(spark, name, folder / name, options.keys, options.rounds, bucket)
-    command = " ".join(["python -m bench.choices", *(sys.argv[1:] if argv is None else argv)])
+            found[name] = _measure(spark, name, folder / name, options.keys, options.rounds, places)
+    command = f"python -m bench.choices{options.given}"
     seconds = time.monotonic() - began
     page = "\n".join(_page(found, command, seconds, load, options.keys))
     options.output.write_text(re.sub("\n{3,}", "\n\n", page).strip() + "\n", encoding="utf-8")
@@ -125,8 +139,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _s3(stack: ExitStack, folder: Path) -> tuple[str, Mapping[str, str]]:
-    """An S3 server, a bucket in it, and Spark's settings for it."""
+def _s3(stack: ExitStack, folder: Path) -> tuple[Place, Mapping[str, str]]:
+    """A bucket of an S3 server that is started, and Spark's settings for it."""
     from demo.jars import s3a
     from tests.support.storage.s3_servers import run_seaweedfs
 
@@ -139,7 +153,17 @@ def _s3(stack: ExitStack, folder: Path) -> tuple[str, Mapping[str, str]]:
         "spark.hadoop.fs.s3a.access.key": known["AWS_ACCESS_KEY_ID"],
         "spark.hadoop.fs.s3a.secret.key": known["AWS_SECRET_ACCESS_KEY"],
     }
-    return server.location("s3a"), {**s3a.settings(), **access}
+    return Place("S3", server.location("s3a")), {**s3a.settings(), **access}
+
+
+def _hdfs(stack: ExitStack, folder: Path) -> tuple[Place, Mapping[str, str]]:
+    """A directory of an HDFS that is started, and Spark's settings for it."""
+    from tests.support.storage.hdfs import run_hdfs
+
+    home = folder / "hdfs"
+    home.mkdir()
+    hdfs = stack.enter_context(run_hdfs(home))
+    return Place("HDFS", hdfs.location(), hdfs.room), hdfs.conf
 
 
 def _session(folder: Path, settings: Mapping[str, str]) -> SparkSession:
@@ -168,14 +192,14 @@ def _session(folder: Path, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _measure(
-    spark: SparkSession, name: str, folder: Path, keys: int, rounds: int, bucket: str | None
+    spark: SparkSession, name: str, folder: Path, keys: int, rounds: int, places: Sequence[Place]
 ) -> dict[str, list[Took]]:
     count = max(100, round(keys * PARTS[name].share))
     folder.mkdir(parents=True)
     source = folder / "rows"
     source.mkdir()
     rows(spark, source, keys=count, files=FILES, per_file=count)
-    arms = _arms(name, folder, bucket)
+    arms = _arms(name, folder, places)
 
     def once(arm: Arm, number: int) -> Took:
         place = folder / f"{number}-{arms.index(arm)}"
@@ -185,14 +209,14 @@ def _measure(
     return interleaved(arms, rounds, once, lambda line: print(f"  {line}", file=sys.stderr))
 
 
-def _arms(name: str, folder: Path, bucket: str | None) -> list[Arm]:
+def _arms(name: str, folder: Path, places: Sequence[Place]) -> list[Arm]:
     match name:
         case "encodings":
             return encodings.encodings()
         case "access":
             return encodings.access()
         case "checkpoints":
-            return checkpoints.checkpoints(bucket)
+            return checkpoints.checkpoints(places)
         case _:
             return throughput.throughput(folder)
 

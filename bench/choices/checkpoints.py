@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bench.choices.trial import STATE, Arm
@@ -13,6 +15,21 @@ HDFS_BACKED = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateSto
 CHANGELOG = {f"{STATE}rocksdb.changelogCheckpointing.enabled": "true"}
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Somewhere else than on the local disk.
+
+    Attributes:
+        name: What the page calls it.
+        location: A directory that is not there yet, as Spark spells it.
+        room: Bytes and files below a location there; nothing is known of them without it.
+    """
+
+    name: str
+    location: str
+    room: Callable[[str], tuple[int, int]] | None = None
+
+
 def totals(frame: DataFrame) -> DataFrame:
     """The state: a count, a sum and the newest time of each key."""
     from pyspark.sql import functions as F
@@ -20,11 +37,11 @@ def totals(frame: DataFrame) -> DataFrame:
     return frame.groupBy("key").agg(F.count("*"), F.sum("n"), F.max("at"))
 
 
-def checkpoints(bucket: str | None = None) -> list[Arm]:
+def checkpoints(places: Sequence[Place] = ()) -> list[Arm]:
     """The same query with other settings; the first is what the others are compared with.
 
     Args:
-        bucket: Where an arm keeps its checkpoint on S3, as `s3a://...`; left out without it.
+        places: Where two arms more keep their checkpoints, each.
     """
     retain = {"spark.sql.streaming.minBatchesToRetain": "2"}
     arms = [
@@ -39,9 +56,12 @@ def checkpoints(bucket: str | None = None) -> list[Arm]:
         Arm("SST files by zstd", totals, {f"{STATE}rocksdb.compression": "zstd"}),
         Arm("HDFS-backed", totals, {f"{STATE}providerClass": HDFS_BACKED}),
     ]
-    if bucket:
+    for one in places:
+        plain = Arm(f"on {one.name}", totals, place=f"{one.location}/plain", room=one.room)
         arms += [
-            Arm("on S3", totals, place=f"{bucket}/plain"),
-            Arm("on S3, changelog", totals, CHANGELOG, place=f"{bucket}/changelog"),
+            plain,
+            replace(
+                plain, name=f"{plain.name}, changelog", conf=CHANGELOG, place=f"{one.location}/changelog"
+            ),
         ]
     return arms

@@ -7,6 +7,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ class Arm:
         mode: The output mode.
         files: Input files in a batch.
         place: Where its checkpoint is, if that is not a folder beside its input.
+        room: What is below a location there; nothing is known of files elsewhere without it.
         write: Writes a batch, by `foreachBatch`; nothing is written if it is left out.
     """
 
@@ -52,6 +54,7 @@ class Arm:
     mode: str = "update"
     files: int = 1
     place: str | None = None
+    room: Callable[[str], tuple[int, int]] | None = None
     write: Callable[[DataFrame, int], None] | None = None
 
     def at(self, number: int) -> Arm:
@@ -66,7 +69,7 @@ class Took:
     Attributes:
         batch_ms: The median of its batches, in milliseconds.
         rows_per_s: Rows of all counted batches by their time.
-        state_bytes: The state's files, at the end.
+        state_bytes: The state's files, at the end; 0 where the checkpoint cannot be listed.
         state_files: How many those are.
         checkpoint_bytes: All files of the checkpoint, at the end.
         written_bytes: What a row added to the checkpoint in the counted batches, in bytes a batch, before
@@ -122,7 +125,7 @@ def run(spark: SparkSession, arm: Arm, source: Path, folder: Path) -> Took:
     for name, value in {**BASE, **arm.conf}.items():
         spark.conf.set(name, value)
     checkpoint = arm.place or str(folder / "checkpoint")
-    local = None if arm.place else folder / "checkpoint"
+    room = arm.room if arm.place else local_room
     sizes: dict[int, int] = {}
 
     def wrote(batch: DataFrame, number: int) -> None:
@@ -130,7 +133,7 @@ def run(spark: SparkSession, arm: Arm, source: Path, folder: Path) -> Took:
             arm.write(batch, number)
         else:
             batch.write.format("noop").mode("overwrite").save()
-        sizes[number] = _all_written(local)
+        sizes[number] = room(checkpoint)[0] if room else 0
 
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", arm.files).parquet(str(source))
     writer = arm.build(stream).writeStream.outputMode(arm.mode).foreachBatch(wrote)
@@ -141,30 +144,28 @@ def run(spark: SparkSession, arm: Arm, source: Path, folder: Path) -> Took:
         spark.conf.unset(name)
     counted = [one for one in progress if one["numInputRows"] and one["batchId"] >= WARM_BATCHES]
     times = [float(one["durationMs"]["triggerExecution"]) for one in counted]
-    files = [path for path in Path(local).rglob("*") if path.is_file()] if local else []
-    state = [path for path in files if "state" in path.parts]
+    state_bytes, state_files = room(f"{checkpoint}/state") if room else (0, 0)
     written = [
         sizes[number] - sizes[number - 1] for number in sorted(sizes) if number - 1 in sizes and number > 1
     ]
     return Took(
         statistics.median(times),
         sum(one["numInputRows"] for one in counted) / (sum(times) / 1000),
-        sum(path.stat().st_size for path in state),
-        len(state),
-        sum(path.stat().st_size for path in files),
-        statistics.median(written) if local and written else 0.0,
+        state_bytes,
+        state_files,
+        room(checkpoint)[0] if room else 0,
+        statistics.median(written) if written else 0.0,
     )
 
 
-def _all_written(folder: Path | None) -> int:
-    """Bytes of files below a folder; a file that goes away meanwhile does not count."""
-    total = 0
-    for path in folder.rglob("*") if folder else ():
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:
-            continue
-    return total
+def local_room(folder: str) -> tuple[int, int]:
+    """Bytes and number of files below a folder; a file that goes away meanwhile does not count."""
+    sizes = []
+    for path in Path(folder).rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                sizes.append(path.stat().st_size)
+    return sum(sizes), len(sizes)
 
 
 def interleaved(

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.report import machine
+from bench.report import asked, machine
 from bench.stores import memory
 from bench.stores.kinds import KINDS
 from bench.stores.page import measurements, page, with_earlier, with_summary
@@ -63,12 +63,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no part: {', '.join(sorted(unknown))}")
     options.given = {
-        part: "".join(
-            f" --{name.replace('_', '-')} {' '.join(map(str, value)) if isinstance(value, list) else value}"
-            for name in names
-            if (value := getattr(options, name)) != parser.get_default(name)
-        )
-        for part, names in _OF.items()
+        part: asked(parser, {name: getattr(options, name) for name in names}) for part, names in _OF.items()
     }
     return options
 

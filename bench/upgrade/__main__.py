@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.report import machine
+from bench.report import asked, machine
 from bench.upgrade import flink_side
 from bench.upgrade.feed import Feed
 from bench.upgrade.flink_side import WAYS, FlinkSide
@@ -42,12 +42,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where to write while measuring")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(argv)
-    where = ("folder", "output")  # of no meaning to anybody else
-    options.given = "".join(
-        f" --{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in vars(options).items()
-        if name not in where and value != parser.get_default(name)
-    )
+    options.given = asked(parser, vars(options), without=("folder", "output"))
     return options
 
 

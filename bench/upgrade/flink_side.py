@@ -167,10 +167,12 @@ class FlinkSide:
             while (line := client.stdout.readline()) and line != "ready\n":
                 lines.append(line)
             said, _ = client.communicate("\n")
-        if client.returncode != 0:
+        # What it logs may come after what it says.
+        found = re.search(r"^([0-9a-f]{32}) \d+ (\d+) (\d+) \S+$", said, re.MULTILINE)
+        if client.returncode != 0 or found is None:
             raise RuntimeError(f"Flink's client failed: {''.join(lines)[-1000:]}{said[-1000:]}")
-        self.job, _, stopped, submitted, _ = said.splitlines()[-1].split()
-        return {"stopped": int(stopped) / 1000, "submitted": int(submitted) / 1000}
+        self.job = found[1]
+        return {"stopped": int(found[2]) / 1000, "submitted": int(found[3]) / 1000}
 
     def _run_job(self, options: Sequence[str]) -> str:
         said = self._flink("run", "-d", *options, str(self.jar), *self._arguments())

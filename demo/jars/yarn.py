@@ -1,4 +1,4 @@
-"""Hadoop's own cluster in one process, for tests on YARN.
+"""Hadoop's own daemons, for tests on YARN, and for tests and benchmarks on HDFS.
 
 python -m demo.jars.yarn      (make yarn-jars)
 """

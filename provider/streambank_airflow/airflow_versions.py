@@ -37,12 +37,15 @@ __all__ = [
     "aextra_dejson",
     "aget_connection",
     "asset_state_store",
+    "keeps_in_assets",
     "named_deadline",
     "only_run_types",
 ]
 
 RETRY_BACKOFF: float = True if BaseOperator.retry_exponential_backoff is False else 2.0
 """`retry_exponential_backoff` for pauses that double; before 3.2 it is a yes or no."""
+METASTORE = "airflow.state.metastore.MetastoreBackend"
+"""The asset state store's own backend, by default: a table of Airflow's database."""
 TaskWaitsForPerson: type[BaseException] = getattr(exceptions, "TaskAwaitingInput", TaskDeferred)
 """What `HITLOperator.execute` raises once it has asked. Before 3.3 the triggerer waits for the answer."""
 
@@ -92,6 +95,22 @@ def only_run_types(*names: str) -> dict[str, Any]:
 def asset_state_store(trigger: BaseEventTrigger) -> AssetStateStoreAccessors | None:
     """Where an event trigger keeps values of its asset; None before 3.3, which has no such store."""
     return getattr(trigger, "asset_state_store", None)
+
+
+def keeps_in_assets() -> bool:
+    """Whether the page's snapshots go to the asset state store, in Airflow's own database.
+
+    Otherwise they are Variables: before 3.3 there is no such store, and a backend of one's own keeps its
+    values where the API server need not reach them.
+    """
+    from airflow.providers.common.compat.sdk import conf
+    from airflow.sdk.execution_time import context
+
+    if not hasattr(context, "AssetStateStoreAccessor") or conf.get(
+        "workers", "state_store_backend", fallback=""
+    ):
+        return False
+    return bool(conf.get("state_store", "backend", fallback=METASTORE) == METASTORE)
 
 
 def named_deadline(name: str, **arguments: Any) -> DeadlineAlert:

@@ -1,7 +1,7 @@
 """Assets of a job: its savepoints, one event each; how far it is, for DAGs that follow a stream; its SLA.
 
-All but the savepoints have a watcher: while a DAG that is not paused is scheduled by them, the triggerer
-looks.
+One more, of the job's page, has no events: what the page shows is kept with it. All but these two have a
+watcher: while a DAG that is not paused is scheduled by them, the triggerer looks.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from airflow.sdk import Asset, AssetAlias, AssetWatcher
+
+from streambank_airflow.page.names import PAGES, page_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +43,11 @@ def savepoint_asset(job: str) -> Asset:
     """
     name = job.partition("/")[0]
     return Asset(name=f"{SCHEME}/{name}/savepoints", uri=f"{SCHEME}://savepoints/{name}", group=SCHEME)
+
+
+def page_asset(job: str) -> Asset:
+    """The asset with which Airflow keeps what the page shows of a job (page/store.py); it has no events."""
+    return Asset(name=page_name(job), uri=f"{PAGES}{job}", group=SCHEME)
 
 
 def savepoint_alias(job: str) -> AssetAlias:
@@ -114,12 +121,13 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
         ValueError: The URI is none of those that the functions above make.
     """
     parts = uri.path.strip("/").split("/")
-    known = (uri.netloc == "savepoints" and len(parts) == 1) or (
+    known = (uri.netloc in ("savepoints", "pages") and len(parts) == 1) or (
         uri.netloc in _STREAMS.values() and len(parts) in (2, 3)
     )
     if not known or not all(parts):
         raise ValueError(
-            f"A Streambank asset URI must be {SCHEME}://savepoints/JOB, {SCHEME}://watermarks/JOB/EVERY, "
-            f"{SCHEME}://batches/JOB/EVERY or {SCHEME}://slas/JOB/LEVEL, not {uri.geturl()}."
+            f"A Streambank asset URI must be {SCHEME}://savepoints/JOB, {PAGES}JOB, "
+            f"{SCHEME}://watermarks/JOB/EVERY, {SCHEME}://batches/JOB/EVERY or {SCHEME}://slas/JOB/LEVEL, "
+            f"not {uri.geturl()}."
         )
     return uri

@@ -31,5 +31,15 @@ def use_signing_keys() -> None:
         os.environ[KEYS_VARIABLE] = named
 
 
+def page_is_on() -> bool:
+    """Whether `[streambank] page` lets tasks and watchers keep what the page shows, and Airflow show it."""
+    return bool(conf.getboolean(SECTION, "page", fallback=True))
+
+
+def page_has_log() -> bool:
+    """Whether `[streambank] page_log` lets the end of the driver's log into what is kept for the page."""
+    return bool(conf.getboolean(SECTION, "page_log", fallback=True))
+
+
 def _option(name: str) -> str | None:
     return conf.get(SECTION, name, fallback=None) or None

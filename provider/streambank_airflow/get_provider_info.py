@@ -89,10 +89,29 @@ def get_provider_info() -> dict[str, Any]:
                         "triggerer. The environment variable STREAMBANK_SIGNING_KEYS takes precedence.",
                         "/etc/streambank/signing-keys",
                     ),
+                    "page": {
+                        "description": "Whether Airflow's UI has the page of streaming jobs. If not, "
+                        "tasks and the triggerer keep nothing for it in Airflow's database.",
+                        "version_added": "0.1.0",
+                        "type": "boolean",
+                        "example": None,
+                        "default": "True",
+                    },
+                    "page_log": {
+                        "description": "Whether the end of the driver's log, from its last exception on, is "
+                        "kept for the page. Airflow shows what is kept to those who may read assets, too.",
+                        "version_added": "0.1.0",
+                        "type": "boolean",
+                        "example": None,
+                        "default": "True",
+                    },
                 },
             }
         },
-        "extra-links": ["streambank_airflow.operators.driver.DriverLogLink"],
+        "extra-links": [
+            "streambank_airflow.operators.driver.DriverLogLink",
+            "streambank_airflow.operators.on_savepoint.SavepointLink",
+        ],
         "asset-uris": [{"schemes": ["streambank"], "handler": "streambank_airflow.assets.sanitize_uri"}],
         "connection-types": [
             {

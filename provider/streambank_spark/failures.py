@@ -55,6 +55,24 @@ def condition_of(error: BaseException) -> str:
     return str(condition or type(error).__name__)
 
 
+_WORDS = (
+    ("PARSE", "it is not one SQL expression"),
+    ("UNRESOLVED_COLUMN", "it names a column that is not there"),
+    ("FIELD_NOT_FOUND", "it names a column that is not there"),
+    ("AMBIGUOUS", "a name in it means several columns"),
+    ("UNRESOLVED_ROUTINE", "it calls a function that is not there"),
+    ("WRONG_NUM_ARGS", "a function in it has too many or too few arguments"),
+    ("DATATYPE_MISMATCH", "types in it do not fit each other"),
+)
+
+
+def in_words(error: BaseException) -> str:
+    """Why Spark cannot use an expression, without its sentence, which quotes the expression."""
+    condition = condition_of(error)
+    words = next((text for start, text in _WORDS if condition.upper().startswith(start)), "Spark refuses it")
+    return f"{words} ({condition})"
+
+
 def python_error(error: BaseException) -> str | None:
     """The error in Python code that a worker ran, in one line; None where Spark tells of none."""
     lines = _lines(error)

@@ -144,7 +144,25 @@ def test_what_follows_a_seal_is_not_gathered() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "password", "key_", "x.y_", "token ", "://a:", "secret", "password='", 'pwd="', "Bearer "]
+    "text",
+    [
+        "a",
+        "password",
+        "key_",
+        "x.y_",
+        "token ",
+        "://a:",
+        "://a:b/",
+        "secret",
+        "password='",
+        'pwd="',
+        "Bearer ",
+        "--token",
+        " --a",
+        "jdbc:oracle:thin:",
+        "jdbc:oracle:thin:x/",
+        "jdbc:oracle:thin:x/y",
+    ],
 )
 def test_what_a_query_says_at_its_end_is_searched_for_secrets_in_one_pass(text: str) -> None:
     """An exception may quote a megabyte of Base64: each letter was taken for the beginning of a name."""

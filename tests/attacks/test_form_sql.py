@@ -263,6 +263,61 @@ def test_spark_quotes_nothing_of_the_state_to_a_form(
     assert levels == ["OFF"]
 
 
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        (
+            {"operation": "compact", "where": "key.k = 's3cret' 7"},
+            "it is not one SQL expression (PARSE_SYNTAX_ERROR)",
+        ),
+        ({"operation": "compact", "where": "key.s3cret = 1"}, "a column that is not there (FIELD_NOT_FOUND)"),
+        ({"operation": "compact", "where": "'s3cret'"}, "gives a string instead of true or false"),
+        ({"operation": "transform", "sets": ["value.sum = 's3cret' 7"]}, "PARSE_SYNTAX_ERROR"),
+        ({"operation": "transform", "sets": ["value.sum = key.s3cret"]}, "expression for value.sum cannot"),
+        (
+            {"operation": "transform", "sets": ["value.sum = 1"], "where": "key.k = 's3cret' 7"},
+            "condition cannot",
+        ),
+        ({"operation": "transform", "delete_where": "key.k = 's3cret' 7"}, "condition cannot be used"),
+        ({"operation": "bootstrap", "values": ["sum = 's3cret' 7"]}, "expression for value.sum cannot"),
+    ],
+)
+def test_neither_an_expression_from_a_form_nor_sparks_sentence_about_it_is_repeated(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    order: dict[str, Any],
+    words: str,
+) -> None:
+    checkpoint = open_store(unpack("4.3.0/hdfs-window", tmp_path) / "checkpoint")
+    repository = Repository.open(open_store(tmp_path / "repository"), create=True)
+    savepoint = take(TakeRequest(checkpoint, repository, "job")).savepoint
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    monkeypatch.setattr(type(spark.sparkContext), "setLogLevel", lambda self, level: None)
+    (tmp_path / "table.json").write_text('{"n": 1}\n')
+    if order["operation"] == "bootstrap":
+        keys = ["window.start = now()", "window.end = now()", "k = 'a'"]
+        order = {**order, "table": str(tmp_path / "table.json"), "existing": "replace", "keys": keys}
+
+    def asked(*, from_form: bool) -> dict[str, str]:
+        more = {"dry_run": True, "from_form": from_form}
+        plan = {
+            "repository": repository.store.uri,
+            "job": "job",
+            "savepoint": savepoint,
+            "order": {**order, **more},
+        }
+        (tmp_path / "plan.json").write_text(json.dumps(plan))
+        assert main(["--plan", str(tmp_path / "plan.json"), "--report", str(tmp_path / "report.json")])
+        found: dict[str, str] = json.loads((tmp_path / "report.json").read_text())["error"]
+        return found
+
+    assert "s3cret" in asked(from_form=False)["message"], "the negative control"
+    refused = asked(from_form=True)
+    assert refused["error"] == "bad-expression" and words in refused["message"]
+    assert "s3cret" not in json.dumps(refused)
+
+
 def allowed_functions(session: SparkSession) -> set[str]:
     registry: Any = session._jsparkSession.sessionState().functionRegistry()
     every = registry.listFunction()

@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from streambank.declaration.declaration import load_jobs
+from tests.support.cli import streambank
 from tests.support.jobs.declared import end_drivers
+from tests.support.jobs.drill_story import drill
 from tests.support.jobs.release_story import KEYS, NAME
 from tests.support.jobs.table_story import DELTA, ICEBERG, TableStory, table_story
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(1800)]
 FORMATS = {one.name: one for one in (DELTA, ICEBERG)}
@@ -163,4 +166,56 @@ def test_a_table_that_was_rolled_back_by_hand_has_each_row_once(story: TableStor
     story.reader.sql(f"CALL lake.system.rollback_to_snapshot('db.orders', {snapshot['snapshot_id']})")
     story.restore(savepoint)
     new_rows(story, batch)
+    assert story.rows() == story.expected()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_drill_and_a_copy_write_beside_the_table(story: TableStory) -> None:
+    """Both process batches of the live query again; the copy goes on with rows that arrive, each once.
+
+    A Delta table at a path stays one on the copy; what goes to a table by its name becomes Parquet.
+    """
+    story.feed(2)
+    story.do("start")
+    story.until_written()
+    savepoint = story.document("savepoint")
+    assert not savepoint["warnings"], "the table is guarded"
+    story.feed(3)
+    story.until_written()
+
+    report = drill(story)
+    (query,) = report["queries"]
+    assert (report["passed"], len(query["batches"])) == (True, 3), report
+    assert query["state_equal"] is True
+    assert story.rows() == story.expected(), "a drill writes nothing into the table"
+
+    live = str(story.folder / "lake") if story.kind is DELTA else story.table
+    staging = story.folder / "staging"
+    with story.jobs.open("a", encoding="utf-8") as file:
+        file.write(
+            f'[jobs.{NAME}.copies.staging]\ncheckpoint = "staging-checkpoint"\n'
+            f'outputs = {{ "{live}" = "{staging}" }}\n'
+        )
+    copy = f"{NAME}@staging"
+    made = streambank("fork", NAME, "staging", "--jobs", story.jobs, "--json")
+    assert made.code == 0, made
+    (place,) = made.document["queries"][0]["outputs"].values()
+    kept = f"delta.`{place}`" if story.kind is DELTA else f"parquet.`{place}/batch=*`"
+    try:
+        assert streambank("job", "start", copy, "--jobs", story.jobs).code == 0
+        story.feed()
+        story.until_written()
+        after = Counter(story.keys_of_last(4))
+
+        def written() -> Counter[str]:
+            return Counter(str(row["k"]) for row in story.reader.sql(f"SELECT k FROM {kept}"))
+
+        wait_for("all rows since the savepoint on the copy", lambda: written().keys() >= after.keys())
+        assert written() == after, "each row since the savepoint once"
+    finally:
+        streambank("job", "stop", copy, "--jobs", story.jobs)
+    assert story.rows() == story.expected(), "the copy writes nothing into the table"
+    story.feed()
+    story.until_written()
+    story.do("stop", "--drain")
     assert story.rows() == story.expected()

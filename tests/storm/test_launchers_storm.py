@@ -20,6 +20,8 @@ from streambank.job.restart import restart_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
+from streambank.upgrade.plan import UpgradeRequest
+from streambank.upgrade.upgrade import upgrade
 from tests.support.drivers.real_driver import CONF
 from tests.support.jobs.declared import BY
 from tests.support.jobs.lifecycle import end_all, live_through_everything
@@ -53,6 +55,36 @@ def test_a_job_lives_through_everything(tmp_path: Path, cluster: Cluster, place:
     lines = declared(tmp_path, cluster, place)
     try:
         live_through_everything(lines, submitted=place == "standalone cluster")
+    finally:
+        end_all(lines)
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+def test_an_upgrade_of_a_driver_in_a_cluster(tmp_path: Path, cluster: Cluster, supervised: bool) -> None:
+    """The new driver waits in the cluster, unless that would start it again by itself."""
+    lines = declared(tmp_path, cluster, "standalone cluster", ", supervise = true" if supervised else "")
+    other = tmp_path / "other.py"
+    other.write_text(Path(lines.job.application).read_text(encoding="utf-8"), encoding="utf-8")
+    launcher = launcher_for(lines.job)
+    try:
+        lines.arrive("one")
+        start_job(lines.job, by=BY)
+        lines.wait_rows("one")
+        asked = UpgradeRequest(
+            lines.job, application=str(other), watch_s=5.0, unrehearsed=True, no_way_back=True, by=BY
+        )
+        with Watch(lines) as watch:
+            found = upgrade(asked)
+            lines.arrive("two")
+            lines.wait_rows("one", "two", within_s=PATIENCE_S)
+        assert (found.state, found.warm) == ("upgraded", not supervised), found
+        assert watch.overlaps == [], "two drivers held the lease"
+        assert len(lines.events("driver-waiting")) == (0 if supervised else 1)
+        assert any("starts again by itself" in note for note in found.notes) == supervised
+        now = job_status(lines.job)
+        assert (now.epoch, now.launch_id) == (2, found.launch_id)
+        assert stop_job(lines.job, by=BY).how == "boundary"
+        wait_for("no driver is left", lambda: not launcher.find(lines.control))
     finally:
         end_all(lines)
 

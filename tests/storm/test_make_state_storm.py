@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streambank.core.errors import IntegrityError, RefusedError
+from streambank.core.errors import IntegrityError, RefusedError, StreambankError
 from streambank.recovery.foresee import STRICT
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
@@ -270,6 +270,13 @@ def _of_one_name(session: SparkSession, folder: Path) -> DataFrame:
     return named.dropDuplicates()
 
 
+def _by_0(session: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    named = events(session, folder / "left").selectExpr("int(value % 20) AS `0`", "value")
+    return named.groupBy("0").agg(f.count("*").alias("rows"), f.sum("value").alias("total"))
+
+
 def _repartitioned(session: SparkSession, folder: Path) -> DataFrame:
     return events(session, folder / "left").repartition("key").dropDuplicates(["key", "value"])
 
@@ -281,6 +288,7 @@ def _within(session: SparkSession, folder: Path) -> DataFrame:
 
 ODD_KEYS: dict[str, tuple[Query, tuple[str, ...]]] = {
     "only literals": (Query("l", _grouped("'x' AS one", "2 AS two"), "complete"), ("0",)),
+    "a column called 0": (Query("z", _by_0, "complete"), ("0",)),
     "a literal": (Query("k", _grouped("'x' AS one", "key"), "complete"), ("key",)),
     "a column twice": (
         Query("t", _grouped("key", "key", "key AS again"), "complete"),
@@ -307,6 +315,13 @@ def test_each_row_is_made_where_spark_looks_for_it_whatever_it_is_grouped_by(
     asked: dict[str, Any] = {"operator": 0}
     if name == "only literals":
         asked["query"] = "SELECT * EXCEPT (`0`) FROM source"
+        with pytest.raises(StreambankError) as refused:
+            line.bootstrap(line.savepoint, None, table, **asked)
+        assert refused.value.code == "bad-table" and "key.0" in refused.value.message
+        with pytest.raises(StreambankError) as refused:
+            line.bootstrap(line.savepoint, None, table, **asked, keys=["0 = 7"])
+        assert refused.value.code == "cannot-make-state" and "literals" in refused.value.message
+        asked["keys"] = ["0 = 0"]
     if (name, layout) == ("under a limit", "rocksdb"):
         with pytest.raises(RefusedError) as caught:
             line.bootstrap(line.savepoint, None, table, **asked)

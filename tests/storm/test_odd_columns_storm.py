@@ -20,6 +20,8 @@ from streambank_spark.rewrite.key_locations import NO, YES, holds_key
 from streambank_spark.rewrite.request import carry_out, validate
 from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.rewrite.validate_request import ValidateRequest
+from streambank_spark.state.query import read_query
+from streambank_spark.state.read import Choice, export_state, read_rows
 from streambank_spark.state.staging import materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.storm.test_make_state_storm import FIVE, LOOSE, ODD_KEYS, Line
@@ -110,6 +112,14 @@ def test_two_columns_of_one_name_can_be_named_before_a_stop_and_in_rules(
     assert caught.value.code == "bad-expression" and "value.sum_2" in caught.value.hint
     broken = counted(line, line.savepoint, "NOT value.sum_2 < 100")
     assert broken
+    with materialized_savepoint(line.repository, "job", line.savepoint, line.staging) as laid:
+        state = QueryState(spark, laid.location)
+        rows, _ = read_rows(state, Choice(where="NOT value.sum_2 < 100"), 0)
+        assert len(rows) == broken and all(one["value"]["sum_2"] >= 100 for one in rows)
+        _, (answer,), _ = read_query(state, "SELECT count(*) AS n FROM state WHERE NOT value.sum_2 < 100", 1)
+        assert answer == {"n": broken}
+        (exported,) = export_state(spark, state, str(tmp_path / "exported"), Choice())
+        assert "sum_2" in exported.columns
     asked = ValidateRequest.from_dict({"rules": ["value.sum_2 < 100"], "repairs": ["value.sum_2 = 1"]})
     told = validate(line.base, line.repository, "job", line.savepoint, asked, line.staging)
     assert told["rules"][0]["broken"] == broken

@@ -88,7 +88,8 @@ def test_every_option_says_what_airflow_lists_of_it() -> None:
     for option in options.values():
         assert set(option) == {"description", "version_added", "type", "example", "default"}
     read = (Path(str(configuration.__file__))).read_text(encoding="utf-8")
-    assert {f'_option("{name}")' for name in options} == set(re.findall(r'_option\("\w+"\)', read))
+    read_there = re.findall(r'_option\("(\w+)"\)|getboolean\(SECTION, "(\w+)"', read)
+    assert set(options) == {text or flag for text, flag in read_there}
     assert set(INFO["config"]) == {configuration.SECTION}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tests.support.paths import ROOT
@@ -26,13 +27,17 @@ MAPS = {
     "restores",
     "days",
     "outputs",
+    "objectives",
+    "parts",
 }
 """Objects whose keys are data: names of queries, settings, people, metrics."""
 
 
-def examples() -> dict[str, Any]:
+def examples(page: Path = PAGE) -> dict[str, Any]:
     """Every example by the heading it stands under."""
-    found = re.findall(r"^## (.+?)\n.*?^```json\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    found = re.findall(
+        r"^## (.+?)\n(?:(?!^## ).)*?^```json\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL
+    )
     return {heading: json.loads(text) for heading, text in found}
 
 

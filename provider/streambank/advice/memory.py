@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streambank.core.errors import InputError
@@ -147,6 +147,7 @@ class Part:
         executor: Bytes of an executor as expected.
         most: Bytes of an executor that the settings allow; None where only the state limits them.
         how: How it is calculated.
+        query: Of which query, where several are planned together; empty otherwise.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Part:
     executor: int | None
     most: int | None
     how: str
+    query: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -163,6 +165,7 @@ class Part:
             "executor_bytes": self.executor,
             "most_bytes": self.most,
             "how": self.how,
+            **({"query": self.query} if self.query else {}),
         }
 
 
@@ -228,22 +231,40 @@ def plan_memory(settings: RocksDBSettings, cluster: Cluster, load: StateLoad | N
     Raises:
         InputError: A number makes no sense (code `bad-input`).
     """
-    _check(settings, cluster)
-    if load is not None and load.update_share is not None and not 0 < load.update_share <= 1:
-        raise InputError(
-            "--update-share must be above 0, and 1 at most.",
-            code="bad-input",
-            hint="Give the part of the rows that a batch changes: 0.1 for one of ten.",
-        )
-    instances = cluster.instances()
-    parts = [
-        _write_buffers(settings, instances, cluster, load),
-        _block_cache(settings, instances, cluster, load),
-    ]
-    if load is not None:
-        parts += _tables(settings, instances, cluster, load)
+    return plan_queries(settings, {"": (cluster, load)})
+
+
+def plan_queries(
+    settings: RocksDBSettings, queries: Mapping[str, tuple[Cluster, StateLoad | None]]
+) -> MemoryPlan:
+    """The same of several queries of one application, whose stores share the executors.
+
+    Args:
+        settings: RocksDB's settings.
+        queries: Of each query where its stores are, and its state. All have the same executors.
+
+    Raises:
+        InputError: A number makes no sense (code `bad-input`).
+    """
+    parts: list[Part] = []
+    for query, (cluster, load) in queries.items():
+        _check(settings, cluster)
+        if load is not None and load.update_share is not None and not 0 < load.update_share <= 1:
+            raise InputError(
+                "--update-share must be above 0, and 1 at most.",
+                code="bad-input",
+                hint="Give the part of the rows that a batch changes: 0.1 for one of ten.",
+            )
+        instances = cluster.instances()
+        found = [
+            _write_buffers(settings, instances, cluster, load),
+            _block_cache(settings, instances, cluster, load),
+        ]
+        if load is not None:
+            found += _tables(settings, instances, cluster, load)
+        parts += [replace(part, query=query) for part in found]
     known = [part.executor for part in parts if part.executor is not None]
-    expected = sum(known) if load is not None else None
+    expected = sum(known) if all(load is not None for _, load in queries.values()) else None
     if settings.bounded:
         most = settings.max_memory_bytes
         expected = None if expected is None else min(expected, settings.max_memory_bytes)
@@ -252,15 +273,23 @@ def plan_memory(settings: RocksDBSettings, cluster: Cluster, load: StateLoad | N
         tables = sum(part.executor or 0 for part in parts if part.most is None)
         most = sum(allowed) + tables
     counted = most if settings.bounded or expected is None else expected
+    instances, after = _instances(queries)
     resident = int(counted * ALLOCATOR) + instances * INSTANCE_BYTES
     jvm, overhead = overhead_bytes(cluster, resident)
-    after = cluster.instances(cluster.executors - 1) if cluster.executors > 1 else None
     return MemoryPlan(
         instances, after, tuple(parts), expected, most, resident, jvm, cluster.python_bytes, overhead,
         cluster.heap_bytes + overhead + (cluster.pyspark_bytes or 0),
-        tuple(_warnings(settings, cluster, load, parts, resident, jvm, overhead)),
+        tuple(_warnings(settings, queries, parts, resident, jvm, overhead)),
         unknown_of_python(cluster),
     )  # fmt: skip
+
+
+def _instances(queries: Mapping[str, tuple[Cluster, StateLoad | None]]) -> tuple[int, int | None]:
+    """Instances in the fullest executor, and with one executor fewer; None where there is only one."""
+    clusters = [cluster for cluster, _ in queries.values()]
+    fewer = clusters[0].executors - 1
+    after = sum(cluster.instances(fewer) for cluster in clusters) if fewer else None
+    return sum(cluster.instances() for cluster in clusters), after
 
 
 def overhead_bytes(cluster: Cluster, resident: int) -> tuple[int, int]:
@@ -369,15 +398,15 @@ def _tables(settings: RocksDBSettings, instances: int, cluster: Cluster, load: S
 
 def _warnings(
     settings: RocksDBSettings,
-    cluster: Cluster,
-    load: StateLoad | None,
+    queries: Mapping[str, tuple[Cluster, StateLoad | None]],
     parts: list[Part],
     resident: int,
     jvm: int,
     overhead: int,
 ) -> list[str]:
     found = []
-    instances = cluster.instances()
+    instances, after = _instances(queries)
+    cluster = next(iter(queries.values()))[0]
     if settings.bounded:
         buffers = int(settings.max_memory_bytes * settings.write_buffer_ratio)
         needed = instances * arena_bytes(settings) * settings.column_families
@@ -420,20 +449,21 @@ def _warnings(
                 f"takes {say_mib(worker)}. Set it to {math.ceil(worker * cluster.cores / MIB)}m at least."
             )
     slots = cluster.executors * cluster.cores
-    if cluster.partitions < slots:
+    if cluster.partitions < slots and len(queries) == 1:
         found.append(
             f"{cluster.partitions} partitions keep {cluster.partitions} of {slots} cores busy. The number "
             "cannot be changed in a checkpoint (`streambank rescale` writes a new one)."
         )
-    if cluster.executors > 1:
-        after = cluster.instances(cluster.executors - 1)
-        if after > instances:
-            found.append(
-                f"If an executor is lost, the others have {after} instances in place of {instances} until it "
-                "is back: leave room for them."
-            )
-    if load is not None and load.update_share is None and not settings.bounded:
-        found.append("The update share is not given, so full write buffers are expected.")
+    if after is not None and after > instances:
+        found.append(
+            f"If an executor is lost, the others have {after} instances in place of {instances} until it "
+            "is back: leave room for them."
+        )
+    if not settings.bounded:
+        for query, (_, load) in queries.items():
+            if load is not None and load.update_share is None:
+                of_query = f" of query {query}" if query else ""
+                found.append(f"The update share{of_query} is not given, so full write buffers are expected.")
     return found
 
 

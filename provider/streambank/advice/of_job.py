@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streambank.control.progress import ProgressRecord
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
 from streambank.sla.history.history import Records
@@ -58,8 +59,7 @@ def state_of_job(job: Job, query: str | None) -> StateNow | None:
         InputError: The job has several queries, or none of this name (code `which-query`).
         StorageError, RefusedError: Its records cannot be read.
     """
-    name = job.only_query(query)
-    record = Records.of_query(job.records().store, name).newest()
+    record = _newest(job, query)
     operators = _operators(record.progress) if record is not None else []
     if record is None or not operators:
         return None
@@ -82,6 +82,25 @@ def state_of_job(job: Job, query: str | None) -> StateNow | None:
         -(-instances // partitions) if instances and partitions else None,
         partitions or None,
     )
+
+
+def is_stateless(job: Job, query: str | None) -> bool:
+    """Whether the newest progress record of a job's query shows that it keeps no state.
+
+    Args:
+        job: The job.
+        query: The query; None for the only one.
+
+    Raises:
+        InputError: The job has several queries, or none of this name (code `which-query`).
+        StorageError, RefusedError: Its records cannot be read.
+    """
+    record = _newest(job, query)
+    return record is not None and not _operators(record.progress)
+
+
+def _newest(job: Job, query: str | None) -> ProgressRecord | None:
+    return Records.of_query(job.records().store, job.only_query(query)).newest()
 
 
 def _operators(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:

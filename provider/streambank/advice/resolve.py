@@ -366,7 +366,7 @@ def warnings_of_job(
     if queries > 1:
         warnings.append(
             f"Job {job} has {queries} queries, which share its executors: these figures are of {query} "
-            "alone. Add those of the others; a bound on memory is one for all of them."
+            f"alone. `streambank plan-memory --job {job}` calculates them together."
         )
     if not declared.conf.in_containers:
         warnings.append(

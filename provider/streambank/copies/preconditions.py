@@ -11,7 +11,7 @@ from streambank.copies.live_inputs import is_read_from, live_inputs
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.declaration.places.copies import are_apart
-from streambank.driver.outputs import FILES, Output
+from streambank.driver.outputs import FILES, Output, recorded_output
 from streambank.driver.redirected import check_redirected
 from streambank.repository.manifest import Manifest
 from streambank.sinks.file.capture import KIND as FILE
@@ -96,13 +96,11 @@ def outputs_of(manifest: Manifest, facts: Mapping[str, Any]) -> Iterator[Output]
         manifest: The savepoint.
         facts: What its last driver left behind; empty for a query that never ran under Streambank.
     """
-    said, named = facts.get("output"), manifest.sinks
-    if isinstance(said, Mapping) and said.get("kind"):
-        kind = str(said["kind"])
-        path = (facts.get("sink_path") if kind == FILES else None) or said.get("path")
-        yield Output(kind, path, said.get("name"))
+    said, named = recorded_output(facts), manifest.sinks
+    if said is not None:
+        yield said
         # Spark writes a table of a file format by its file sink, too: then only the table counts.
-        named = tuple(one for one in named if one.get("kind") == FILE) if kind == FILES else ()
+        named = tuple(one for one in named if one.get("kind") == FILE) if said.kind == FILES else ()
     for record in named:
         kind, path = str(record.get("kind")), str(record.get("path"))
         if kind == FILE:

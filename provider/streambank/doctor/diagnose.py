@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from streambank.cleaning.left_directories import left_directories
+from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError, StorageError, StreambankError
 from streambank.core.finding import Finding
 from streambank.core.names import MAIN
@@ -71,6 +72,7 @@ from streambank.doctor.subject import (
 )
 from streambank.driver.environment import driver_environment
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
+from streambank.driver.spec import spec_of
 from streambank.job.alive import job_life
 from streambank.job.status import site_status
 from streambank.kafka.recording import KIND
@@ -339,7 +341,18 @@ def _hot_keys(query: Query) -> Iterator[CheckResult]:
     if query.control is None:
         return check_hot_keys(None)
     keys, why = hot_key_facts(query.control, query.query, query.now)
-    return check_hot_keys(keys, why, declared=query.job is not None and query.job.hot_keys is not None)
+    declared = query.job is not None and query.job.hot_keys is not None
+    without = _launched_without_hot_keys(query.control) if declared else ""
+    return check_hot_keys(keys, why, declared=declared, without=without)
+
+
+def _launched_without_hot_keys(control: JobControl) -> str:
+    """The launch of the driver that runs, where it samples no hot keys; else empty."""
+    view = control.lease.view()
+    holder = view.holder if view is not None and view.state == "live" else None
+    launch_id = "" if holder is None else str(holder.details.get("launch_id") or "")
+    launch = spec_of(control, launch_id) if launch_id else None
+    return launch_id if launch is not None and launch.hot_keys is None else ""
 
 
 def _clocks(query: Query, listing: Mapping[str, FileInfo], machine: Machine) -> Iterator[CheckResult]:

@@ -33,7 +33,7 @@ from streambank.code.chosen import as_chosen
 from streambank.control.control import JobControl
 from streambank.control.drills import called, record_drill, savepoints_of
 from streambank.control.progress import progress_of_batch
-from streambank.core.errors import InputError, IntegrityError, NotFoundError, RefusedError, StreambankError
+from streambank.core.errors import InputError, IntegrityError, RefusedError, StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills import left
@@ -58,7 +58,7 @@ from streambank.job.stop import stop_job
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import restoring
 from streambank.recovery.sinks import begin_outputs, look_at_sinks
-from streambank.repository.catalog import LATEST_GOOD, heads
+from streambank.repository.catalog import LATEST_GOOD, candidate_heads, glimpse, is_rejected, none_of
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.references import parse_reference
@@ -86,7 +86,7 @@ def drill(
 
     A step that fails ends the drill and stands in its report: that a restore would not have worked is what a
     drill is for. Raised is only what keeps the report from being kept. A drill that is interrupted leaves no
-    report, no driver and no copy.
+    report, no driver and no copy. One that passed ends the rejection of a savepoint (`SavepointSummary`).
 
     Args:
         request: What is asked.
@@ -100,7 +100,22 @@ def drill(
     """
     report = rehearse(request, launcher=launcher, say=say, pace=pace)
     leave_report(request, report)
+    if report.passed and not report.not_run:
+        try:
+            _accept(request, report)
+        except StreambankError as error:
+            say(f"a savepoint whose rehearsal had not passed is still rejected: {error.message}")
     return report
+
+
+def _accept(request: DrillRequest, report: DrillReport) -> None:
+    """Let references mean savepoints again whose rehearsal had not passed: this drill of them has."""
+    repository = Repository.open(open_store(report.repository))
+    for one in report.queries:
+        place = request.job.savepoint_name(one.query)
+        head = glimpse(repository.store, place, one.savepoint)
+        if head is not None and is_rejected(repository.store, head):
+            repository.mark_rehearsal(place, one.savepoint, passed=True, by=request.by)
 
 
 def leave_report(request: DrillRequest, report: DrillReport) -> None:
@@ -189,6 +204,7 @@ class _Drill:
         self.queries: dict[str, QueryDrill] = {}
         self.first_batch_s: dict[str, float] = {}
         self.not_run: dict[str, str] = {}
+        self.rejected: list[str] = []
         self.interrupted = False
 
     def run(self) -> DrillReport:
@@ -310,9 +326,9 @@ class _Drill:
             of_query = self.job.savepoint_name(name)
             which = self.request.savepoints.get(name, reference)
             if which == RANDOM:
-                kept = [head.savepoint for head in heads(repository.store, of_query) if head.job == of_query]
+                kept = [head.savepoint for head in candidate_heads(repository.store, of_query)]
                 if not kept:
-                    raise none_kept(of_query, self.source)
+                    raise none_of(repository.store, of_query)
                 which = random.choice(kept)
             found = choose(repository, which, of_query, record=True, by=self.request.by, pace=self.pace)
             manifest = found.manifest
@@ -330,6 +346,8 @@ class _Drill:
                 batches_behind=None if newest is None else max(0, newest - manifest.batch),
             )
             chosen[name] = manifest
+            if is_rejected(repository.store, manifest):
+                self.rejected.append(name)
         return chosen
 
     def _live(self, query: str) -> str | None:
@@ -492,8 +510,10 @@ class _Drill:
                     whys |= {why} if why is not None else set()
             self.queries[name] = replace(found, not_compared=(*found.not_compared, *sorted(whys)))
         self._check_proven(watched)
-        compare = self.request.compare or self.job.drill.compare
+        compare = self.request.compare or ("none" if self.rejected else self.job.drill.compare)
         if compare == "none":
+            for name in self.rejected:
+                self._say_not_compared(name, "changed state need not give what the live query computed")
             return
         values = compare == "values"
         differences = [one for found in self.queries.values() for one in found.differences_of(values=values)]
@@ -556,15 +576,6 @@ class _Drill:
         if len(self.first_batch_s) < len(self.queries):
             return sum(self.steps[name] for name in OF_A_RESTORE)
         return sum(self.steps[name] for name in OF_A_RESTORE[:-1]) + max(self.first_batch_s.values())
-
-
-def none_kept(of_query: str, source: str) -> NotFoundError:
-    """The error of a query of which no savepoint is kept."""
-    return NotFoundError(
-        f"There is no savepoint of {of_query} in {source}.",
-        code="no-such-savepoint",
-        hint="Take one first, or drill from another repository.",
-    )
 
 
 def _with_scratch(job: Job, folder: str) -> Job:

@@ -38,11 +38,11 @@ from streambank.control.records import JsonDict
 from streambank.core.errors import StorageError, StreambankError
 from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.declaration.declaration import Job
-from streambank.drills.drill import as_drilled, leave_report, none_kept, rehearse
+from streambank.drills.drill import as_drilled, leave_report, rehearse
 from streambank.drills.report import DrillReport
 from streambank.drills.request import DrillRequest
 from streambank.driver.launcher import Launcher
-from streambank.repository.catalog import batch_of_id, glimpse, listed, manifest_key
+from streambank.repository.catalog import batch_of_id, glimpse, is_rejected, listed, manifest_key, none_of
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank.storage.store import Store
@@ -202,7 +202,7 @@ def drill_each(
 
 
 def kept(store: Store, job: Job) -> list[Kept]:
-    """The savepoints of a job's queries, the newest first; those with a damaged manifest, too.
+    """The savepoints of a job's queries, the newest first: those with a damaged manifest, too, none rejected.
 
     Args:
         store: The repository's root.
@@ -215,6 +215,8 @@ def kept(store: Store, job: Job) -> list[Kept]:
         order_at = utc_now()
         for savepoint in sorted(ids, key=lambda one: (batch_of_id(one), one), reverse=True):
             head = glimpse(store, of_query, savepoint)
+            if head is not None and is_rejected(store, head):
+                continue
             order_at = order_at if head is None else head.taken_at
             found.append(Kept(name, savepoint, None if head is None else head.taken_at, order_at))
     return sorted(found, key=lambda one: one.order_at, reverse=True)
@@ -334,7 +336,10 @@ class _Round:
                     break
                 self._drill(chosen, there, number, resumed + len(sets))
             if not self.drills:
-                none = none_kept(self.job.savepoint_name(next(iter(self.job.queries))), self.request.source)
+                none = none_of(
+                    Repository.open(open_store(self.request.source)).store,
+                    self.job.savepoint_name(next(iter(self.job.queries))),
+                )
                 self._leave(self._not_begun(none), {}, None, 1, 1)
         report = RoundReport(
             id=self.id,
@@ -404,7 +409,7 @@ class _Round:
         there = kept(store, self.job)
         for name in self.job.queries:
             if not any(one.query == name for one in there):
-                raise none_kept(self.job.savepoint_name(name), self.request.source)
+                raise none_of(store, self.job.savepoint_name(name))
         limit = self.job.drill.limit if self.request.limit is None else self.request.limit or None
         done = [one["round"]["savepoints"] for one in self.drills]
         sets = sets_of(there, tuple(self.job.queries))[:limit]

@@ -10,6 +10,8 @@ from streambank.declaration.declaration import Job
 from streambank.drills.drill import rehearse
 from streambank.drills.report import DrillReport, why_unproven
 from streambank.drills.request import DrillRequest
+from streambank.repository.repository import Repository
+from streambank.storage import open_store
 
 
 def rehearse_made(
@@ -24,8 +26,9 @@ def rehearse_made(
 ) -> DrillReport:
     """Execute the first batches of the job's application on a copy of a savepoint.
 
-    They need not compute what the live query did, since the state is another one. Nothing of it stays, and
-    the job's records of drills do not count it.
+    They need not compute what the live query did, since the state is another one. Nothing of it stays but a
+    mark: until a rehearsal, or a drill of it, has passed, only its id or its name means the savepoint. The
+    job's records of drills do not count it.
 
     Args:
         job: The declared job.
@@ -38,8 +41,11 @@ def rehearse_made(
 
     Raises:
         InputError, RefusedError: As `streambank.drills.drill.rehearse`.
+        StorageError: The repository cannot be written to.
     """
-    return rehearse(
+    opened = Repository.open(open_store(repository))
+    opened.mark_rehearsal(place, savepoint, passed=False, by=by)  # first: a rehearsal may be killed
+    report = rehearse(
         DrillRequest(
             job,
             savepoints={QueryRef.parse(place).query or MAIN: savepoint},
@@ -51,6 +57,9 @@ def rehearse_made(
         ),
         say=say,
     )
+    if report.passed and not report.not_run:
+        opened.mark_rehearsal(place, savepoint, passed=True, by=by)
+    return report
 
 
 def verdict(report: DrillReport) -> str:

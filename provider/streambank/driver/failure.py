@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streambank.control.control import JobControl
@@ -38,17 +38,34 @@ _SHORTEST_SECRET = 6
 """A variable with fewer characters is no secret, and would be replaced in the middle of words."""
 
 _NAMES = (
-    r"(?:password|passwd|pwd|secret|token|credential|signature|authorization|api[._-]?key|access[._-]?key|"
-    r"account[._-]?key|private[._-]?key|connection[._-]?string)"
+    r"(?:password|passwd|pass[._-]?phrase|pwd|secret|token|credential|signature|authorization|"
+    r"(?:api|access|account|private)[._-]?key|connection[._-]?string|azure\.sas\.)"
 )
-_VALUE = r"(?:\"[^\"]*\"|'[^']*'|(?:Bearer |Basic )?[^\s,;&)\]}]+)"
-_NAMED = re.compile(
-    rf"({_NAMES}[\w.-]{{0,64}}[\"']?\s{{0,8}}(?:=>|[=:])\s{{0,8}}){_VALUE}", re.IGNORECASE
-)  # nothing in it runs on without a limit but the value: what a failed query says may be megabytes long
-_IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
-_BEARER = re.compile(r"\b(Bearer|Basic) [A-Za-z0-9+/=._~-]{8,}")
-_OF_AWS = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")
-_SECRET_VARIABLE = re.compile(_NAMES, re.IGNORECASE)
+_WORDS = r"(?<![a-z])(?:sig|pass)(?![a-z])"
+"""Names that count only as whole words: `sigma` and `passed` are others."""
+_VALUE = r"(?P<secret>\"[^\"]*\"|'[^']*'|(?:Bearer |Basic )?[^\s,;&)\]}]+)"
+_SEPARATED = r"[\"']?\s{0,8}(?:=>|[=:])\s{0,8}"
+_HIDING = (
+    re.compile(
+        rf"(?P<kept>(?:{_NAMES}[\w.-]{{0,64}}{_SEPARATED}|{_WORDS}\s?=)){_VALUE}", re.IGNORECASE
+    ),  # nothing in it runs on without a limit but the value: what a failed query says may be megabytes long
+    re.compile(  # an argument: `--db-password hunter2`, and so in a list
+        rf"(?P<kept>(?<![\w-])--?[\w.-]{{0,64}}(?:{_NAMES}|{_WORDS})[\w.-]{{0,64}}(?<!file)(?<!path)(?<!dir)"
+        rf"[\"']?[,\s]{{1,8}})(?=\S{{4}})(?!-){_VALUE}",
+        re.IGNORECASE,
+    ),
+    re.compile(  # a password may have slashes, but a number before the first one is a port
+        r"(?P<kept>://[^/\s:@]*:)(?P<secret>[^/\s]+|(?!\d{1,5}/)(?:(?!://)[^\s@\"'<>])+)(?=@)"
+    ),
+    re.compile(
+        r"(?P<kept>\bjdbc:oracle:\w{1,16}:[^/\s@]{0,128}/)(?P<secret>\"[^\"]{1,128}\"|[^@\s]{1,128})(?=@)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"(?P<kept>\b(?:Bearer|Basic) )(?P<secret>[A-Za-z0-9+/=._~-]{8,})"),
+    re.compile(r"(?P<kept>\b)(?P<secret>(?:AKIA|ASIA)[A-Z0-9]{16})\b"),
+)
+"""What looks like a secret by what stands around it."""
+_SECRET_VARIABLE = re.compile(f"{_NAMES}|{_WORDS}", re.IGNORECASE)
 _PLACE = re.compile(r"(?:OLD)?PWD|.*_(?:FILE|PATH|DIR|HOME)", re.IGNORECASE)
 """Variables that say where something is: the shell's working directory, the file that holds a token."""
 
@@ -152,10 +169,9 @@ def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None)
         lines: The end of the log.
         variables: The environment whose secrets are left out; this process's by default.
     """
-    blocks = [block for block in _blocks(lines) if any(map(_ERROR.match, block))]
-    python = [block for block in blocks if any(line.startswith(_TRACEBACK) for line in block)]
-    if blocks:
-        block = (python or blocks)[-1]
+    deciding = _deciding(lines)
+    if deciding is not None:
+        block = deciding[1]
         cause = [line for line in block if _ERROR.match(line) and not _opens(line)] or [
             line for line in block if _ERROR.match(line)
         ]
@@ -185,28 +201,88 @@ def redacted(text: str, variables: Mapping[str, str] | None = None) -> str:
         text: What is to be kept, or shown.
         variables: The environment whose secrets are left out; this process's by default.
     """
-    for name, value in (os.environ if variables is None else variables).items():
-        secret = _SECRET_VARIABLE.search(name) and not _PLACE.fullmatch(name)
-        if secret and len(value) >= _SHORTEST_SECRET:
-            text = text.replace(value, HIDDEN)
-    text = _NAMED.sub(rf"\g<1>{HIDDEN}", text)
-    text = _IN_ADDRESS.sub(rf"\g<1>{HIDDEN}", text)
-    text = _BEARER.sub(rf"\g<1> {HIDDEN}", text)
-    return _OF_AWS.sub(HIDDEN, text)
+    return without(text, secret_values((os.environ if variables is None else variables).items()))
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """The runs of lines between log lines, without a query's plan."""
+def without(text: str, values: Iterable[str]) -> str:
+    """A text without some values, and without what looks like a secret.
+
+    Args:
+        text: What is kept, or shown.
+        values: Secrets, as `secret_values` orders them.
+    """
+    for value in values:
+        text = text.replace(value, HIDDEN)
+    for pattern in _HIDING:
+        text = pattern.sub(rf"\g<kept>{HIDDEN}", text)
+    return text
+
+
+def secrets_within(text: str) -> list[str]:
+    """What in a text looks like a secret: the password of an address, what follows a name such as `password`.
+
+    Args:
+        text: It.
+    """
+    return [found["secret"].strip("\"'") for pattern in _HIDING for found in pattern.finditer(text)]
+
+
+def secret_values(named: Iterable[tuple[str, str]], more: Iterable[str] = ()) -> list[str]:
+    """The values of those variables, or settings, whose names say that their values are secrets.
+
+    A value of several lines is there line by line as well, since logs are shown by lines. The longest come
+    first: one may begin with another.
+
+    Args:
+        named: Names with values; a name may be there more than once.
+        more: Secrets without a name.
+    """
+    values = [*more, *(value for name, value in named if is_secret(name, value))]
+    pieces = {line.strip() for value in values for line in (value, *value.splitlines())}
+    return sorted((one for one in pieces if len(one) >= _SHORTEST_SECRET), key=lambda one: (-len(one), one))
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether the name of a variable, or setting, says that its value is a secret.
+
+    Args:
+        name: Its name.
+        value: Its value; one of a few characters does not count.
+    """
+    long = len(value) >= _SHORTEST_SECRET
+    return long and _SECRET_VARIABLE.search(name) is not None and not _PLACE.fullmatch(name)
+
+
+def since_failure(lines: Sequence[str]) -> Sequence[str]:
+    """The lines from the exception on that `failure_in` finds; none where there is no exception.
+
+    Args:
+        lines: The end of a log, with its secrets.
+    """
+    found = _deciding(lines)
+    return () if found is None else lines[found[0] :]
+
+
+def _deciding(lines: Sequence[str]) -> tuple[int, list[str]] | None:
+    """Where the block of the exception begins that ended a driver, and it; None where there is none."""
+    blocks = [(begin, block) for begin, block in _blocks(lines) if any(map(_ERROR.match, block))]
+    python = [one for one in blocks if any(line.startswith(_TRACEBACK) for line in one[1])]
+    return (python or blocks)[-1] if blocks else None
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """The runs of lines between log lines, without a query's plan, and where each begins."""
     block: list[str] = []
-    planned = False
-    for line in [*lines, '{"ts":"']:
+    begin, planned = 0, False
+    for number, line in enumerate([*lines, '{"ts":"']):
         if _LOG_LINE.match(line):
             if block:
-                yield block
+                yield begin, block
             block, planned = [], False
         elif line.startswith(_PLAN):
             planned = True
         elif line.strip() and not planned:
+            begin = begin if block else number
             block.append(line.rstrip())
 
 

@@ -271,6 +271,21 @@ def _known_log(query: DeclaredQuery, output: Output) -> str | None:
     return known if known.rpartition("/")[2].lower() == table else None
 
 
+def recorded_output(facts: Mapping[str, Any], said: str = "output") -> Output | None:
+    """Where a query wrote last, as its application named it; None where its driver did not record it.
+
+    Args:
+        facts: What its last driver recorded.
+        said: Which fact: `output`, or `redirected_from` of a copy: where its application would write.
+    """
+    found = facts.get(said)
+    if not isinstance(found, Mapping) or not found.get("kind"):
+        return None
+    kind = str(found["kind"])
+    path = facts.get("sink_path") if kind == FILES and said == "output" else None
+    return Output(kind, path or found.get("path"), found.get("name"))
+
+
 def _recorded(facts: Mapping[str, Any], output: Output) -> Output | None:
     """Where a query wrote last; None where that is not known.
 
@@ -283,11 +298,9 @@ def _recorded(facts: Mapping[str, Any], output: Output) -> Output | None:
     """
     if facts.get("query_id") is None:
         return None
-    path = facts.get("sink_path")
-    said = facts.get("output")
-    if isinstance(said, dict) and said.get("kind"):
-        kind = str(said["kind"])
-        return Output(kind, (path if kind == FILES else None) or said.get("path"), said.get("name"))
+    known, path = recorded_output(facts), facts.get("sink_path")
+    if known is not None:
+        return known
     if path is not None:
         return Output(FILES, str(path)) if output.kind == FILES or output.kind in _NEVER_FILES else None
     return Output("foreachBatch") if str(facts.get("sink")).startswith("ForeachBatchSink") else None

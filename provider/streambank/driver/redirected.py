@@ -1,8 +1,13 @@
-"""Which place stands for the one that an application names, where its launch redirects a query."""
+"""What a copy of a query may do: the place that stands for its application's own, and what it may read.
+
+Reading changes something, too: a queue hands each message out once, `cleanSource` deletes or moves the files
+of a file source, and a `kafka.group.id` is shared with the live query.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from streambank.control.marker import service_name
 from streambank.core.errors import RefusedError
@@ -11,6 +16,12 @@ from streambank.sinks.redirect import Redirect
 
 SCRATCH = "scratch"
 """The kind of an output whose batches are kept as Parquet, whatever sink the application names."""
+SHARED_WITH_THE_LIVE_QUERY = ("cleanSource", "kafka.group.id")
+"""Options of a source that reach beyond the query that reads (FileStreamOptions, KafkaSourceProvider)."""
+_HARMLESS = re.compile(
+    r"(?:file|kafka|rate|delta|iceberg|memory|text|socket|state|avro|csv|json|orc|parquet|xml)"
+)
+"""How the kinds of sources begin from which reading takes nothing away."""
 _BY_DIRECTORY = frozenset({FILES, "delta"})
 """Kinds whose directory is all that names them."""
 _UNKNOWN = frozenset({"foreach", "foreachBatch"})
@@ -80,6 +91,44 @@ def redirected(redirect: Redirect, output: Output, called: str) -> Output:
     if redirect.scratch and redirect.directory is not None:
         return Output(SCRATCH, redirect.directory)
     raise _refusal(called, output, "this launch names no other place for it")
+
+
+def check_source_kinds(kinds: Sequence[str | None], called: str, allowed: Sequence[str] = ()) -> None:
+    """Refuse a copy that may take something from the live query by reading.
+
+    Args:
+        kinds: Spark's words for what it reads.
+        called: The query, for the message.
+        allowed: Kinds of sources that the job declares as harmless, in Spark's words.
+
+    Raises:
+        RefusedError: One of them is not known as harmless (code `source-not-left-alone`).
+    """
+    for kind in kinds:
+        word = str(kind).lower()
+        if not _HARMLESS.match(word) and word not in {one.lower() for one in allowed}:
+            raise RefusedError(
+                f"Query {called} is a copy, and it is not known whether reading the source {kind} takes "
+                "something from the live query, as reading a queue does.",
+                code="source-not-left-alone",
+                hint=f'If it does not, declare it: drill.sources = ["{word}"].',
+            )
+
+
+def reaches_live_query(called: str, option: str) -> RefusedError:
+    """The refusal of a copy that cannot leave out an option of `SHARED_WITH_THE_LIVE_QUERY`.
+
+    Args:
+        called: The query, for the message.
+        option: The option.
+    """
+    return RefusedError(
+        f"Query {called} is a copy, and its source has the option {option}, by which it would reach into "
+        "what the live query reads.",
+        code="source-not-left-alone",
+        hint=f"Set {option} by option(...) of the reader instead of in the table: there it can be left out "
+        "for a copy.",
+    )
 
 
 def _refusal(called: str, output: Output, why: str) -> RefusedError:

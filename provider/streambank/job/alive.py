@@ -35,7 +35,7 @@ from streambank.job.liveness import (
     stops_of,
 )
 
-DAGS = ("run", "restore", "compact", "rescale", "transform", "bootstrap")
+DAGS = ("run", "restore", "compact", "rescale", "transform", "bootstrap", "failover")
 """A job that one of these of its DAGs has started is handed to `<job>.run`, which watches it."""
 PATIENCE_S = 300.0
 """How long a job may be down or unwatched before that is an error."""

@@ -142,7 +142,7 @@ def _saved(job: Job) -> dict[str, str]:
 
 def _newest_good(repository: Repository, name: str) -> str:
     """The savepoint that was taken last and that no verification found damaged, in words."""
-    there = [one for one in repository.manifests(name) if one.job == name and one.error is None]
+    there = repository.candidates(name)
     good = [one for one in there if one.verified_ok is not False]
     if not good:
         return "there is none" if not there else "there is none that verified"

@@ -27,8 +27,9 @@ from streambank.recovery.resolve import (
     require_whole,
     unrecorded,
 )
-from streambank.repository.catalog import SavepointSummary, glimpse, newest_first, none_of
+from streambank.repository.catalog import SavepointSummary, glimpse, newest_first, none_of, only_rejected
 from streambank.repository.manifest import Manifest
+from streambank.repository.marks import REHEARSAL, RESTORED
 from streambank.repository.references import Found, parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
@@ -262,7 +263,10 @@ def meant_by(
         NotFoundError: No place has such a savepoint.
         StorageError: No place answers.
     """
-    return next(_meant(places, locations, reference, job, passed, dict(left)))
+    found = next(_meant(places, locations, reference, job, passed, dict(left)), None)
+    if found is None:
+        raise none_of(places[0].repository.store, job)
+    return found
 
 
 def _meant(
@@ -295,6 +299,9 @@ def _meant(
             passed.append(PassedOver(place.location, error.message))
             places.remove(place)
             continue
+        if head is not None and asked.kind not in ("id", "name") and _is_rejected(declared, head):
+            missing.append(only_rejected(one.job, [one.savepoint]))
+            continue
         found.append((head.taken_at if head is not None else _OLDEST, one))
     if not found:
         if missing:
@@ -315,6 +322,21 @@ def _meant(
         yield Found(newest.job, hidden.meant[0], newest.as_of) if hidden.meant else newest
     else:
         yield found[0][1]  # the repository decides, then the first replica that knows it
+
+
+def _is_rejected(places: Sequence[Place], head: Manifest) -> bool:
+    """Whether the mark of a rehearsal that was made last in any place rejects a savepoint; as in `_known`."""
+    if head.derived_from is None:
+        return False
+    marks = []
+    for place in places:
+        with suppress(*PASSED_OVER):
+            if place.repository.newest_mark(head.job, head.savepoint, RESTORED) is not None:
+                return False
+            mark = place.repository.newest_mark(head.job, head.savepoint, REHEARSAL)
+            if mark is not None:
+                marks.append((mark.at, mark.fields.get("passed") is not True))
+    return max(marks)[1] if marks else False
 
 
 def _newest_of_all(
@@ -340,7 +362,10 @@ def _known(
     passed: list[PassedOver] | None = None,
     places: list[Place] | None = None,
 ) -> list[SavepointSummary]:
-    """The savepoints that any place has, each once; `passed` and `places` hear of what cannot be read."""
+    """The candidates that any place has, each once; `passed` and `places` hear of what cannot be read.
+
+    The mark of a rehearsal that was made last in any place decides whether a savepoint is rejected.
+    """
     known: dict[str, SavepointSummary] = {}
     passed = [] if passed is None else passed
     for place in declared:
@@ -354,12 +379,19 @@ def _known(
                     passed.append(PassedOver(place.location, why))
                 else:
                     there = known.setdefault(one.savepoint, one)
-                    known[one.savepoint] = replace(there, restored=there.restored or one.restored)
+                    restored = there.restored or one.restored
+                    last = max(there, one, key=lambda each: (each.rehearsed_at or _OLDEST, each.rejected))
+                    known[one.savepoint] = replace(
+                        there,
+                        restored=restored,
+                        rejected=last.rejected and not restored,
+                        rehearsed_at=last.rehearsed_at,
+                    )
         except StorageError as error:
             passed.append(PassedOver(place.location, error.message))
             if places is not None:
                 places.remove(place)
-    return list(known.values())
+    return [one for one in known.values() if not one.rejected]
 
 
 def _none_answers(job: str, passed: Sequence[PassedOver]) -> StorageError:

@@ -15,6 +15,7 @@ from streambank.recovery.older import BY_AGE, unreadable, with_older
 from streambank.repository.catalog import (
     batch_of_id,
     glimpse,
+    is_rejected,
     last_verification,
     listed,
     newest_first,
@@ -230,9 +231,7 @@ def name_older(
     """
     lines = dict(left or {})
     summaries = [
-        one
-        for one in repository.manifests(found.job)
-        if one.job == found.job and one.error is None and not why_left(lines, one.checkpoint, one.batch)
+        one for one in repository.candidates(found.job) if not why_left(lines, one.checkpoint, one.batch)
     ]
 
     def verifies(savepoint: str) -> bool:
@@ -245,7 +244,7 @@ def name_older(
 
 def _moments(repository: Repository, job: str) -> list[datetime]:
     """When the savepoints of a query were taken."""
-    return [one.taken_at for one in repository.manifests(job) if one.job == job and one.taken_at is not None]
+    return [one.taken_at for one in repository.candidates(job) if one.taken_at is not None]
 
 
 UNREADABLE = "Its manifest cannot be read, so it is not known when it was taken."
@@ -273,7 +272,7 @@ def next_ones(repository: Repository, manifest: Manifest) -> tuple[Next, ...]:
     found: list[Next] = []
     for savepoint in (*before, *left):
         head = glimpse(repository.store, manifest.job, savepoint)
-        if head is None or head.taken_at >= manifest.taken_at:
+        if head is None or head.taken_at >= manifest.taken_at or is_rejected(repository.store, head):
             continue
         verified = last_verification(repository.store, manifest.job, savepoint)
         if verified is None or verified.ok:
@@ -333,7 +332,7 @@ def _latest_good(
 ) -> Chosen:
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
     unreadable = [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
-    readable = [one for one in summaries if one.error is None]
+    readable = [one for one in summaries if one.error is None and not one.rejected]
     others = {one.savepoint: why_left(left, one.checkpoint, one.batch) for one in newest_first(readable)}
     damaged = [Skipped(savepoint, why) for savepoint, why in others.items() if why]
     for summary in newest_first([one for one in readable if not others[one.savepoint]]):

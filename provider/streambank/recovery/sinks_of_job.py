@@ -16,7 +16,7 @@ from streambank.kafka.settings import Brokers
 from streambank.recovery.choices import SinkChoices
 from streambank.recovery.preconditions import RestoreRequest, sinks_at
 from streambank.recovery.sinks import refusals
-from streambank.repository.catalog import LATEST, heads
+from streambank.repository.catalog import LATEST, candidate_heads
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.sinks.declared import of_query
@@ -75,7 +75,7 @@ def _of_query(job: Job, query: str, savepoint: str | None) -> SinksOfQuery:
     ref = job.savepoint_name(query)
     repository = _repository(job, records, query)
     manifest: Manifest | None = None
-    if repository is not None and (savepoint is not None or any(heads(repository.store, ref))):
+    if repository is not None and (savepoint is not None or any(candidate_heads(repository.store, ref))):
         manifest = repository.load(*repository.find(savepoint or LATEST, ref))
     if repository is None or manifest is None:
         facts = records.query_facts(query) or {}

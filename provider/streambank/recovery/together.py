@@ -460,10 +460,8 @@ def _promised(job: Job, repository: Repository, left: Mapping[str, dict[str, int
         of_query = job.savepoint_name(name)
         taken = [
             one.taken_at
-            for one in repository.manifests(of_query)
-            if one.job == of_query
-            and one.taken_at is not None
-            and not why_left(left[name], one.checkpoint, one.batch)
+            for one in repository.candidates(of_query)
+            if one.taken_at is not None and not why_left(left[name], one.checkpoint, one.batch)
         ]
         if not taken:
             raise none_of(repository.store, of_query)
@@ -565,11 +563,8 @@ def _closest(
     repository = request.repository
     there = {
         one.savepoint: one.taken_at
-        for one in repository.manifests(of_query)
-        if one.job == of_query
-        and one.error is None
-        and one.taken_at is not None
-        and not why_left(left, one.checkpoint, one.batch)
+        for one in repository.candidates(of_query)
+        if one.taken_at is not None and not why_left(left, one.checkpoint, one.batch)
     }
     damaged: list[Skipped] = []
     for savepoint in sorted(there, key=lambda one: distance(there[one])):

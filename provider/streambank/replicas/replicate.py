@@ -25,6 +25,7 @@ from streambank.repository.catalog import check_place, found_damaged, listed, ma
 from streambank.repository.holds import Holds
 from streambank.repository.locks import LockPolicy
 from streambank.repository.manifest import Manifest, decode
+from streambank.repository.marks import REHEARSAL, RESTORED, add_mark
 from streambank.repository.names import names_there
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import SMALL_BYTES
@@ -281,6 +282,7 @@ class _Copy:
             if bad := self.transfer.damaged(counted_on):
                 bad = {digest: self._damaged_there(error) for digest, error in bad.items()}
                 return self._result("failed", errors=_by_file(there or manifest, bad), **numbers)
+        errors = self._carry_marks(manifest)  # first: whoever sees the savepoint sees how its rehearsal went
         if there is None:
             stores = (self.source.store, self.replica.store)
             names = lacking_signatures(*stores, self.job, self.savepoint)
@@ -289,7 +291,8 @@ class _Copy:
             self.replica.lock_savepoint(there, counted(self.progress, LOCK))
         try:
             self._give_names()
-            pinned, errors = self._pin()
+            pinned, more = self._pin()
+            errors += more
         except NotFoundError as error:  # it was deleted there just now
             return self._result("failed", errors=((self.key, error),), **numbers)
         state: State = "copied" if there is None else "refilled" if missing else "there"
@@ -304,6 +307,25 @@ class _Copy:
         for name in self.transfer.names().get((self.job, self.savepoint), ()):
             if self.replica.give_name(self.job, self.savepoint, name, by=self.by) != self.savepoint:
                 self.replica.give_name(self.job, self.savepoint, name, by=self.by, anyway=True)
+
+    def _carry_marks(self, manifest: Manifest) -> tuple[tuple[str, StreambankError], ...]:
+        """Let the replica say of changed state whether a job went on from it, and how its rehearsal went."""
+        which = (self.job, self.savepoint)
+        try:
+            for kind in (RESTORED, REHEARSAL) if manifest.derived_from is not None else ():
+                mark, there = self.source.newest_mark(*which, kind), self.replica.newest_mark(*which, kind)
+                if mark is not None and (
+                    there is None
+                    or there.at < mark.at
+                    or (there.at == mark.at and there.fields != mark.fields)
+                ):
+                    place = (self.replica.store, self.replica.digest_name, *which, kind)
+                    add_mark(*place, by=mark.by, fields=mark.fields, at=mark.at)
+        except NotFoundError:
+            pass  # it has expired meanwhile
+        except DAMAGE as error:
+            return ((self.key, error),)
+        return ()
 
     def _pin(self) -> tuple[bool, tuple[tuple[str, StreambankError], ...]]:
         """Pin the replica where the source is pinned; a pin mark that cannot be read counts as one."""

@@ -73,7 +73,9 @@ class JobStatus:
     @property
     def newest_verified(self) -> SavepointSummary | None:
         """The last one of those whose last verification found nothing: how much may be lost is its age."""
-        return next((each for each in reversed(self.savepoints) if each.verified_ok), None)
+        return next(
+            (each for each in reversed(self.savepoints) if each.verified_ok and not each.rejected), None
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ It is the repository itself, listed; there is nothing beside it to keep in step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -23,12 +23,14 @@ from streambank.core.units import to_json_time
 from streambank.repository.manifest import Manifest, decode_head, glance, nothing
 from streambank.repository.marks import (
     PIN,
+    REHEARSAL,
     RESTORED,
     UNREADABLE,
     VERIFIED,
     Verification,
     is_pinned,
     latest,
+    marks_prefix,
     read_mark,
     to_verification,
 )
@@ -64,6 +66,8 @@ class SavepointSummary:
         checkpoint: URI of the checkpoint it was taken from.
         derived_from: The savepoint it was made from by a compaction or a fork.
         restored: It was made from another one, and a job went on from it.
+        rejected: Its rehearsal has not passed, and no job went on from it: only its id or its name means it.
+        rehearsed_at: When the newest mark of its rehearsal was made, in UTC; None for none, or a damaged one.
         pinned: Whether retention leaves it alone; a pin mark that cannot be read counts as one.
         verified_at: When it was last verified, in UTC.
         verified_level: How thoroughly then.
@@ -88,6 +92,8 @@ class SavepointSummary:
     checkpoint: str = ""
     derived_from: str | None = None
     restored: bool = False
+    rejected: bool = False
+    rehearsed_at: datetime | None = None
     pinned: bool = False
     verified_at: datetime | None = None
     verified_level: str = ""
@@ -112,6 +118,7 @@ class SavepointSummary:
             "names": list(self.names),
             "checkpoint": self.checkpoint,
             "derived_from": self.derived_from,
+            "rejected": self.rejected,
             "pinned": self.pinned,
             "verified_at": to_json_time(self.verified_at) if self.verified_at else None,
             "verified_level": self.verified_level or None,
@@ -166,12 +173,30 @@ def require_any(store: Store, job: str | None) -> None:
 
 
 def none_of(store: Store, job: str | None) -> NotFoundError:
-    """The error of a job, or a repository, that has no savepoint."""
-    jobs = sorted({of_job for of_job, _ in listed(store)}) if job else []
+    """The error of a job, or a repository, that has no savepoint, or only rejected ones."""
+    if job and (
+        rejected := [one.savepoint for one in heads(store, job) if one.job == job and is_rejected(store, one)]
+    ):
+        return only_rejected(job, rejected)
+    jobs = sorted({one for one, _ in listed(store)}) if job else []
     return NotFoundError(
         f"There is no savepoint{f' of {job}' if job else ''} in {store.uri}.",
         code="no-such-savepoint",
         hint=f"There are savepoints of {some(jobs)}." if jobs else "Take one, or name another repository.",
+    )
+
+
+def only_rejected(job: str, rejected: Sequence[str]) -> NotFoundError:
+    """The error of what could mean none but savepoints whose rehearsal has not passed.
+
+    Args:
+        job: `job` or `job/query`.
+        rejected: Their ids.
+    """
+    return NotFoundError(
+        f"Of {job} only savepoints whose rehearsal has not passed could be meant: {some(rejected)}.",
+        code="no-such-savepoint",
+        hint="Only its id or its name means such a savepoint. Give that, or take another one.",
     )
 
 
@@ -191,11 +216,32 @@ def summarize(store: Store, job: str | None = None) -> Iterator[SavepointSummary
     marks, there = _marks(store, job), listed(store, job)
     known = set(there)
     names, recorded = names_there(store, job, lambda *which: which in known)
-    found = (_summary(store, *which, marks.get(which, ()), names.get(which, ()), recorded) for which in there)
+    found = (
+        summary_of(store, *which, marks.get(which, ()), names.get(which, ()), recorded) for which in there
+    )
     yield from sorted(
         (it for it in found if it),
         key=lambda it: (it.job, it.taken_at.timestamp() if it.taken_at else 0.0, it.savepoint),
     )
+
+
+def candidates(store: Store, job: str) -> list[SavepointSummary]:
+    """What can be chosen of a job without its id or its name: readable and not rejected, oldest first.
+
+    Args:
+        store: The repository's root.
+        job: `job`, without its queries, or `job/query`.
+
+    Raises:
+        InputError: The job's name is not allowed (code `bad-name`).
+    """
+    found = (one for one in summarize(store, job) if one.job == job)
+    return [one for one in found if one.error is None and not one.rejected]
+
+
+def candidate_heads(store: Store, job: str) -> Iterator[Manifest]:
+    """The same by the beginnings of the manifests, newest batch first; see `heads`."""
+    return (head for head in heads(store, job) if head.job == job and not is_rejected(store, head))
 
 
 def read_head(store: Store, job: str, savepoint: str) -> Manifest:
@@ -230,12 +276,20 @@ def heads(store: Store, job: str) -> Iterator[Manifest]:
 
 def glimpse(store: Store, job: str, savepoint: str) -> Manifest | None:
     """A savepoint by the beginning of its manifest, without its files; None where that is damaged or gone."""
-    what = manifest_name(job, savepoint)
     try:
-        head = glance(store.read(manifest_key(job, savepoint), 0, _GLANCE_BYTES), what)
-        return check_place(head, job, savepoint) if head else read_head(store, job, savepoint)
+        return read_glance(store, job, savepoint)
     except (NotFoundError, IntegrityError, FormatError):
         return None
+
+
+def read_glance(store: Store, job: str, savepoint: str) -> Manifest:
+    """As `read_head`, by the beginning of the manifest where that is enough: its seal is then not checked."""
+    try:
+        beginning = store.read(manifest_key(job, savepoint), 0, _GLANCE_BYTES)
+    except NotFoundError as error:
+        raise no_such_savepoint(job, savepoint) from error
+    head = glance(beginning, manifest_name(job, savepoint))
+    return check_place(head, job, savepoint) if head else read_head(store, job, savepoint)
 
 
 def distrusted(store: Store, job: str) -> bool:
@@ -272,8 +326,37 @@ def _verified_damaged(store: Store, job: str | None) -> Iterator[tuple[str, str]
             continue  # it says nothing, or is gone
 
 
+def is_rejected(store: Store, head: Manifest) -> bool:
+    """Whether the rehearsal of a savepoint has not passed, and no job went on from it.
+
+    Args:
+        store: The repository's root.
+        head: Its manifest, with or without its files.
+    """
+    if head.derived_from is None:
+        return False
+    names = store.names(marks_prefix(head.job, head.savepoint))
+    return _rehearsal(store, head.job, head.savepoint, names)[0]
+
+
+def _rehearsal(store: Store, job: str, savepoint: str, marks: Iterable[str]) -> tuple[bool, datetime | None]:
+    """Whether a savepoint is rejected, and when the newest mark of its rehearsal was made."""
+    names = list(marks)
+    name = latest(names, REHEARSAL)
+    if name is None:
+        return False, None
+    restored = latest(names, RESTORED) is not None
+    try:
+        mark = read_mark(store, job, savepoint, name)
+    except NotFoundError:
+        return False, None  # the savepoint has expired meanwhile
+    except UNREADABLE:
+        return not restored, None
+    return not restored and mark.fields.get("passed") is not True, mark.at
+
+
 def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary]:
-    """Savepoints of one job by how new their data is, not by when they were taken.
+    """Savepoints of one job by how new their data is, not by when they were taken; without rejected ones.
 
     A savepoint of an older batch may well be taken after that of a newer one. Within one checkpoint the
     batch tells which is newer; of two checkpoints (a restore begins another one), the one with the last
@@ -294,7 +377,7 @@ def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary
         of_checkpoint = last_of.get((one.checkpoint, one.query_id), -1)
         return of_checkpoint, one.batch or 0, rank, number if one.restored else -number
 
-    return [one for _, one in sorted(enumerate(summaries), key=newness, reverse=True)]
+    return [one for _, one in sorted(enumerate(summaries), key=newness, reverse=True) if not one.rejected]
 
 
 def manifest_name(job: str, savepoint: str) -> str:
@@ -350,13 +433,14 @@ def _is_job(place: str) -> bool:
     return True
 
 
-def _summary(
+def summary_of(
     store: Store,
     job: str,
     savepoint: str,
     marks: Iterable[str],
     given: tuple[str, ...],
     recorded: Set[tuple[str, str]],
+    head: Callable[[Store, str, str], Manifest] = read_head,
 ) -> SavepointSummary | None:
     """One savepoint; None where it was deleted since it was listed.
 
@@ -367,6 +451,10 @@ def _summary(
         marks: The file names of its marks.
         given: The names that records give to it.
         recorded: Names that have records, by job: what a manifest says of these does not count.
+        head: Reads the manifest without its files.
+
+    Raises:
+        StorageError: The repository cannot be read.
     """
     names = list(marks)
     errors: list[StreambankError] = []
@@ -385,7 +473,7 @@ def _summary(
     except UNREADABLE as error:
         errors.append(error)
     try:
-        manifest = read_head(store, job, savepoint)
+        manifest = head(store, job, savepoint)
     except NotFoundError:
         return None
     except (IntegrityError, FormatError, InputError, StorageError) as error:
@@ -399,6 +487,7 @@ def _summary(
             pinned=pinned,
             mark_errors=tuple(errors),
         )
+    rejected, rehearsed_at = _rehearsal(store, job, savepoint, names)
     own = (manifest.name,) if manifest.name and (job, manifest.name) not in recorded else ()
     return SavepointSummary(
         savepoint=savepoint,
@@ -415,6 +504,8 @@ def _summary(
         checkpoint=manifest.checkpoint,
         derived_from=manifest.derived_from,
         restored=latest(names, RESTORED) is not None,
+        rejected=rejected,
+        rehearsed_at=rehearsed_at,
         pinned=pinned,
         verified_at=verification.at if verification else None,
         verified_level=verification.level if verification else "",
@@ -426,7 +517,7 @@ def _summary(
 
 
 def newest_good(store: Store, job: str, most: int) -> list[Manifest]:
-    """The newest savepoints that no verification found damaged, newest first, without their files.
+    """The newest candidates that no verification found damaged, newest first, without their files.
 
     Only manifests that were written last, and those of the highest batches, are looked into; after a restore
     these are not the same. Where the storage does not tell when files were written, all are.
@@ -442,14 +533,30 @@ def newest_good(store: Store, job: str, most: int) -> list[Manifest]:
     """
     folder = manifest_key(job, "x").removesuffix("x.json")
     infos = [info for info in store.list(folder.rstrip("/")) if _is_manifest(info, folder)]
-    if all(info.mtime_ns > 0 for info in infos):
-        by_time = sorted(infos, key=lambda info: info.mtime_ns)[-most:]
-        by_batch = sorted(infos, key=lambda info: info.path)[-most:]
-        infos = list({info.path: info for info in (*by_time, *by_batch)}.values())
-    ids = (info.path.removeprefix(folder).removesuffix(".json") for info in infos)
-    found = [head for savepoint in ids if (head := glimpse(store, job, savepoint)) is not None]
+    dated = all(info.mtime_ns > 0 for info in infos)
+    rejected = 0
+    while True:  # rejected ones take no place from others
+        read = newest_files(infos, most + rejected) if dated else infos
+        ids = (info.path.removeprefix(folder).removesuffix(".json") for info in read)
+        there = [head for savepoint in ids if (head := glimpse(store, job, savepoint)) is not None]
+        found = [head for head in there if not is_rejected(store, head)]
+        if len(there) - len(found) <= rejected or len(read) == len(infos):
+            break
+        rejected = len(there) - len(found)
     found.sort(key=lambda head: head.taken_at, reverse=True)
     return [head for head in found if not _is_distrusted(store, job, head.savepoint)][:most]
+
+
+def newest_files(infos: Sequence[FileInfo], most: int) -> list[FileInfo]:
+    """Those manifests that were written last, and those of the highest batches.
+
+    Args:
+        infos: Manifests of one job.
+        most: How many of either.
+    """
+    by_time = sorted(infos, key=lambda info: info.mtime_ns)[-most:]
+    by_batch = sorted(infos, key=lambda info: info.path)[-most:]
+    return list({info.path: info for info in (*by_time, *by_batch)}.values())
 
 
 def _is_manifest(info: FileInfo, folder: str) -> bool:

@@ -22,6 +22,7 @@ from streambank.storage.store import Store, read_record
 PIN = "pin"
 VERIFIED = "verified"
 RESTORED = "restored"
+REHEARSAL = "rehearsal"
 _NAME = re.compile(r"([a-z]+)-(\d{10})\.json")
 _TRIES = 100
 _OWN_FIELDS = frozenset(
@@ -34,7 +35,8 @@ class Mark:
     """One mark.
 
     Attributes:
-        kind: `pin` (with the field `pinned`), `verified` or `restored`; more may come.
+        kind: `pin` (with the field `pinned`), `verified`, `restored` or `rehearsal` (with `passed`); more may
+            come.
         number: Of its kind, from 1.
         at: When, in UTC.
         by: Who: user, host, dag_id, ...
@@ -95,8 +97,19 @@ def add_mark(
     *,
     by: Mapping[str, Any] | None = None,
     fields: Mapping[str, Any] | None = None,
+    at: datetime | None = None,
 ) -> Mark:
     """Write the next mark of a kind.
+
+    Args:
+        store: The repository's root.
+        digest_name: The repository's digest.
+        job: `job` or `job/query`.
+        savepoint: The savepoint's id.
+        kind: See `Mark`.
+        by: Who.
+        fields: What else it says.
+        at: When, of a mark that is copied from another repository; now when left out.
 
     Raises:
         ConflictError: Others wrote marks all the time (code `too-many-writers`).
@@ -105,7 +118,7 @@ def add_mark(
     for _ in range(_TRIES):
         names = (split_mark_name(name) for name in store.names(prefix))
         number = max((found[1] for found in names if found and found[0] == kind), default=0) + 1
-        mark = Mark(kind, number, utc_now(), dict(by or {}), dict(fields or {}))
+        mark = Mark(kind, number, at or utc_now(), dict(by or {}), dict(fields or {}))
         record = {
             "kind": kind,
             "number": number,

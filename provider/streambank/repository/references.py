@@ -9,8 +9,9 @@
 | `batch:41` | the one of this batch |
 | `03:00`, `2026-11-26`, `2026-11-26T03:00+01:00` | the one taken last before, or at, that moment |
 
-Each may stand behind `job/` or `job/query/`. Ids begin with `b` and digits, names with a letter and not like
-an id, times with a digit, so nothing means two things.
+A savepoint whose rehearsal has not passed is meant by its id or its name alone. Each may stand behind `job/`
+or `job/query/`. Ids begin with `b` and digits, names with a letter and not like an id, times with a digit, so
+nothing means two things.
 """
 
 from __future__ import annotations
@@ -30,11 +31,15 @@ from streambank.repository.catalog import (
     LATEST,
     LATEST_GOOD,
     batch_of_id,
+    candidate_heads,
+    glimpse,
     heads,
+    is_rejected,
     listed,
     manifest_key,
     newest_first,
     none_of,
+    only_rejected,
     some,
     summarize,
 )
@@ -258,7 +263,11 @@ def _candidates(store: Store, asked: Reference, job: str | None) -> list[tuple[s
     ]
     if asked.kind == "batch":
         batch = int(asked.said.removeprefix("batch:"))
-        return [which for which in there if batch_of_id(which[1]) == batch]
+        of_batch = [which for which in there if batch_of_id(which[1]) == batch]
+        rejected = [which for which in of_batch if (it := glimpse(store, *which)) and is_rejected(store, it)]
+        if rejected and len(rejected) == len(of_batch):
+            raise only_rejected(rejected[0][0], [savepoint for _, savepoint in rejected])
+        return [which for which in of_batch if which not in rejected]
     exact = [which for which in there if which[1] == asked.said]
     if not exact and asked.kind == "name":
         jobs = dict.fromkeys(of_job for of_job, _ in there)
@@ -327,10 +336,12 @@ def name_taken(job: str, name: str, holder: str, more: str = "") -> InputError:
 
 
 def _by_age(store: Store, job: str, reference: str) -> str:
-    found = [one for one in summarize(store, job) if one.job == job]
+    found = [one for one in summarize(store, job) if one.job == job and not one.rejected]
+    if not found:
+        raise none_of(store, job)
     if reference == LATEST:
         # By what the heads say: of one that is damaged further on it is still known that it is the newest.
-        taken = [(head.taken_at, head.batch, head.savepoint) for head in heads(store, job) if head.job == job]
+        taken = _taken(store, job)
         return max(taken)[2] if taken else found[-1].savepoint
     good = newest_first([one for one in found if one.error is None and one.verified_ok is not False])
     if not good:
@@ -342,8 +353,13 @@ def _by_age(store: Store, job: str, reference: str) -> str:
     return good[0].savepoint
 
 
+def _taken(store: Store, job: str) -> list[tuple[datetime, int, str]]:
+    """When each savepoint of a job was taken, its batch and its id; without rejected ones."""
+    return [(head.taken_at, head.batch, head.savepoint) for head in candidate_heads(store, job)]
+
+
 def _by_time(store: Store, job: str, as_of: AsOf) -> str:
-    taken = [(head.taken_at, head.batch, head.savepoint) for head in heads(store, job) if head.job == job]
+    taken = _taken(store, job)
     before = [one for one in taken if one[0] <= as_of.at]
     if before:
         return max(before)[2]

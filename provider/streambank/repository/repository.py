@@ -31,6 +31,7 @@ from streambank.repository.locks import (
 from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.marks import (
     PIN,
+    REHEARSAL,
     UNREADABLE,
     VERIFIED,
     Mark,
@@ -350,6 +351,10 @@ class Repository:
         """The catalog, by job and then by age; a damaged savepoint is listed with its `error`."""
         return catalog.summarize(self.store, job)
 
+    def candidates(self, job: str) -> list[SavepointSummary]:
+        """What can be chosen of a job without its id or its name, oldest first; see `catalog.candidates`."""
+        return catalog.candidates(self.store, job)
+
     def find(self, reference: str, job: str | None = None) -> tuple[str, str]:
         """Job and id of the savepoint that a person means; see `references.py`."""
         found = self.resolve(reference, job)
@@ -425,8 +430,27 @@ class Repository:
         Raises:
             IntegrityError: The mark that says so is damaged.
         """
-        name = latest(self.store.names(marks_prefix(job, savepoint)), PIN)
-        return name is not None and is_pinned(read_mark(self.store, job, savepoint, name))
+        return is_pinned(self.newest_mark(job, savepoint, PIN))
+
+    def newest_mark(self, job: str, savepoint: str, kind: str) -> Mark | None:
+        """The newest mark of a kind; None for none.
+
+        Raises:
+            IntegrityError: It is damaged.
+        """
+        name = latest(self.store.names(marks_prefix(job, savepoint)), kind)
+        return read_mark(self.store, job, savepoint, name) if name is not None else None
+
+    def mark_rehearsal(
+        self, job: str, savepoint: str, *, passed: bool, by: Mapping[str, Any] | None = None
+    ) -> Mark:
+        """Say whether a rehearsal of a savepoint with changed state has passed.
+
+        Until one has, only its id or its name means the savepoint: False is written before it is listed.
+        """
+        return add_mark(
+            self.store, self.digest_name, job, savepoint, REHEARSAL, by=by, fields={"passed": passed}
+        )
 
     def record_verification(
         self,

@@ -344,11 +344,11 @@ def _own_ns() -> int:
 
 
 def _is_verified(summary: SavepointSummary) -> bool:
-    return summary.error is None and summary.verified_ok is True
+    return summary.error is None and summary.verified_ok is True and not summary.rejected
 
 
 def _is_whole(summary: SavepointSummary) -> bool:
-    return summary.error is None and summary.verified_ok is not False
+    return summary.error is None and summary.verified_ok is not False and not summary.rejected
 
 
 def _rules_of(decision: Decision) -> set[str]:

@@ -271,7 +271,8 @@ def _by_rules(
 ) -> list[Decision]:
     unreadable = [each for each in summaries if each.error is not None or each.taken_at is None]
     usable = sorted((each for each in summaries if each not in unreadable), key=_age, reverse=True)
-    whole = [each for each in usable if each.verified_ok is not False]
+    # What nothing but its id means takes no place from what a restore goes back to.
+    whole = [each for each in usable if each.verified_ok is not False and not each.rejected]
     present = [each for each in whole if _taken_at(each) <= now]
     of_all, of_whole, of_present = (_rules(some, policy, now) for some in (usable, whole, present))
     kept: dict[str, list[Reason]] = {}
@@ -296,7 +297,7 @@ def _by_rules(
         if each.savepoint in kept:
             decisions.append(Decision(each, True, tuple(kept[each.savepoint] + bad)))
             continue
-        rules = of_all if bad else of_whole
+        rules = of_all if bad or each.rejected else of_whole
         passed = [Reason(rule.name, rule.passes[each.savepoint]) for rule in rules]
         decisions.append(Decision(each, False, tuple(bad + passed)))
     return decisions

@@ -8,8 +8,8 @@ those batches. What that does to a sink depends on what the sink remembers: see 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from streambank.savepoint.sinks import Captured, SinkCapture
 from streambank.sinks.file.capture import FileSinkCapture
@@ -47,6 +47,23 @@ def harm_of(kind: str) -> Harm:
     if word == "idempotent-by-key":  # as it is declared: streambank.sinks.declared
         return "overwritten"
     return "repeated" if word in (*_REPEATS, "append") else "unknown"
+
+
+def guard_of(sink: Mapping[str, Any]) -> str:
+    """What a restore to a batch before the newest one does to a sink, in words.
+
+    Args:
+        sink: A sink as a savepoint keeps it: `kind` and `guarded`.
+    """
+    if sink.get("guarded"):
+        return "guarded"
+    return {
+        "none": "not guarded: keeps nothing",
+        "overwritten": "not guarded: what comes again overwrites what is there",
+        "repeated": "not guarded: a restore repeats its later rows",
+        "skipped": "not guarded: after a restore it skips batches that it knows, so their new rows are lost",
+        "unknown": "not guarded: a restore repeats later rows, or loses new ones if it remembers batch ids",
+    }[harm_of(str(sink.get("kind")))]
 
 
 def sink_name(kind: str, path: str) -> str:

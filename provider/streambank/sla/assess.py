@@ -7,7 +7,7 @@ Progress records do not tell it: it takes a listing, so it is looked at only whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,6 +23,7 @@ from streambank.declaration.sla import SlaPolicy
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import Life, job_life
 from streambank.kafka.settings import Brokers
+from streambank.sla.ages import replicas_of
 from streambank.sla.history.history import Records, StreamedHistory
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
@@ -32,6 +33,7 @@ from streambank.sla.judge.events import Facts
 from streambank.sla.judge.facts import Looking, facts_of_query, newest_savepoints, skews_of
 from streambank.sla.judge.judge import Unreadable, judge
 from streambank.sla.objectives import Objective, objectives
+from streambank.sla.skew.report import SkewReport
 from streambank.sla.verdict import Level, Verdict, worst
 from streambank.storage import normalize_location, open_store
 
@@ -183,6 +185,7 @@ def job_material(
     skew: bool = True,
     life: Life | Unreadable | None = None,
     brokers: Brokers | None = None,
+    with_skew: Callable[[SkewReport], object] = lambda report: None,
 ) -> Material:
     """What a query of a job is judged by; points are read while they are gone through.
 
@@ -195,6 +198,7 @@ def job_material(
         life: Whether the job runs, where the caller has looked: of all its queries it is the same.
         brokers: Who is asked of its Kafka, where the caller judges several queries: all of them together
             wait for a cluster no longer than one does.
+        with_skew: Gets the whole report on skew.
     """
     wanted, looking = objectives(job.sla), Looking()
     life = look_at_life(job, now) if life is None else life
@@ -239,8 +243,9 @@ def job_material(
         queries=tuple(job.queries),
         brokers=brokers or Brokers(job.kafka),
         application=job.application,
-        replicas=(job.standby.repository,) if job.standby and not job.primary else job.replicate.to,
+        replicas=replicas_of(job),
         copies={name: job.as_copy(name) for name in job.copies},
+        with_skew=with_skew,
     )
     return Material(found, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
 

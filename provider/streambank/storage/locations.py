@@ -24,7 +24,7 @@ OPENERS: dict[str, str] = {
     "s3a": "streambank.storage.s3.store:open_location",
 }
 """Scheme -> dotted path of its `Opener`, imported when a location asks for it."""
-OTHERS = "streambank.storage.fsspec.store:open_location"
+OTHERS = "streambank.storage.fsspec.opening:open_location"
 """The `Opener` of every other scheme."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://|(?<=file:)/)")

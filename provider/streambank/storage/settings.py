@@ -74,6 +74,7 @@ _BY_SCHEME = {
     "hdfs": _HADOOP,
     "s3": _AWS,
     "s3a": _AWS,
+    "webhdfs": _HADOOP | _NETWORK,
 }
 
 

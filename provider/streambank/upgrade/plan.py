@@ -14,6 +14,7 @@ from streambank.core.errors import ConflictError, FormatError, InputError, Refus
 from streambank.core.names import QueryRef
 from streambank.declaration.credentials import is_credential
 from streambank.declaration.declaration import Job
+from streambank.drills.foreseen import why_not_run
 from streambank.driver.connections import placed
 from streambank.driver.launcher import Launcher
 from streambank.driver.other_release import newest_closure
@@ -166,10 +167,25 @@ def plan_upgrade(request: UpgradeRequest, control: JobControl, launcher: Launche
                 for_good = True
         no_way_back = no_way_back or why_not_runnable(before, job, control) or ""
     notes = settings_without_effect(runs, control, {} if before is None else before.spark)
-    notes += cleaned_sources(after)
+    notes += (*cleaned_sources(after), *cannot_rehearse(job, control))
     declared = Code.declared(job)
     return UpgradePlan(
         before, after, declared, runs, tuple(changes), no_way_back, for_good, launched.launch_id, notes
+    )
+
+
+def cannot_rehearse(job: Job, control: JobControl) -> tuple[str, ...]:
+    """That new code which writes and reads as the running code does cannot be rehearsed; for people.
+
+    Args:
+        job: The job.
+        control: Its records.
+    """
+    why = why_not_run(job, control)
+    return (
+        (f"The rehearsal could not run the new code, so the upgrade needs --unrehearsed: {why}",)
+        if why
+        else ()
     )
 
 

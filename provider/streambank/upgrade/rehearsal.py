@@ -13,7 +13,7 @@ from streambank.drills.drill import rehearse as drill
 from streambank.drills.report import DrillReport
 from streambank.drills.request import DrillRequest
 from streambank.driver.launcher import Launcher
-from streambank.driver.outputs import Output, check_output
+from streambank.driver.outputs import check_output, recorded_output
 from streambank.driver.preflight import declared_query
 from streambank.job.savepoint import savepoint_job
 from streambank.upgrade.plan import UpgradeRequest
@@ -59,11 +59,10 @@ def rehearse(
     def check_outputs(copy: JobControl) -> None:
         """What the new code's driver would be refused for, by where its queries were to write."""
         for query in job.queries:
-            named = (copy.query_facts(query) or {}).get("redirected_from")
+            named = recorded_output(copy.query_facts(query) or {}, "redirected_from")
             generation = control.generation(query)
-            if isinstance(named, dict) and generation is not None:
-                output = Output(str(named.get("kind")), named.get("path"), named.get("name"))
-                check_output(declared_query(job, query, control), generation, output)
+            if named is not None and generation is not None:
+                check_output(declared_query(job, query, control), generation, named)
 
     return drill(
         DrillRequest(

@@ -59,10 +59,13 @@ def launch_held(
 
     Raises:
         NotWarmError: None waits: it could not be launched, ended, or took longer than a start may take; or
-            drivers of the job run in a cluster, which may bring back or lose one that waits.
+            its cluster would start it again where it failed, or its launcher is a registered one, of which
+            that is not known.
     """
-    if runs.launch.in_cluster or runs.launch.is_registered:
-        raise NotWarmError("only a driver on this machine can wait")
+    if runs.launch.is_registered:
+        raise NotWarmError("it is not known whether a driver of a registered launcher can wait")
+    if runs.launch.comes_back(runs.spark):
+        raise NotWarmError("a driver that its cluster starts again by itself cannot wait")
     launch_id, handle, secret = new_launch_id(), None, secrets.token_hex(16)
     deadline = control.clock.monotonic() + runs.start.timeout_s
     try:

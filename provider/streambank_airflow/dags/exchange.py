@@ -41,6 +41,7 @@ AS_IT_WAS = (
 )
 BY_HAND = "dag_run.run_type != 'scheduled'"
 NOTHING = f"ti.xcom_pull(task_ids='preview', key='{NOTHING_KEY}')"
+PREVIEWED = "ti.xcom_pull(task_ids='preview')"
 REWRITTEN = "ti.xcom_pull(task_ids='rewrite')"
 
 
@@ -100,6 +101,8 @@ def bootstrap_dag(job: Job, file: DagFile) -> DAG:
         rewrite.bootstrap_form([query for query in job.query_names if query is not None], declared),
         BootstrapStateOperator,
         {**_answers(rewrite.BOOTSTRAP_FIELDS), "samples": declared.samples},
+        planned={"planned_table": f"{{{{ ({PREVIEWED} or {{}}).get('table_digest') }}}}"},
+        checks_again=True,
     )
 
 
@@ -118,6 +121,8 @@ def _exchange_dag(
     asked: Mapping[str, Any],
     schedule: str | None = None,
     always_ask: bool = True,
+    planned: Mapping[str, Any] | None = None,
+    checks_again: bool = False,
 ) -> DAG:
     unasked = "" if always_ask else ", unless its schedule has started it"
     dag = file.dag(job, verb, summary=summary + AS_IT_WAS.format(unasked), params=form, schedule=schedule)
@@ -154,14 +159,13 @@ def _exchange_dag(
             trigger_rule=TriggerRule.NONE_FAILED,
             **args,
         )
-        rewrite = operator(
-            task_id="rewrite",
-            savepoint=f"{{{{ {savepoint} }}}}",
-            unmoved=True,
-            planned=f"{{{{ ti.xcom_pull(task_ids='preview', key='{REQUEST_KEY}') }}}}",
+        shown = {
+            "planned": f"{{{{ ti.xcom_pull(task_ids='preview', key='{REQUEST_KEY}') }}}}",
             **asked,
+            **(planned or {}),
             **of_query,
-        )
+        }
+        rewrite = operator(task_id="rewrite", savepoint=f"{{{{ {savepoint} }}}}", unmoved=True, **shown)
         restore = RestoreSavepointOperator(
             task_id="restore",
             savepoint=f"{{{{ {REWRITTEN}['savepoint'] }}}}",
@@ -189,7 +193,18 @@ def _exchange_dag(
         start_again = StartStreamingJobOperator(task_id="start_again", only_if="{{ params.start }}", **args)
         keep_running_again = _keep_running(job, "keep_running_again", f"{verb} failed: the job is as it was")
         watched_again = _watched("watched_again", job, args)
-        [check_run, preview] >> approve >> stop
+        [check_run, preview] >> approve
+        if checks_again:  # by the savepoint of the plan: what changed since is refused while the job runs
+            check = operator(
+                task_id="check_table",
+                savepoint=f"{{{{ ({PREVIEWED} or {{}}).get('of') }}}}",
+                plan_only=True,
+                only_if=goes_on,
+                **shown,
+            )
+            approve >> check >> stop
+        else:
+            approve >> stop
         stop >> rewrite >> restore >> start >> keep_running >> watched
         rewrite >> start
         [stop, rewrite, restore, start] >> go_back >> start_again

@@ -18,12 +18,15 @@ provider.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job, load_jobs
+from streambank_airflow.airflow_versions import keeps_in_assets
+from streambank_airflow.assets import page_asset
+from streambank_airflow.configuration import page_is_on
 from streambank_airflow.dags import (
     bootstrap_dag,
     compact_dag,
@@ -71,6 +74,8 @@ NEEDS: Mapping[str, Callable[[Job], object | None]] = {
 """What is only built for a job that declares what it is about."""
 VERBS = (*BUILDERS, REFRESH)
 """What `only` may name, besides that of the repository: `refresh` is that of each copy of a job's state."""
+_NAMES_PAGE = ("sla", "drill", "savepoint", "stop")
+"""Which DAG of a job names the asset of its page, the first that is built."""
 MAINTENANCE = "maintenance"
 """The DAG of the whole repository, where the file declares one."""
 
@@ -119,11 +124,27 @@ def build_dags(
         # Only this line reaches the import error's page as a whole, so the way out has to be part of it.
         raise InputError(f"{error.message} {error.hint}".strip(), code=error.code, hint=error.hint) from None
     jobs = [unshifted_alone(job, declared.jobs.values()) for job in declared.jobs.values()]
-    dags = {dag.dag_id: dag for job in jobs for dag in _dags_of(job, file, verbs)}
+    dags = {dag.dag_id: dag for job in jobs for dag in _with_page(job, _dags_of(job, file, verbs))}
     if declared.maintenance is not None and (only is None or MAINTENANCE in only):
         dag = maintenance_dag(declared, declared.maintenance, file)
         dags[dag.dag_id] = dag
     return dags
+
+
+def _with_page(job: Job, dags: Iterable[DAG]) -> list[DAG]:
+    """The DAGs of a job, one of which names the asset with which Airflow keeps the job's page.
+
+    That is an inlet of its first task: the asset stays active as long as the DAG is there, and has no events.
+    Airflow fails a task whose inlet is not active, so it is a DAG that nothing depends on at night, if there
+    is one.
+    """
+    built = list(dags)
+    if built and page_is_on() and keeps_in_assets():
+        of_job = {dag.dag_id: dag for dag in built}
+        named = (of_job.get(f"{job.name}.{verb}") for verb in _NAMES_PAGE)
+        first = next((dag for dag in named if dag is not None), built[-1]).roots[0]
+        first.inlets = [*first.inlets, page_asset(job.name)]
+    return built
 
 
 def _dags_of(job: Job, file: DagFile, verbs: Sequence[str]) -> Iterator[DAG]:

@@ -64,6 +64,21 @@ class StateVerbs:
         foresee(job, query, request, elsewhere=elsewhere)
 
     @connected
+    def foresee_rehearsal(self, ref: str) -> None:
+        """Refuse a rehearsal that could not run the job's application, before a savepoint is made for it.
+
+        Args:
+            ref: `job` or `job/query`.
+
+        Raises:
+            StreambankError: As `streambank.drills.foreseen.foresee_rehearsal`.
+        """
+        from streambank.drills.foreseen import foresee_rehearsal
+
+        job, _ = self.declared.find(ref)
+        foresee_rehearsal(job, job.records())
+
+    @connected
     def rewrite(
         self,
         ref: str,

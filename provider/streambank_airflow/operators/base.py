@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from ast import literal_eval
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property, partial, wraps
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
 from streambank.control.processes import who
 from streambank.core.errors import InputError, StreambankError, check_choice
+from streambank.core.names import MAIN, SEPARATOR
 from streambank.driver.installed import own_installation
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import close_log, describe
@@ -33,17 +36,29 @@ class FindsJobs:
     jobs_file: str | None
     on_failure_callback: Any
     on_retry_callback: Any
+    on_success_callback: Any
+    page_parts: ClassVar[Collection[str] | None] = None
+    """What is kept for the job's page at its end (page/keep.py): these parts, or all that are usual."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        page = () if self.page_parts == () else (keep_page,)
+        self.on_success_callback = [*self.on_success_callback, *page]
         # The last ones, so that nothing of ours comes after what they log.
-        self.on_failure_callback = [*self.on_failure_callback, close_log]
-        self.on_retry_callback = [*self.on_retry_callback, close_log]
+        self.on_failure_callback = [*self.on_failure_callback, *page, close_log]
+        self.on_retry_callback = [*self.on_retry_callback, *page, close_log]
 
     @cached_property
     def hook(self) -> StreambankHook:
         """The hook; to be used once the templates are rendered."""
         return StreambankHook(self.streambank_conn_id, jobs_file=self.jobs_file)
+
+
+def keep_page(context: Context) -> None:
+    """A callback of a task that has ended: the page in Airflow shows its job as it is now."""
+    from streambank_airflow.page.keep import keep_after_task
+
+    keep_after_task({**context})
 
 
 def alert_of_failure(context: Context) -> None:
@@ -71,6 +86,10 @@ class StreambankOperator(FindsJobs, BaseOperator):
     ui_color = "#d6e8ee"
     alert_kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of alerts that its failure is, whatever the error."""
+    operation: ClassVar[str] = ""
+    """What metrics call what it does, where its `execute` is `measured`."""
+    all_queries: ClassVar[bool] = False
+    """Whether a job without a query means all of its queries, for metrics."""
 
     def __init__(
         self,
@@ -88,12 +107,57 @@ class StreambankOperator(FindsJobs, BaseOperator):
         self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.note = note
-        self.on_failure_callback.insert(-1, alert_of_failure)
+        self.on_failure_callback.insert(-2, alert_of_failure)  # before the page, which takes its time
 
     @property
     def why(self) -> str:
         """The note as text; empty without one."""
         return "" if self.note is None else str(self.note)
+
+
+Op = TypeVar("Op", bound=StreambankOperator)
+R = TypeVar("R")
+
+
+def measured(execute: Callable[[Op, Context], R]) -> Callable[[Op, Context], R]:
+    """Let an `execute` send how long its operation took, and how it ended, as metrics (notify/stats.py).
+
+    What is skipped, or only planned (`plan_only`), sends nothing.
+    """
+
+    @wraps(execute)
+    def timed(self: Op, context: Context) -> R:
+        began, ref = time.monotonic(), str(self.job)  # as it was asked: some name the job alone meanwhile
+        if self.all_queries and "/" not in ref:
+            ref += "/*"
+        try:
+            result = execute(self, context)
+        except AirflowSkipException:
+            raise
+        except BaseException:
+            _send_operation(self, ref, "failed", time.monotonic() - began)
+            raise
+        _send_operation(self, ref, "success", time.monotonic() - began)
+        return result
+
+    return timed
+
+
+def _send_operation(operator: StreambankOperator, ref: str, outcome: str, seconds: float) -> None:
+    from streambank_airflow.notify.stats import Gauges
+
+    try:
+        gauges = Gauges.of_settings()
+        if not gauges.on or as_bool(getattr(operator, "plan_only", False), "plan_only"):
+            return
+        job, slash, query = ref.replace(SEPARATOR, "-").partition("/")
+        named = query.replace("*", "all") if slash else MAIN
+        gauges.send_operation(
+            job, named, operator.operation, outcome=outcome, seconds=seconds, ended_s=time.time()
+        )
+    except Exception:
+        # As everywhere in Airflow: what becomes of metrics decides nothing.
+        operator.log.exception("The metrics could not be sent.")
 
 
 class EndsWhenKilled(StreambankOperator):

@@ -11,7 +11,14 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from streambank.core.errors import InputError
 from streambank.core.units import parse_duration_s
 from streambank_airflow.failures import airflow_failures, as_airflow
-from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by, flat
+from streambank_airflow.operators.base import (
+    StreambankOperator,
+    as_bool,
+    as_integer,
+    asked_by,
+    flat,
+    measured,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -40,6 +47,7 @@ class CompactCheckpointOperator(StreambankOperator):
             none where nothing was moved), `seconds`.
     """
 
+    operation = "compact_checkpoint"
     template_fields: Sequence[str] = (
         *StreambankOperator.template_fields,
         "keep_batches",
@@ -68,6 +76,7 @@ class CompactCheckpointOperator(StreambankOperator):
         self.plan_only = plan_only
         self.only_if = only_if
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Compact; see the class."""
         with airflow_failures():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import BaseOperator
@@ -38,6 +38,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
 
     template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id", "fail_on", "only_if")
     ui_color = "#d6e8ee"
+    page_parts: ClassVar[tuple[str, ...]] = ("line", "findings")
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from streambank_airflow.operators.base import (
     as_integer,
     as_text,
     asked_by,
+    measured,
 )
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class RunDrillOperator(EndsWhenKilled):
             `resumed`, `started_at`, `seconds`.
     """
 
+    operation = "drill"
     template_fields: Sequence[str] = (
         *StreambankOperator.template_fields,
         "savepoint",
@@ -108,6 +110,7 @@ class RunDrillOperator(EndsWhenKilled):
         self.timeout = timeout
         self.from_form = from_form
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Rehearse it; see the class.
 

@@ -38,6 +38,7 @@ class EraseStateOperator(StateOperator):
             behind may).
     """
 
+    operation = "erase"
     template_fields: Sequence[str] = (*StateOperator.template_fields, "key", "operator", "replicas", "search")
 
     alert_kinds = ()
@@ -75,7 +76,7 @@ class EraseStateOperator(StateOperator):
     def request(self) -> dict[str, Any]:
         """See the class."""
         return {
-            "operation": "erase",
+            "operation": self.operation,
             "key": self.key if isinstance(self.key, str) else json.dumps(self.key),
             "operator": as_integer(self.operator, "operator"),
         }

@@ -21,6 +21,7 @@ from streambank_airflow.operators.base import (
     as_texts,
     asked_by,
     known_or_template,
+    measured,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class FailoverStreamingJobOperator(StreambankOperator):
             `batches_behind`, `savepoints`, `approval`, ...
     """
 
+    operation = "failover"
     template_fields: Sequence[str] = (
         *StreambankOperator.template_fields,
         "to",
@@ -94,6 +96,7 @@ class FailoverStreamingJobOperator(StreambankOperator):
         self.plan_only = plan_only
         self.approved = approved
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Do it; see the class.
 

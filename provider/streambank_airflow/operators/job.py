@@ -35,9 +35,11 @@ from streambank_airflow.operators.base import (
     is_template,
     known_or_template,
     left_stopped,
+    measured,
 )
 from streambank_airflow.operators.driver import DriverOperator
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
+from streambank_airflow.operators.on_savepoint import OnSavepoint
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -495,7 +497,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
         return flat(super().execute_complete(context, event) | event["remember"]["told"])
 
 
-class RestoreStreamingJobOperator(StreambankOperator):
+class RestoreStreamingJobOperator(OnSavepoint):
     """Restores all queries of a stopped job as one, each into its next generation.
 
     Their savepoints are as close together in time as there are any: of `latest-good` the newest moment that
@@ -518,6 +520,8 @@ class RestoreStreamingJobOperator(StreambankOperator):
         `batch`, `taken_at`, `generation`, `location`), `already_restored`.
     """
 
+    operation = "restore"
+    all_queries = True
     template_fields: Sequence[str] = (
         *StreambankOperator.template_fields,
         "savepoint",
@@ -547,6 +551,7 @@ class RestoreStreamingJobOperator(StreambankOperator):
         self.source = known_or_template(source, "source", SOURCE_CHOICES)
         self.plan_only = plan_only
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Restore them; see the class.
 
@@ -566,6 +571,7 @@ class RestoreStreamingJobOperator(StreambankOperator):
                 done = self.hook.together.plan(self.job, asked, may_stop=False, whole=False).to_dict()
             else:
                 done = self.hook.together.restore(self.job, asked, note=self.why, by=asked_by(context))
+                self.did("restored", *done["queries"].values())
         names = ("savepoint", "batch", "taken_at", "generation", "location")
         queries = {}
         for query, one in done["queries"].items():

@@ -23,6 +23,7 @@ from streambank_airflow.operators.base import (
     as_integer,
     asked_by,
     flat,
+    measured,
 )
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
             `there`, `refilled`, `failed`, `gone`; `moved_bytes`, `service_bytes`, `there_bytes`, `seconds`.
     """
 
+    operation = "replicate"
     template_fields: Sequence[str] = (*SparkWork.template_fields, "only_if", "to", "max_rate")
     alert_kinds = ("replica-failed",)
 
@@ -143,6 +145,7 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
         self.parallel = parallel
         self.max_rate = max_rate
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Replicate; see the class."""
         with airflow_failures():
@@ -223,6 +226,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
             would have kept them): numbers. The log has a reason for each savepoint.
     """
 
+    operation = "expire"
     template_fields: Sequence[str] = (
         *RepositoryOperator.template_fields,
         "keep_last",
@@ -267,6 +271,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
         self.time_zone = time_zone
         self.plan_only = plan_only
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Expire; see the class."""
         with airflow_failures():
@@ -338,12 +343,14 @@ class ExpireReplicasOperator(RepositoryOperator):
             reason for each savepoint.
     """
 
+    operation = "expire_replicas"
     template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "plan_only")
 
     def __init__(self, *, plan_only: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.plan_only = plan_only
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Expire in the replicas; see the class."""
         with airflow_failures():
@@ -383,6 +390,7 @@ class SweepRepositoryOperator(RepositoryOperator):
             `leftover_` (of writes that were broken off).
     """
 
+    operation = "sweep"
     template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "grace", "plan_only")
 
     def __init__(self, *, grace: str = "24h", plan_only: bool | str = False, **kwargs: Any) -> None:
@@ -390,6 +398,7 @@ class SweepRepositoryOperator(RepositoryOperator):
         self.grace = grace
         self.plan_only = plan_only
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep; see the class."""
         with airflow_failures():
@@ -428,6 +437,7 @@ class RepairSavepointsOperator(SparkWork, RepositoryOperator):
             `seconds`.
     """
 
+    operation = "repair"
     template_fields: Sequence[str] = (
         *SparkWork.template_fields,
         "only_if",
@@ -449,6 +459,7 @@ class RepairSavepointsOperator(SparkWork, RepositoryOperator):
         self.sources = sources
         self.plan_only = plan_only
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Repair; see the class.
 

@@ -46,7 +46,9 @@ from streambank_airflow.operators.base import (
     flat,
     known_or_template,
     left_stopped,
+    measured,
 )
+from streambank_airflow.operators.on_savepoint import OnSavepoint
 from streambank_airflow.restore_plans import plan_markdown, refresh_markdown, together_markdown
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from streambank.recovery.together import TogetherPlan
 
 
-class RestoreSavepointOperator(SparkWork):
+class RestoreSavepointOperator(OnSavepoint, SparkWork):
     """Restores a savepoint into the next generation of its job, or into an empty directory.
 
     With `JOB/*` as its job it restores all queries of the job as one, to savepoints that belong together, as
@@ -106,6 +108,7 @@ class RestoreSavepointOperator(SparkWork):
             `generation`, `sink_effect` (what became of output that is newer than the savepoint), ...
     """
 
+    operation = "restore"
     template_fields: Sequence[str] = (
         *SparkWork.template_fields,
         "savepoint",
@@ -166,6 +169,7 @@ class RestoreSavepointOperator(SparkWork):
         self.offer = offer
         self.approved = approved
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan it, and unless only a plan is wanted do it; see the class."""
         with airflow_failures():
@@ -184,6 +188,7 @@ class RestoreSavepointOperator(SparkWork):
             except StreambankError as error:
                 error.hint = f"{error.hint} {self.aftermath()}".strip()
                 raise
+        self.did("restored", report)
         self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
         if report["mode"] == "fork":
             self.log.info("To run it, declare a job of its own whose checkpoint that directory is.")
@@ -220,6 +225,7 @@ class RestoreSavepointOperator(SparkWork):
         except StreambankError as error:
             error.hint = f"{error.hint} {self.aftermath()}".strip()
             raise
+        self.did("restored", *done["queries"].values())
         for query, one in done["queries"].items():
             self.log.info("Query %s: batch %d of %s.", query, one["batch"], one["savepoint"])
             for said in (one["sink_effect"], one["source_effect"]):

@@ -22,7 +22,9 @@ from streambank_airflow.operators.base import (
     asked_by,
     is_template,
     known_or_template,
+    measured,
 )
+from streambank_airflow.operators.on_savepoint import OnSavepoint
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,7 +38,7 @@ SAMPLE_FIELDS = ("share", "runs", "objects", "bytes", "all_objects", "all_bytes"
 """What the result of a sampled verification says about the sample."""
 
 
-class CreateSavepointOperator(SparkWork):
+class CreateSavepointOperator(OnSavepoint, SparkWork):
     """Takes a savepoint of a job, running or not. Its success is an event of the job's savepoint asset.
 
     Of a declared job the current generation is taken, with the sinks that its driver told of. Without a
@@ -63,6 +65,7 @@ class CreateSavepointOperator(SparkWork):
             false.
     """
 
+    operation = "take"
     template_fields: Sequence[str] = (
         *SparkWork.template_fields,
         "checkpoint",
@@ -102,6 +105,7 @@ class CreateSavepointOperator(SparkWork):
         if not is_template(self.job):
             self.outlets = [*self.outlets, savepoint_asset(self.job)]
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Take it; see the class."""
         with airflow_failures():
@@ -124,6 +128,7 @@ class CreateSavepointOperator(SparkWork):
                 if error.code == "never-started" and self.skip_if_never_started:
                     raise AirflowSkipException(error.message) from error
                 raise
+        self.did("took", result)
         for outlet in self.outlets:
             if outlet == savepoint_asset(self.job):
                 context["outlet_events"][outlet].extra = event_extra(result)
@@ -146,7 +151,7 @@ class CreateSavepointOperator(SparkWork):
         return result
 
 
-class ImportSavepointOperator(StreambankOperator):
+class ImportSavepointOperator(OnSavepoint):
     """Makes a copy of a checkpoint a savepoint, once it is verified: one by `cp -r`, rsync or a backup.
 
     A copy of a query that ran is seldom whole at its newest batch: the newest whole one is taken, and the
@@ -169,6 +174,7 @@ class ImportSavepointOperator(StreambankOperator):
             `passed_over` (newer batches that are not whole: `batch`, `code`, `why`).
     """
 
+    operation = "import"
     template_fields: Sequence[str] = (
         *StreambankOperator.template_fields,
         "copy",
@@ -200,6 +206,7 @@ class ImportSavepointOperator(StreambankOperator):
         if not is_template(self.job):
             self.outlets = [*self.outlets, savepoint_asset(self.job)]
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Import it; see the class."""
         with airflow_failures():
@@ -214,6 +221,7 @@ class ImportSavepointOperator(StreambankOperator):
                 note=self.why,
                 by=asked_by(context),
             )
+        self.did("took", result)
         for outlet in self.outlets:
             if outlet == savepoint_asset(self.job):
                 context["outlet_events"][outlet].extra = event_extra(result)
@@ -225,7 +233,7 @@ class ImportSavepointOperator(StreambankOperator):
         return result
 
 
-class VerifySavepointOperator(SparkWork):
+class VerifySavepointOperator(OnSavepoint, SparkWork):
     """Verifies a savepoint, or a sample of all that a job has, and leaves a record of that beside each.
 
     Args:
@@ -245,6 +253,7 @@ class VerifySavepointOperator(SparkWork):
             cover everything), `objects`, `all_objects`, `all_bytes` instead of `savepoint` and `files`.
     """
 
+    operation = "verify"
     template_fields: Sequence[str] = (*SparkWork.template_fields, "savepoint", "level", "share")
 
     def __init__(
@@ -262,6 +271,7 @@ class VerifySavepointOperator(SparkWork):
         self.share = share
         self.fail_on_findings = fail_on_findings
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Verify it; see the class."""
         with airflow_failures():
@@ -281,6 +291,7 @@ class VerifySavepointOperator(SparkWork):
                     spark=self.spark,
                 )
                 damaged = f"Savepoint {result['savepoint']} of job {self.job} is"
+                self.did("verified", result)
         for finding in findings:
             self.log.error("%s", finding)
         about = (

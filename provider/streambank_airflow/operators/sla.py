@@ -20,8 +20,10 @@ from streambank_airflow.operators.base import FindsJobs, alert_of_failure, as_bo
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from streambank.sla.ages import Ages
     from streambank.sla.assess import Assessment
     from streambank_airflow.notify.notify import Teller, Telling
+    from streambank_airflow.notify.stats import Gauges
     from streambank_airflow.watch.sla import SlaSubject
 
 ALL = "all"
@@ -33,12 +35,16 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of one job: an assessment, or an error that kept it from being judged."""
+    """What came of one job: an assessment, or an error that kept it from being judged.
+
+    `ages` are read only where metrics are on.
+    """
 
     ref: str
     subject: SlaSubject | None
     found: Assessment | None
     error: Exception | None = None
+    ages: Ages | None = None
 
 
 class CheckSlaOperator(FindsJobs, BaseOperator):
@@ -108,7 +114,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         self.least = known_or_template(least, "least", SEVERITIES)
         self.tell = tell
         self.skew = skew
-        self.on_failure_callback.insert(-1, alert_of_failure)
+        self.on_failure_callback.insert(-2, alert_of_failure)  # before the page, which takes its time
         if (job is None) == (jobs is None) or (checkpoint is not None and job is None):
             raise InputError(
                 "Give either job (with or without checkpoint) or jobs.",
@@ -129,11 +135,13 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             least = check_choice(self.least, "least", SEVERITIES)
             subjects = self._subjects()
         self._note_watchers(context, subjects)
-        checked = self._judge(subjects, skew)
+        gauges = self._gauges()
+        checked = self._judge(subjects, skew, ages=gauges is not None)
         self._log(checked)
         # What was found is left before anybody is told, and before the task fails.
         self._leave(context, result_of(checked, (), alone=self.jobs is None))
-        self._send_metrics(checked)
+        if gauges is not None:
+            self._send_metrics(gauges, checked)
         told = self._tell(checked, context, least) if tell else []
         result = result_of(checked, told, alone=self.jobs is None)
         self._leave(context, result)
@@ -154,15 +162,30 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
 
         note_watchers(context, [one for one in subjects.values() if not isinstance(one, StreambankError)])
 
-    def _judge(self, subjects: dict[str, SlaSubject | StreambankError], skew: bool) -> list[Checked]:
+    def _gauges(self) -> Gauges | None:
+        """Who sends metrics; None where they are off."""
+        from streambank_airflow.notify.stats import Gauges
+
+        try:
+            gauges = Gauges.of_settings()
+        except Exception:
+            # As everywhere in Airflow: what becomes of metrics decides nothing.
+            self.log.exception("The settings of metrics cannot be read.")
+            return None
+        return gauges if gauges.on else None
+
+    def _judge(
+        self, subjects: dict[str, SlaSubject | StreambankError], skew: bool, *, ages: bool
+    ) -> list[Checked]:
         def judge(ref: str, subject: SlaSubject | StreambankError) -> Checked:
             if isinstance(subject, StreambankError):
                 return Checked(ref, None, None, subject)
             try:
-                return Checked(ref, subject, subject.assess(skew=skew))
+                found = subject.assess(skew=skew)
             except Exception as error:
                 # Whatever it is, the other jobs are judged; it fails the task at the end.
                 return Checked(ref, subject, None, error)
+            return Checked(ref, subject, found, ages=self._ages(subject) if ages else None)
 
         with ThreadPoolExecutor(min(AT_ONCE, len(subjects) or 1), "sla") as threads:
             return list(threads.map(judge, subjects.keys(), subjects.values()))
@@ -183,19 +206,22 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
                     for each in verdict.evidence:
                         self.log.info("  %s", each)
 
-    def _send_metrics(self, checked: Sequence[Checked]) -> None:
-        from streambank_airflow.notify.stats import Gauges
-
+    def _ages(self, subject: SlaSubject) -> Ages | None:
         try:
-            gauges = Gauges.of_settings()
+            return subject.ages()
+        except Exception:
+            self.log.exception("The ages of job %s could not be read.", subject.ref)
+            return None
+
+    def _send_metrics(self, gauges: Gauges, checked: Sequence[Checked]) -> None:
+        try:
             for one in checked:
                 if one.found is not None:
-                    gauges.send(one.ref, one.found)
+                    gauges.send(one.ref, one.found, one.ages)
                 else:
                     # What nobody could look at is not kept.
                     gauges.send_level(one.ref, "breach")
         except Exception:
-            # As everywhere in Airflow: what becomes of metrics decides nothing.
             self.log.exception("The metrics could not be sent.")
 
     def _tell(self, checked: Sequence[Checked], context: Context, least: str) -> list[Telling]:

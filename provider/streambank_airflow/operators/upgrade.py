@@ -20,6 +20,7 @@ from streambank_airflow.operators.base import (
     as_text,
     as_texts,
     asked_by,
+    measured,
 )
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class UpgradeStreamingJobOperator(EndsWhenKilled):
             `started_at`, `seconds`.
     """
 
+    operation = "upgrade"
     form_fields: ClassVar[tuple[str, ...]] = (
         "plan_only",
         "compare",
@@ -126,6 +128,7 @@ class UpgradeStreamingJobOperator(EndsWhenKilled):
         self.plan_only = plan_only
         self.from_form = from_form
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Upgrade it; see the class.
 

@@ -36,6 +36,7 @@ class JobSensor(FindsJobs, BaseSensorOperator):
 
     template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id")
     ui_color = "#d6e8ee"
+    page_parts: ClassVar[tuple[str, ...]] = ()  # it changes nothing
     says: ClassVar[tuple[str, ...]] = (
         "job",
         "state",

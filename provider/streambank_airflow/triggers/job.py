@@ -16,6 +16,7 @@ from streambank_airflow.watch.job import DRIVEN, Signs, WatchedView, WatchedWatc
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
+    from streambank_airflow.page.keep import WatchedPage
     from streambank_airflow.watch.job import JobView, JobWatcher
 
 
@@ -82,15 +83,25 @@ class JobEndTrigger(JobTrigger):
         self.failures = failures
         self.watch = watch
         self.site = site
+        self._page: WatchedPage | None = None
 
     def open_watcher(self, hook: StreambankHook) -> JobWatcher:
         """What looks at the job, and notices when it has not looked for a while itself."""
+        from streambank_airflow.page.keep import page_of_watch
+
         watcher = hook.watchers.job(self.job, self.site)
         watcher.observer = Observer(AwakeClock(max(MOST_S, 3 * self.poll_interval_s)))
         watcher.failures = self.failures
         if self.watch is not None:
             watcher.signs = Signs(self.watch, max(SIGN_EVERY_S, self.poll_interval_s))
+            self._page = page_of_watch(hook, self.job)
         return watcher
+
+    def noted(self, view: JobView) -> JobView:
+        """Keep the job's page beside the watch, once a minute at most, in a thread of its own."""
+        if self._page is not None and view.replaced_by is None:
+            self._page.after_look(view.launch_id)
+        return view
 
     def judge(self, view: JobView) -> Event | None:
         """See the class."""

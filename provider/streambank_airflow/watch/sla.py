@@ -10,6 +10,7 @@ from streambank.control.control import JobControl
 from streambank.core.errors import InputError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
+from streambank.sla.ages import Ages, ages_of_job
 from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
 from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import LEVELS, Level, Verdict
@@ -66,6 +67,13 @@ class SlaSubject:
             return assess_checkpoint(
                 self.checkpoint or "", repository=self.repository, name=self.ref, skew=skew
             )
+
+    def ages(self) -> Ages | None:
+        """How old its savepoints and drills are; None for a query that is not declared."""
+        if self.job is None:
+            return None
+        with using_s3(self.access):
+            return ages_of_job(self.job, query=self.query)
 
     def records(self) -> JobControl:
         """Where it is kept what was told of it.

@@ -29,7 +29,7 @@ from streambank_spark.change.request import BOOTSTRAP, BootstrapRequest, mapped
 from streambank_spark.change.supported import AGGREGATIONS, GLOBAL, GROUP_STATE, VARIABLE, require
 from streambank_spark.change.supported import BOOTSTRAP as MAKE
 from streambank_spark.change.transform import ANSI, one_part
-from streambank_spark.failures import first_line
+from streambank_spark.failures import first_line, in_words
 from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
 from streambank_spark.rewrite.repair import family_of
@@ -49,7 +49,8 @@ SOURCE = "source"
 _EXPECTED = "_expected"
 LITERAL_KEY = "struct<0:int>"
 """The key of an aggregation that groups by literals alone: the number 0 (Spark:
-`RemoveLiteralFromGroupExpressions`)."""
+`RemoveLiteralFromGroupExpressions`). A grouping column of that name and type looks the same in the schema,
+which calls every column nullable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Bootstrapped:
         operator: The stateful operator's id.
         part: The part.
         table_rows: Rows of the table.
+        table_digest: How many rows of state the table gives, and their fingerprint: `5:0b7a2cf3...`.
         existing_rows: Rows that the part had.
         rows: Rows of the table that are written: with `keep`, those whose keys are new.
         samples: Some rows of state that the table gives: `key`, `value`.
@@ -69,6 +71,7 @@ class Bootstrapped:
     operator: int
     part: str
     table_rows: int
+    table_digest: str
     existing_rows: int
     rows: int
     samples: list[dict[str, Any]]
@@ -83,6 +86,7 @@ class Bootstrapped:
             "operator": self.operator,
             "part": self.part,
             "table_rows": self.table_rows,
+            "table_digest": self.table_digest,
             "existing_rows": self.existing_rows,
             "rows": self.rows,
             "samples": self.samples,
@@ -91,9 +95,17 @@ class Bootstrapped:
         }
 
 
+_FIXED = (
+    "Of a table that is written to, name a snapshot, or only rows up to a moment by a WHERE in the SQL; or "
+    "write what the SQL gives to a table first."
+)
+"""What makes a table give the same rows again."""
+
+
 @dataclass(slots=True)
 class _Counts:
     table: int = 0
+    digest: str = ""
     existing: int = 0
     samples: list[dict[str, Any]] = field(default_factory=list)
 
@@ -125,7 +137,8 @@ def bootstrap_savepoint(
         InputError: The table cannot be state (codes `bad-table`, `bad-expression`, `which-operator`);
             nothing was written.
         RefusedError: State that cannot be made from a table (codes `cannot-make-state`, `state-not-empty`,
-            and those of `check_part`).
+            and those of `check_part`); or the table gives other rows than a plan showed
+            (`approval-outdated`).
         StreambankError: As `derive`.
     """
     counts = _Counts()
@@ -146,12 +159,20 @@ def bootstrap_savepoint(
         patch=patch,
         dry_run=request.dry_run,
         note=request.note,
+        rehearse=request.rehearse,
         by=by,
         say=say,
     )
     (made,) = found
     return Bootstrapped(
-        made.part.operator, made.part.name, counts.table, counts.existing, made.rows, counts.samples, derived
+        made.part.operator,
+        made.part.name,
+        counts.table,
+        counts.digest,
+        counts.existing,
+        made.rows,
+        counts.samples,
+        derived,
     )
 
 
@@ -186,8 +207,14 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
     fits: list[Fit] = []
     of_key, of_value = (existing.schema[name].dataType for name in (KEY, VALUE))
     assert isinstance(of_key, StructType) and isinstance(of_value, StructType)
-    literal = {"0": "0"} if of_key.simpleString() == LITERAL_KEY else {}
-    key = struct_of(table, of_key, mapped(request.keys), KEY, fits, defaults=literal)
+    may_be_literal = of_key.simpleString() == LITERAL_KEY and not _other_than_0(existing)
+    if may_be_literal and "0" not in {*mapped(request.keys), *table.columns}:
+        raise InputError(
+            f"The table has no column for key.0 of {place}.",
+            code="bad-table",
+            hint='If the query groups by literals alone, its key is always 0: give the key "0 = 0".',
+        )
+    key = struct_of(table, of_key, mapped(request.keys), KEY, fits, from_form=request.from_form)
     value = struct_of(
         table,
         of_value,
@@ -196,24 +223,44 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
         fits,
         required=frozenset() if kind is VARIABLE else never_null(of_value, aggregation=kind in AGGREGATIONS),
         defaults={TIMEOUT: "-1L"} if kind is GROUP_STATE else {},
+        from_form=request.from_form,
     )
     try:
         rows = table.select(key.alias(KEY), value.alias(VALUE))
         counts.table = check_fits(table, fits, "the table", of_table=True)
     except AnalysisException as error:
+        said = f"{in_words(error)}." if request.from_form else first_line(error)
         raise InputError(
-            f"The table does not fit the state: {first_line(error)}",
+            f"The table does not fit the state: {said}",
             code="bad-table",
             hint=f"The key is {of_key.simpleString()}, the value {of_value.simpleString()}.",
         ) from error
+    if may_be_literal and _other_than_0(rows):
+        raise RefusedError(
+            f"State of {place} cannot be made from this table: its key is an integer called 0. So Spark "
+            "calls the key of a query that groups by literals alone, where it is always 0, and a grouping "
+            "column of that name looks the same. The table has other keys.",
+            code="cannot-make-state",
+            hint="If the query groups by such a column, use a savepoint in which it has rows of other keys. "
+            'If it groups by literals, give the key "0 = 0" and one row.',
+        )
     _check_keys(rows, counts.table, alone=kind is GLOBAL)
     # Planned twice, as the verification does: now() has another moment then, and a table may be appended to.
-    if digest_frame(rows) != digest_frame(rows):
+    counts.digest = _digest(rows)
+    if counts.digest != _digest(rows):
         raise InputError(
             "The table gave other rows when it was read again.",
             code="bad-table",
-            hint="Use constants instead of now() and rand(), let nothing write to the table meanwhile, and "
-            "round sums of floating-point numbers; or write what the SQL gives to a table first.",
+            hint="Use constants instead of now() and rand(), and round sums of floating-point numbers. "
+            + _FIXED,
+        )
+    planned = request.table_digest
+    if planned is not None and planned != counts.digest:
+        raise RefusedError(
+            f"The table gives {counts.table:,} rows now, and they are not the {planned.partition(':')[0]} "
+            "that the plan showed.",
+            code="approval-outdated",
+            hint=f"Plan it again: the new plan shows what the table gives now. {_FIXED}",
         )
     counts.samples = _samples(rows, request.samples)
     partitions = operator.stores[0].partitions
@@ -232,6 +279,16 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
         existing_rows,
         made,
     )
+
+
+def _other_than_0(rows: DataFrame) -> bool:
+    """Whether a key of the shape `LITERAL_KEY` is another one than that of literals."""
+    return bool(rows.where(~F.col(KEY).getField("0").eqNullSafe(F.lit(0))).limit(1).count())
+
+
+def _digest(rows: DataFrame) -> str:
+    count, digest = digest_frame(rows)
+    return f"{count}:{digest}"
 
 
 def _count_existing(existing: DataFrame, operator: OperatorState, place: str) -> int:

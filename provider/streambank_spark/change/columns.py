@@ -163,6 +163,7 @@ def struct_of(
     *,
     required: frozenset[str] = frozenset(),
     defaults: Mapping[str, str] | None = None,
+    from_form: bool = False,
 ) -> Column:
     """The key or the value of each row of a table: what is given for its fields, else columns of that name.
 
@@ -174,6 +175,7 @@ def struct_of(
         fits: Where to put what must be checked.
         required: Columns of the value that must not be null, as `never_null` gives them.
         defaults: Expressions for fields that are neither given nor columns.
+        from_form: What is given was typed into a form: neither it nor what Spark says of it is repeated.
 
     Raises:
         InputError: A field has no expression and no column, or there is no such field (codes `bad-table`,
@@ -193,7 +195,8 @@ def struct_of(
                 source = computed(table, text)
                 table.select(source)
             except AnalysisException as error:
-                raise bad_expression(table, f"{path} = {text}", error) from error
+                called = f"{root}.{path}" if from_form else None
+                raise bad_expression(table, f"{path} = {text}", error, of_form=called) from error
         elif source is None and "." not in path and path.casefold() in columns:
             text = path
             source = column(columns[path.casefold()])

@@ -31,6 +31,7 @@ class TransformRequest:
         samples: How many changed rows of each part are shown.
         dry_run: Only show what would change.
         note: A note for the new savepoint.
+        rehearse: A rehearsal of the new savepoint follows (`derive`).
         from_form: An expression was typed into a form: what Spark says of it is not repeated.
     """
 
@@ -43,6 +44,7 @@ class TransformRequest:
     samples: int = 10
     dry_run: bool = False
     note: str = ""
+    rehearse: bool = False
     from_form: bool = False
 
     @classmethod
@@ -91,11 +93,14 @@ class BootstrapRequest:
             the columns of their names.
         values: Columns of the value, likewise.
         existing: What becomes of rows that are there, one of `EXISTING`; refused for None.
+        table_digest: What the table gave to a plan, as its report says: other rows are refused. None where
+            there was no plan.
         operator: Of which operator; may be left out where there is one.
         part: Of which part of it: a state variable.
         samples: How many rows are shown.
         dry_run: Only check, and show what would be written.
         note: A note for the new savepoint.
+        rehearse: A rehearsal of the new savepoint follows (`derive`).
         from_form: An expression or the table was typed into a form: what Spark says of it is not repeated.
     """
 
@@ -106,11 +111,13 @@ class BootstrapRequest:
     keys: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     existing: str | None = None
+    table_digest: str | None = None
     operator: int | None = None
     part: str | None = None
     samples: int = 10
     dry_run: bool = False
     note: str = ""
+    rehearse: bool = False
     from_form: bool = False
 
     @classmethod

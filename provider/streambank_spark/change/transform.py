@@ -110,6 +110,7 @@ def transform_savepoint(
         patch=patch,
         dry_run=request.dry_run,
         note=request.note,
+        rehearse=request.rehearse,
         by=by,
         say=say,
     )
@@ -188,7 +189,7 @@ def _change_part(
             frame = frame.join(named, unit.eqNullSafe(F.col("_gone")), "left_anti")
     holds = F.lit(False)
     if request.where is not None:
-        holds = ~condition_of_rule(state, Where(request.where), frame, part)
+        holds = ~condition_of_rule(state, Where(request.where, from_form=request.from_form), frame, part)
     fits: list[Fit] = []
 
     def convert(new: Column, of: DataType, name: str) -> Column:
@@ -198,7 +199,7 @@ def _change_part(
         fits.append(Fit(f"value.{name}", of.simpleString(), bad, texts[name]))
         return value
 
-    new = assigned(frame, assignments, place, convert)
+    new = assigned(frame, assignments, place, convert, from_form=request.from_form)
     rows = check_fits(frame.where(~holds), fits, place, of_table=False)
     if not rows:
         return None

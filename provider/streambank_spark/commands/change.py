@@ -119,6 +119,7 @@ def transform(
             "samples": samples,
             "dry_run": dry_run,
             "note": note,
+            "rehearse": rehearse,
         }
     )
     _run(request, savepoint, repository, job, spark, rehearse=rehearse, batches=batches)
@@ -199,6 +200,7 @@ def bootstrap(
             "samples": samples,
             "dry_run": dry_run,
             "note": note,
+            "rehearse": rehearse,
         }
     )
     _run(request, savepoint, repository, job, spark, rehearse=rehearse, batches=batches)
@@ -225,6 +227,10 @@ def _run(
         )
     repository, place, savepoint = savepoint_of(reference, location, job, spark)
     declared = job_named(QueryRef.parse(place).job, spark.jobs) if rehearse and spark.jobs else None
+    if declared is not None:
+        from streambank.drills.foreseen import foresee_rehearsal
+
+        foresee_rehearsal(declared, declared.records())
     from streambank_spark.change.carry_out import carry_out
 
     by = who("cli")

@@ -258,6 +258,43 @@ def source_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, st
                 yield name, value
 
 
+def table_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Options that are set by the tables of the session's catalog that a streaming DataFrame reads.
+
+    Args:
+        frame: The DataFrame.
+        names: The options that are asked for. Others may be secrets.
+
+    Yields:
+        Name and value of each that is set, in the order of the plan's leaves.
+    """
+    asked = {name.lower(): name for name in names}
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    for leaf in (one for one in map(leaves.apply, range(leaves.size())) if one.isStreaming()):
+        table = _table_of(leaf)
+        for pair in () if table is None else elements(table.storage().properties().toSeq()):
+            if str(pair._1()).lower() in asked:
+                yield asked[str(pair._1()).lower()], str(pair._2())
+
+
+def _table_of(leaf: Any) -> Any:
+    """The `CatalogTable` that a leaf reads; None where it reads none."""
+    from py4j.protocol import Py4JError
+
+    try:
+        relation = leaf.v1Relation()  # StreamingRelationV2, as of Kafka
+        if not relation.isDefined():
+            return None
+        leaf = relation.get()
+    except Py4JError:
+        pass
+    try:
+        table = leaf.dataSource().catalogTable()  # StreamingRelation
+        return table.get() if table.isDefined() else None
+    except Py4JError:
+        return None
+
+
 def _source_option(leaf: Any, name: str) -> str | None:
     from py4j.protocol import Py4JError
 

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from streambank.recovery.foresee import check_codec
 from streambank.repository.holds import Holds
+from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.work.executor import Pace
@@ -116,6 +117,7 @@ def derive(
     write: Write = rewrite,
     dry_run: bool = False,
     note: str = "",
+    rehearse: bool = False,
     by: Mapping[str, str] | None = None,
     say: Say = lambda text: None,
 ) -> Derived:
@@ -135,6 +137,7 @@ def derive(
         write: What rewrites the state and verifies it; takes `patches` only if there are some.
         dry_run: Only say what would go.
         note: A note for the new savepoint.
+        rehearse: A rehearsal follows: until it has passed, only its id or its name means the new savepoint.
         by: Who asks.
         say: Called with what is being done.
 
@@ -142,6 +145,10 @@ def derive(
         StreambankError: As `materialized_savepoint`, `rewrite` and `take`.
         PySparkException: Spark failed.
     """
+
+    def reject(made: Manifest) -> None:
+        repository.mark_rehearsal(job, made.savepoint, passed=False, by=by)
+
     if not dry_run:
         repository.require_key(job)
     with materialized_savepoint(repository, job, savepoint, staging) as laid:
@@ -184,6 +191,7 @@ def derive(
                             note=note,
                             taken_by={**(by or {}), "reason": operation},
                             derived_from=laid.manifest,
+                            before_commit=reject if rehearse else None,
                         ),
                         pace=Pace(progress=staging.progress),
                     )

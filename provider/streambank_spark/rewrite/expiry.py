@@ -21,7 +21,7 @@ from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.json_text import loads
 from streambank.core.python310 import UTC
-from streambank_spark.failures import condition_of, first_line
+from streambank_spark.failures import first_line, in_words
 from streambank_spark.private.expressions import computed
 from streambank_spark.state.digest import row_hash
 from streambank_spark.state.hot_keys import UNIT, require_hashable, unit_fields, unit_of
@@ -42,7 +42,7 @@ class Where:
         operator: Of this operator only; may be left out where there is one.
         part: Judged by these rows alone: a side of a join, a state variable.
         now: What `{now}` is.
-        from_form: Somebody typed it into a form: of what Spark says of it only the name is repeated.
+        from_form: It was typed into a form: neither it nor what Spark says of it is repeated.
     """
 
     expression: str
@@ -290,6 +290,7 @@ def condition_of_rule(state: QueryState, rule: Where, frame: DataFrame, part: Pa
         InputError: The expression cannot be used (code `bad-expression`).
     """
     now = rule.now or datetime.now(UTC)
+    called = "The form's condition" if rule.from_form else repr(rule.expression)
     text = rule.expression.replace(_NOW, _timestamp(now))
     if _WATERMARK in text:
         if state.closure.watermark_ms is None:
@@ -305,15 +306,15 @@ def condition_of_rule(state: QueryState, rule: Where, frame: DataFrame, part: Pa
         condition = computed(frame, text)
         kind = frame.select(condition.alias("flag")).schema["flag"].dataType.simpleString()
     except (AnalysisException, ParseException) as error:
-        said = condition_of(error) if rule.from_form else first_line(error)
+        said = f"{in_words(error)}." if rule.from_form else first_line(error)
         raise InputError(
-            f"{rule.expression!r} cannot be used on {part.name}: {said}",
+            f"{called} cannot be used on {part.name}: {said}",
             code="bad-expression",
             hint=f"It has {_columns(frame)}. Name a side or a state variable as its part.",
         ) from error
     if kind != "boolean":
         raise InputError(
-            f"{rule.expression!r} gives a {kind} instead of true or false.",
+            f"{called} gives a {kind} instead of true or false.",
             code="bad-expression",
             hint="Write a comparison, such as value.count > 0.",
         )

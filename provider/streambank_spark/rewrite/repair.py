@@ -146,7 +146,12 @@ def _cast(column: Column, kind: DataType, name: str) -> Column:
 
 
 def assigned(
-    frame: DataFrame, assignments: Sequence[Assignment], place: str, convert: Convert = _cast
+    frame: DataFrame,
+    assignments: Sequence[Assignment],
+    place: str,
+    convert: Convert = _cast,
+    *,
+    from_form: bool = False,
 ) -> Column:
     """The value of a row with what is assigned to its columns.
 
@@ -155,6 +160,7 @@ def assigned(
         assignments: What its columns get.
         place: What messages call the part.
         convert: How an expression becomes a value of its column's type.
+        from_form: They were typed into a form: neither they nor what Spark says of them is repeated.
 
     Raises:
         InputError: An expression cannot be used (code `bad-expression`).
@@ -172,13 +178,19 @@ def assigned(
         if one.column.split(".")[0] in key:
             raise changes_key(f"value.{one.column} = {one.expression}")
         kind = _kind(frame.schema[VALUE].dataType, one.column.split("."))
+        if kind is None:
+            raise InputError(
+                f"State of {place} has no column named value.{one.column}.",
+                code="bad-expression",
+                hint=f"It has {frame.schema.simpleString()}.",
+            )
         try:
-            if kind is None:
-                raise AnalysisException(message=f"{place} has no column named value.{one.column}.")
             value = value.withField(one.column, convert(computed(frame, one.expression), kind, one.column))
             frame.select(value)
         except AnalysisException as error:
-            raise bad_expression(frame, f"value.{one.column} = {one.expression}", error) from error
+            called = f"value.{one.column}"
+            text = f"{called} = {one.expression}"
+            raise bad_expression(frame, text, error, of_form=called if from_form else None) from error
     return value
 
 

@@ -129,6 +129,7 @@ def _starting(
                 refusals.check_output(path, spec.new_sinks)
                 host.check_start(declared, spec, output)
                 managed = asked.begin(host, declared, spec, output)
+                managed.fixed_options = redirect.fixed_options(self._df)
             else:
                 replay.read_state(self._df, spec, host.note, declared)
                 to = redirect.place_of(self._df, spec.redirect, output, declared, host.note)

@@ -43,6 +43,7 @@ class Managed:
         trigger_s: The interval of its trigger in seconds, 0 for as fast as it can; None where it has none.
         output: Where it writes; None where that is not known.
         named: Where its application would have it write, where its launch redirects it; else None.
+        fixed_options: Options of its sources that a copy of it could not leave out (redirect.py).
         sampling: The measurement of its hot keys; None where none is declared.
     """
 
@@ -60,6 +61,7 @@ class Managed:
     kafka: Mapping[str, Any] = field(default_factory=dict)
     output: Output | None = None
     named: Output | None = None
+    fixed_options: tuple[str, ...] = ()
     sampling: KeySampling | None = None
 
 

@@ -14,14 +14,19 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streambank.control.marker import service_name
 from streambank.core.errors import RefusedError
 from streambank.driver.outputs import FILES, TABLE, Output
-from streambank.driver.redirected import SCRATCH, redirected
+from streambank.driver.redirected import (
+    SCRATCH,
+    SHARED_WITH_THE_LIVE_QUERY,
+    check_source_kinds,
+    reaches_live_query,
+    redirected,
+)
 from streambank.sinks.redirect import Redirect, batch_folder
 from streambank_spark.private import jvm
 
@@ -29,12 +34,6 @@ _log = logging.getLogger(__name__)
 
 REFUSED = "copy-refused"
 """The event of a copy that may not start."""
-SHARED_WITH_THE_LIVE_QUERY = ("cleanSource", "kafka.group.id")
-"""Options of a source that reach beyond the query that reads (FileStreamOptions, KafkaSourceProvider)."""
-_HARMLESS = re.compile(
-    r"(?:file|kafka|rate|delta|iceberg|memory|text|socket|state|avro|csv|json|orc|parquet|xml)"
-)
-"""How the kinds of sources begin from which reading takes nothing away."""
 _SHARED = frozenset(name.lower() for name in SHARED_WITH_THE_LIVE_QUERY)
 _PARTITIONING = "_streambank_partitioning"
 
@@ -53,6 +52,16 @@ def install() -> None:
     for name in ("partitionBy", "clusterBy"):
         if hasattr(writer, name):  # clusterBy came with Spark 4.0
             setattr(writer, name, _put_off(getattr(writer, name)))
+
+
+def fixed_options(frame: Any) -> tuple[str, ...]:
+    """Options of the sources of a query that a copy of it could not leave out: those of tables.
+
+    Args:
+        frame: The streaming DataFrame.
+    """
+    found = jvm.table_options(frame, SHARED_WITH_THE_LIVE_QUERY)
+    return tuple(dict.fromkeys(name for name, value in found if value.lower() != "off"))
 
 
 def _leaving_out_option(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,24 +131,10 @@ def check_sources(frame: Any, called: str, allowed: Sequence[str] = ()) -> None:
     Raises:
         RefusedError: One of its sources would (code `source-not-left-alone`).
     """
-    for kind in jvm.kafka_of(frame)["streams"]:
-        word = str(kind).lower()
-        if not _HARMLESS.match(word) and word not in {one.lower() for one in allowed}:
-            raise RefusedError(
-                f"Query {called} is a copy, and it is not known whether reading the source {kind} takes "
-                "something from the live query, as reading a queue does.",
-                code="source-not-left-alone",
-                hint=f'If it does not, declare it: drill.sources = ["{word}"].',
-            )
+    check_source_kinds(jvm.kafka_of(frame)["streams"], called, allowed)
     for option, value in jvm.source_options(frame, SHARED_WITH_THE_LIVE_QUERY):
         if value.lower() != "off":
-            raise RefusedError(
-                f"Query {called} is a copy, and its source has the option {option} = {value}, by which it "
-                "would reach into what the live query reads.",
-                code="source-not-left-alone",
-                hint=f"Set {option} by option(...) of the reader instead of in the table: there it can be "
-                "left out for a copy.",
-            )
+            raise reaches_live_query(called, f"{option} = {value}")
 
 
 def start(writer: Any, start_writer: Callable[..., Any], said: Mapping[str, Any], output: Output) -> Any:

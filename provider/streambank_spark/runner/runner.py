@@ -383,6 +383,7 @@ class Driver:
             "redirected_from": None if managed.named is None else managed.named.to_dict(),
             "sources": sources,
             "kafka": _kafka(managed.kafka, jvm.is_kafka_sink(managed.query)),
+            "fixed_options": list(managed.fixed_options),
             "spark_version": jvm.spark_version(managed.query),
         }
         launched = {"epoch": self.claim.epoch, "launch_id": self.spec.launch_id}

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from streambank.core.errors import InputError
 from streambank.core.json_text import loads
 from streambank_spark.failures import first_line
-from streambank_spark.state.read import as_json, storable
+from streambank_spark.state.read import apart, as_json, storable
 from streambank_spark.state.state import QueryState
 
 STATE = "state"
@@ -31,7 +31,7 @@ def make_views(state: QueryState) -> list[str]:
     plain = [_NOT_A_NAME.sub("_", part.name) for part in every]
     names: list[str] = []
     for part, name in zip(every, plain, strict=True):
-        frame = storable(state.frame(part))
+        frame = storable(apart(state.frame(part)))
         mine = [f"op{part.operator}_{name}"]
         mine += [name] if plain.count(name) == 1 else []
         mine += [STATE] if len(every) == 1 and name != STATE else []

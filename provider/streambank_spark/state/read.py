@@ -26,7 +26,7 @@ from streambank.checkpoint.schema.store import names_apart
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.json_text import loads
 from streambank.storage import open_store
-from streambank_spark.failures import first_line
+from streambank_spark.failures import first_line, in_words
 from streambank_spark.state.state import PARTITION, Part, QueryState
 
 KEY, VALUE = "key", "value"
@@ -77,7 +77,7 @@ def chosen(state: QueryState, part: Part, choice: Choice) -> DataFrame:
         InputError: The key or the expression does not fit the columns (codes `bad-key-text`,
             `bad-expression`).
     """
-    frame = state.frame(part)
+    frame = apart(state.frame(part))
     if choice.key is not None:
         frame = frame.where(is_key(frame, choice.key))
     if choice.where is not None:
@@ -110,10 +110,21 @@ def apart(frame: DataFrame) -> DataFrame:
     return frame
 
 
-def bad_expression(frame: DataFrame, text: str, error: AnalysisException) -> InputError:
-    """What an expression that Spark cannot use comes to."""
+def bad_expression(
+    frame: DataFrame, text: str, error: AnalysisException, *, of_form: str | None = None
+) -> InputError:
+    """What an expression that Spark cannot use comes to.
+
+    Args:
+        frame: The columns that it may use.
+        text: The expression.
+        error: What Spark says.
+        of_form: What it is for, if it was typed into a form: neither it nor Spark's sentence is repeated.
+    """
+    what = f"The expression {text!r}" if of_form is None else f"The form's expression for {of_form}"
+    said = first_line(error) if of_form is None else f"{in_words(error)}."
     return InputError(
-        f"The expression {text!r} cannot be used: {first_line(error)}",
+        f"{what} cannot be used: {said}",
         code="bad-expression",
         hint=f"Give an SQL expression over these columns: {frame.schema.simpleString()}",
     )

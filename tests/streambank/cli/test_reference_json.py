@@ -89,6 +89,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["job restart"] = succeed("job", "restart", "flights", "--json").document
     given["job status"] = succeed("job", "status", "flights", "--json").document
     given["job list"] = succeed("job", "list", "--json").document
+    given["job overview"] = succeed("job", "overview", "flights", "--part", "recoveries", "--json").document
     given["sla"] = assessed(load_jobs(file).job("flights"))
     broken = ("job", "break", "flights", "--why", "a test", "--even-live", "--json")
     given["job break"] = succeed(*broken).document
@@ -281,8 +282,8 @@ def test_every_verb_with_json_has_an_example() -> None:
         "compact --purge",
     ):
         assert verb in headings
-    of_jobs = "start list history status clean stop savepoint restore break move-records sign-records"
-    for verb in of_jobs.split():
+    of_jobs = "start list history overview status clean stop savepoint restore break move-records"
+    for verb in (*of_jobs.split(), "sign-records"):
         assert f"job {verb}" in headings
 
 

@@ -26,6 +26,7 @@ from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import ELSEWHERE, declare, write_jobs
+from tests.support.jobs.managed_job import Managed, managed_job
 from tests.support.sla.progress_records import BEGIN, line, operator
 
 HDFS, ROCKSDB = "4.3.0/hdfs-window", "4.3.0/rocksdb-window"
@@ -140,6 +141,25 @@ def test_why_the_traffic_of_a_job_is_not_measured_is_named(tmp_path: Path) -> No
     writer.add({"runId": "r", "batchId": 7, "durationMs": {"addBatch": 1}}, traffic)
     writer.flush()
     assert "operator 0 (Aggregate): it has no key." in told()
+
+
+def test_a_driver_that_is_older_than_the_table_hot_keys_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(managed: Managed) -> list[str]:
+        (found,) = diagnose_job(managed.job, machine=MACHINE)
+        return [one.cause for one in found.findings if "hot keys by traffic" in one.effect]
+
+    with managed_job(tmp_path, monkeypatch) as managed:
+        launch = managed.start().launch_id
+        keep_hot_keys(managed.control, None, of="x", batch=1, operators=[])
+        assert said(managed) == [], "no table asks for it"
+        managed.declare("\n[jobs.flights.hot_keys]\n")
+        (cause,) = said(managed)
+        assert f"The driver of launch {launch} does not count" in cause
+        managed.stop()
+        managed.start()
+        assert said(managed) == [], "the new driver was launched with it"
 
 
 def test_a_declared_job_is_held_against_what_it_declares(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from streambank.driver.failure import LINES, failure_in, shown
+from streambank.driver.failure import LINES, failure_in, is_secret, secret_values, shown, since_failure
 from tests.support.paths import ROOT
 
 LOGS = ROOT / "tests" / "data" / "driver-logs"
@@ -62,6 +62,28 @@ def test_long_runs_of_frames_are_counted() -> None:
     assert len(found.lines) == 11
 
 
+def test_what_follows_the_exception_is_shown_with_it() -> None:
+    lines = TRACEBACK.splitlines()
+    assert list(since_failure(lines)) == lines[2:]
+    assert list(since_failure(["26/11/22 05:00:00 ERROR Q: bad", "26/11/22 05:00:01 INFO Q: bye"])) == []
+    real = (LOGS / "python-worker.log").read_text().splitlines()
+    assert since_failure(real)[0] == "Traceback (most recent call last):"
+
+
+def test_a_secret_is_told_by_its_name() -> None:
+    variables = {
+        "DB_PASSWORD": "swordfish",
+        "fs.s3a.secret.key": "abcdefgh",
+        "TOKEN_FILE": "/run/token",
+        "PWD": "/home/ann",
+        "A_TOKEN": "short",
+    }
+    assert {name for name, value in variables.items() if is_secret(name, value)} == {
+        "DB_PASSWORD",
+        "fs.s3a.secret.key",
+    }
+
+
 def test_an_exception_while_spark_ends_does_not_hide_the_one_that_ended_it() -> None:
     shutdown = ["26/11/24 02:00:01 ERROR ShutdownHookManager: Exception", "java.io.IOException: not deleted"]
     found = failure_in([*TRACEBACK.splitlines(), *shutdown])
@@ -102,6 +124,16 @@ def test_else_what_is_of_that_level_else_how_the_log_ends() -> None:
         "Error: header Bearer hunter2hunter2",
         "Error: url?sig=1&X-Amz-Signature=hunter2hunter2&x=1",
         "Error: it said hunter2hunter2, which a variable holds",
+        "Error: s3a://key:ab/hunter2+hunter2@bucket/path",
+        "Error: amqp://guest:1x/hunter2hunter2@h/",
+        "Error: jdbc:oracle:thin:scott/hunter2hunter2@//db:1521/x",
+        'Error: jdbc:oracle:thin:scott/"hunter2@hunter2"@db:1521:x',
+        "Error: sv=2020&sig=hunter2hunter2&se=1",
+        "Error: fs.azure.sas.c.acc=hunter2hunter2",
+        "Error: ssl.key.passphrase=hunter2hunter2",
+        "Error: DB_PASS=hunter2hunter2",
+        "Error: app.py --password hunter2hunter2 --x",
+        "Error: ['app.py', '--db-password', 'hunter2hunter2']",
     ],
 )
 def test_secrets_are_left_out(said: str) -> None:
@@ -109,6 +141,27 @@ def test_secrets_are_left_out(said: str) -> None:
     assert "hunter2" not in found
     assert "***" in found
     assert found.startswith("Error: ")
+
+
+def test_secrets_that_begin_alike_or_have_several_lines_are_left_out() -> None:
+    values = secret_values(
+        [("A_TOKEN", "abcdef"), ("B_TOKEN", "abcdefghij"), ("KEY_SECRET", "first-line\nsecond")]
+    )
+    assert values == ["first-line\nsecond", "abcdefghij", "first-line", "abcdef", "second"]
+    assert shown("abcdefghij", {"A_TOKEN": "abcdef", "B_TOKEN": "abcdefghij"}) == "***"
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        "hdfs://nn:8020/tables/x@v12 and http://h:80/@scope/x",
+        "sigma=0.1234567 passed=12345678 signals: 12345678",
+        "jdbc:oracle:thin:@//db:1521/service",
+        "--token-file /run/secrets/one --passed 12345678 --password --other",
+    ],
+)
+def test_what_only_resembles_a_secret_is_shown(plain: str) -> None:
+    assert shown(plain, {}) == plain
 
 
 def test_the_working_directory_is_no_secret() -> None:

@@ -214,7 +214,7 @@ def test_what_was_started_by_hand_is_not_expected_to_be_watched(control: JobCont
     assert (found.up, found.expected, found.watched, found.unwatched_since) == (True, False, False, None)
 
 
-@pytest.mark.parametrize("verb", ["run", "restore", "compact", "rescale"])
+@pytest.mark.parametrize("verb", ["run", "restore", "compact", "rescale", "failover"])
 def test_what_a_dag_of_the_job_started_is_expected_to_be_watched(control: JobControl, verb: str) -> None:
     desire(control, -10, dag_id=f"flights.{verb}")
     driver(control, -10, 0, DONE, lives=True)

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from streambank.core.errors import StorageError
+from streambank.core.errors import NotFoundError, StorageError
+from streambank.recovery.resolve import choose
+from streambank.replicas.replicate import newest_first, open_replica, replicate_to
+from streambank.repository.catalog import summarize
+from streambank.repository.marks import REHEARSAL, add_mark
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
@@ -95,3 +99,59 @@ def test_a_restore_that_cannot_be_recorded_says_what_that_means(
     (warning,) = (one for one in changed.restore(changed.made)["warnings"] if "latest-good" in one)
     assert changed.taken in warning and "cannot be written to" in warning
     assert good(changed) == changed.taken
+
+
+def rehearsed(changed: Changed, passed: bool) -> None:
+    """A rehearsal of what was made has begun, or passed."""
+    place = (changed.repository.store, changed.repository.digest_name, JOB, changed.made)
+    add_mark(*place, REHEARSAL, fields={"passed": passed})
+
+
+def test_what_failed_in_its_rehearsal_is_meant_by_its_id_alone(changed: Changed, tmp_path: Path) -> None:
+    repository = changed.repository
+    assert repository.resolve("latest", JOB).savepoint == changed.made, "what was made by hand is the latest"
+    rehearsed(changed, passed=False)
+    assert repository.resolve("latest", JOB).savepoint == changed.taken == good(changed)
+    assert choose(repository, "latest", JOB, record=False).manifest.savepoint == changed.taken
+    assert repository.resolve(changed.made, JOB).savepoint == changed.made
+    assert [one.rejected for one in summarize(repository.store) if one.savepoint == changed.made] == [True]
+    assert "its rehearsal has not passed" in succeed("list", "-r", tmp_path / "savepoints").out
+    rehearsed(changed, passed=True)
+    assert repository.resolve("latest", JOB).savepoint == changed.made
+
+
+def test_a_time_does_not_mean_it_either_until_a_job_goes_on_from_it(changed: Changed) -> None:
+    repository = changed.repository
+    rehearsed(changed, passed=False)
+    at = repository.load(JOB, changed.made).taken_at.isoformat()
+    assert repository.resolve(at, JOB).savepoint == changed.taken
+    changed.restore(changed.made)
+    assert repository.resolve(at, JOB).savepoint == changed.made == good(changed)
+    assert repository.resolve("latest", JOB).savepoint == changed.made
+
+
+def test_a_replica_knows_of_the_rehearsal_and_of_the_restore(changed: Changed, tmp_path: Path) -> None:
+    source = changed.repository
+    replica = open_replica(source, open_store(tmp_path / "replica"))
+
+    def bring() -> str:
+        replicate_to(source, open_store, str(tmp_path / "replica"), newest_first(source))
+        return replica.resolve("latest", JOB).savepoint
+
+    rehearsed(changed, passed=False)
+    assert [bring(), bring()] == [changed.taken, changed.taken]
+    marks = len(list(replica.store.list("marks")))
+    changed.restore(changed.made)
+    assert bring() == changed.made == replica.resolve("latest-good", JOB).savepoint
+    bring()
+    assert len(list(replica.store.list("marks"))) == marks + 1, "each mark is carried once"
+
+
+def test_where_nothing_else_is_there_no_savepoint_is_meant(changed: Changed) -> None:
+    rehearsed(changed, passed=False)
+    changed.repository.store.delete(f"savepoints/{JOB}/{changed.taken}.json")
+    with pytest.raises(NotFoundError) as caught:
+        changed.repository.resolve("latest", JOB)
+    assert caught.value.code == "no-such-savepoint" and "rehearsal has not passed" in caught.value.message
+    with pytest.raises(NotFoundError):
+        changed.repository.resolve("latest-good", JOB)

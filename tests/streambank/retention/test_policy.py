@@ -78,6 +78,14 @@ def test_damaged_ones_take_no_place_from_whole_ones() -> None:
     assert [reason.rule for reason in decisions[1].reasons] == ["damaged", "last"]
 
 
+def test_those_whose_rehearsal_failed_take_no_place_from_others() -> None:
+    summaries = [made(1), made(2), made(3, rejected=True), made(4, rejected=True)]
+    decisions = decide(summaries, Policy(keep_last=1, min_verified=0), NOW)
+    assert kept(decisions) == ["b000040", "b000020"]
+    verified = [made(1, verified_ok=True), made(3, rejected=True, verified_ok=True)]
+    assert "b000010" in kept(decide(verified, Policy(keep_last=1, min_verified=1), NOW))
+
+
 def test_where_all_were_found_damaged_the_policy_still_keeps_them() -> None:
     summaries = [made(hours, verified_ok=False) for hours in range(5)]
     assert len(kept(decide(summaries, Policy(keep_last=3), NOW))) == 3

@@ -14,9 +14,10 @@ from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from tests.support.storage import fsspec_filesystems
 from tests.support.storage.faulty_store import FaultyStore
+from tests.support.storage.hdfs import Hdfs, hdfs
 from tests.support.storage.s3_servers import S3Server, moto_server, seaweedfs, versitygw
 
-__all__ = ["moto_server", "seaweedfs", "versitygw"]  # fixtures
+__all__ = ["hdfs", "moto_server", "seaweedfs", "versitygw"]  # fixtures
 
 MAKERS: dict[str, Callable[[Path], Store]] = {
     "memory": lambda folder: MemoryStore(),
@@ -37,10 +38,10 @@ S3 = {
     "s3-of-versitygw": ("versitygw", "s3"),
 }
 """Fixture of a server, and how locations on it are spelled."""
+HDFS = "webhdfs"
 
-
-STORM = {"s3-of-versitygw"}
-"""For `make test-storm`: it has to be built first."""
+STORM = {"s3-of-versitygw", HDFS}
+"""For `make test-storm`: one has to be built first, the other takes Hadoop's daemons."""
 
 
 NOT_RACED = {"s3-of-moto"}
@@ -56,7 +57,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(
-    params=[pytest.param(name, marks=pytest.mark.storm) if name in STORM else name for name in [*MAKERS, *S3]]
+    params=[
+        pytest.param(name, marks=pytest.mark.storm) if name in STORM else name
+        for name in [*MAKERS, *S3, HDFS]
+    ]
 )
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     if request.param.startswith("fsspec"):
@@ -64,6 +68,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(fsspec_store, "CREATES", frozenset({fsspec_filesystems.BLOBS}))
     if request.param in MAKERS:
         return MAKERS[request.param](tmp_path)
+    if request.param == HDFS:
+        running: Hdfs = request.getfixturevalue("hdfs")
+        return open_store(running.on_web(running.location()))
     fixture, scheme = S3[request.param]
     server: S3Server = request.getfixturevalue(fixture)
     return open_store(server.use(monkeypatch).location(scheme))

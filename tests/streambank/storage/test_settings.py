@@ -18,6 +18,7 @@ def test_nothing_passes_for_local_files(location: str) -> None:
         ("gs://bucket/ck", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_SECRET_ACCESS_KEY"),
         ("abfss://c@a.dfs.core.windows.net/ck", "AZURE_CLIENT_SECRET", "AWS_SECRET_ACCESS_KEY"),
         ("hdfs://name/ck", "KRB5CCNAME", "HTTPS_PROXY"),
+        ("webhdfs://name:9870/ck", "KRB5CCNAME", "AWS_SECRET_ACCESS_KEY"),
     ],
 )
 def test_only_what_leads_to_a_location_passes(location: str, passes: str, stays: str) -> None:

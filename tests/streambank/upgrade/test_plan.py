@@ -18,6 +18,7 @@ from tests.support.cli import streambank
 from tests.support.jobs.declared import declare
 from tests.support.jobs.managed_job import BY, Managed
 from tests.support.jobs.upgraded_job import deploy, kinds, request_of, upgraded
+from tests.support.waiting import poll
 
 
 def test_a_plan_says_what_changes_and_touches_nothing(managed: Managed) -> None:
@@ -58,6 +59,16 @@ def test_a_plan_says_that_cleaned_files_may_close_the_way_back(tmp_path: Path) -
     (note,) = cleaned_sources(code)
     assert note.startswith(f"{application} sets cleanSource to delete in line 1: ")
     assert "is not undone by itself (source-would-lose-files)" in note
+
+
+def test_a_plan_says_that_the_new_code_cannot_be_rehearsed(managed: Managed) -> None:
+    deploy(managed)
+    poll(lambda: managed.control.query_facts() is not None)
+    assert upgrade(request_of(managed), plan_only=True).notes == ()
+    facts = managed.control.query_facts() or {}
+    managed.control.record_query(None, {**facts, "output": {"kind": "foreachBatch"}})
+    (note,) = upgrade(request_of(managed), plan_only=True).notes
+    assert "needs --unrehearsed: Query main is a copy" in note and "foreachBatch" in note
 
 
 def test_what_runs_already_is_not_upgraded(managed: Managed) -> None:

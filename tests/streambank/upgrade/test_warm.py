@@ -122,6 +122,18 @@ def test_a_start_that_finds_the_old_driver_dead_ends_it(managed: Managed) -> Non
     assert epoch(managed) == 2 and old is not None
 
 
+def test_a_driver_that_its_cluster_starts_again_does_not_wait(managed: Managed) -> None:
+    launcher = launcher_of(managed)
+    plan = plan_upgrade(request_of(managed), managed.control, launcher)
+    runs = replace(
+        plan.runs,
+        launch=replace(plan.runs.launch, on="yarn", deploy_mode="cluster"),
+        spark={**plan.runs.spark, "spark.yarn.maxAppAttempts": "2"},
+    )
+    with pytest.raises(NotWarmError, match="starts again by itself"):
+        launch_held(runs, managed.control, launcher, plan.after, 1, by=BY, why="a test")
+
+
 def test_it_runs_what_is_released_and_nothing_else(managed: Managed) -> None:
     with waiting_there(managed) as waiting:
         held, control = waiting.spec, managed.control

@@ -18,6 +18,7 @@ from streambank.core.units import utc_now
 from streambank.drills.report import UNPROVEN, DrillReport, QueryDrill
 from streambank.drills.request import DrillRequest
 from streambank.driver.launchers.local import LocalLauncher
+from streambank.job.alive import DAGS
 from streambank.job.savepoint import savepoint_job
 from streambank.recovery import foresee
 from streambank.repository.catalog import heads
@@ -29,8 +30,9 @@ from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.markdown import cell
 from streambank_airflow.operators.hand_over import CheckRunDagOperator
 from streambank_airflow.operators.job import StopStreamingJobOperator
-from streambank_airflow.operators.rewrite import NOTHING_KEY, CompactStateOperator
+from streambank_airflow.operators.rewrite import NOTHING_KEY, BootstrapStateOperator, CompactStateOperator
 from streambank_spark.submit.executor import SparkExecutor
+from tests.streambank_airflow.dags.test_failover import STANDBY_TABLE
 from tests.support.airflow_face.metadata_db import (
     Question,
     answer_question,
@@ -43,6 +45,7 @@ from tests.support.airflow_face.metadata_db import (
 from tests.support.airflow_face.moved import DagSerialization
 from tests.support.jobs.managed_job import BY, Managed, hand_over
 from tests.support.repository.derived_savepoint import derive
+from tests.support.waiting import poll
 
 WAY_BACK = ("go_back", "start_again", "keep_running_again", "watched_again")
 WHERE = "value.count < 3"
@@ -59,6 +62,7 @@ class Rewriting:
         self.asked: list[tuple[Mapping[str, Any], SparkExecutor]] = []
         self.fails: Exception | None = None
         self.finds_nothing = False
+        self.table_changes = False
         self.shows_nothing = False
         patch.setattr("streambank_spark.submit.state_change.submit_rewrite", self)
 
@@ -67,6 +71,8 @@ class Rewriting:
         shows = order.get("dry_run", False)
         made = None
         repository = Repository.open(open_store(plan["repository"]))
+        if self.table_changes and order.get("table_digest"):
+            raise RefusedError("The table gives other rows now.", code="approval-outdated", hint="")
         if not shows:
             self.asked.append((plan, spark))
             if self.fails is not None:
@@ -84,7 +90,8 @@ class Rewriting:
         key, of = {"key": {"k": "a|b"}}, {"operator": 0, "part": "default"}
         if order["operation"] == "bootstrap":
             row = {**key, "value": {"count": 5}}
-            return {**report, **of, "rows": 4, "table_rows": 5, "existing_rows": 9, "samples": [row]}
+            counts = {"rows": 4, "table_rows": 5, "table_digest": "5:1234567890", "existing_rows": 9}
+            return {**report, **of, **counts, "samples": [row]}
         keys = 0 if (self.shows_nothing if shows else self.finds_nothing) else 2
         gone = {"operator": 0, "name": "stateStoreSave", "keys": keys, "rows": keys, "rows_before": 9}
         document = {**report, "operators": [{**gone, "about_bytes": 10, "meaning": "They start from zero."}]}
@@ -611,6 +618,38 @@ def test_a_change_that_is_declared_is_made_once_a_person_has_read_it(
         assert order["table"] == f"file://{managed.jobs_file.parent}/totals" and cell(order["table"]) in body
         assert "| Rows that are there | 9 rows. They stay, also where the table has" in body
         assert (done["rows"], done["table_rows"], done["existing_rows"]) == (4, 5, 9)
+        assert order["table_digest"] == xcom(run, "preview")["table_digest"] == "5:1234567890"
+
+
+@pytest.mark.storm
+def test_a_table_that_has_changed_since_the_plan_stops_no_job(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.declare(CHANGES)
+    managed.start()
+    savepoint_job(managed.job, by=BY)
+    rewriting.table_changes = True
+    with answering("Approve", verb="bootstrap"):
+        run = run_dag(dag(managed, "bootstrap"), run_conf={"dry_run": False, "existing": "keep"})
+    states = task_states(run)
+    assert (states["approve"], states["check_table"], states["stop"]) == (
+        "success",
+        "failed",
+        "upstream_failed",
+    )
+    assert {states[task] for task in WAY_BACK} == {"skipped"} and not rewriting.asked
+    assert "[approval-outdated]" in capfd.readouterr().out
+    assert generation(managed) == (1, None)
+
+
+def test_the_table_of_a_plan_is_read_again_before_the_job_is_stopped(managed: Managed) -> None:
+    managed.declare(CHANGES)
+    dags = build_dags(managed.jobs_file)
+    assert "check_table" not in dags["flights.transform"].task_ids, "it reads no table"
+    check, made = (dags["flights.bootstrap"].get_task(name) for name in ("check_table", "rewrite"))
+    assert isinstance(check, BootstrapStateOperator) and isinstance(made, BootstrapStateOperator)
+    assert (check.upstream_task_ids, check.downstream_task_ids) == ({"approve"}, {"stop"})
+    assert check.plan_only and check.planned_table == made.planned_table and check.planned == made.planned
 
 
 def rehearsal_of(request: DrillRequest, failed_step: Any = None) -> DrillReport:
@@ -672,6 +711,25 @@ def test_what_fails_in_a_rehearsal_is_not_restored_and_the_job_goes_on_as_it_was
         assert "Not proven: of query main no batch was processed" in done["rehearsal"]
 
 
+def test_a_job_that_cannot_be_rehearsed_is_not_stopped_for_a_rehearsal(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    managed.declare(CHANGES)
+    managed.start()
+    poll(lambda: managed.control.query_facts() is not None)
+    facts = managed.control.query_facts() or {}
+    managed.control.record_query(None, {**facts, "output": {"kind": "foreachBatch"}})
+    form = {"dry_run": False, "rehearse": True}
+    run = run_dag(dag(managed, "transform"), run_conf=form, mark_success_pattern="approve")
+    states = task_states(run)
+    assert (states["preview"], states["stop"]) == ("failed", "upstream_failed")
+    assert "[rehearsal-not-run]" in capfd.readouterr().out
+    assert managed.driver_lives() and not rewriting.asked
+
+
 @pytest.mark.parametrize(
     ("verb", "form", "code"),
     [
@@ -696,6 +754,16 @@ def test_a_form_makes_no_change_that_is_not_declared(
     run = run_dag(dag(managed, verb), run_conf={"dry_run": False, **form})
     assert (run.state, task_states(run)["preview"]) == ("failed", "failed")
     assert f"[{code}]" in capfd.readouterr().out and not rewriting.asked
+
+
+def test_each_dag_that_hands_the_job_over_is_expected_to_have_it_watched(managed: Managed) -> None:
+    managed.declare(CHANGES + STANDBY_TABLE)
+    hand_over = {
+        dag_id.removeprefix("flights.")
+        for dag_id, built in build_dags(managed.jobs_file).items()
+        if any(getattr(task, "trigger_dag_id", None) == "flights.run" for task in built.tasks)
+    }
+    assert "failover" in hand_over and hand_over <= set(DAGS)
 
 
 def test_only_a_job_that_declares_changes_has_forms_for_them(managed: Managed) -> None:

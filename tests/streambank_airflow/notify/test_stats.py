@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import subprocess
@@ -10,14 +11,16 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from airflow.providers.common.compat.sdk import Stats, conf
 
+from streambank.declaration.objectives import Unit
 from streambank.job.alive import Life
+from streambank.sla.ages import Ages
 from streambank.sla.assess import Assessment
-from streambank_airflow.notify.stats import Gauges
+from streambank_airflow.notify.stats import UNITS, Gauges
 from tests.support.airflow_face.releases import BEFORE_3_2, BEFORE_3_3
 from tests.support.airflow_face.statsd_client import have_statsd
 from tests.support.sla.fake_assessments import AT, MUTE, verdict
@@ -27,11 +30,12 @@ FOUND = Assessment(
     AT,
     (
         verdict("history", "ok", job="flights.daily", value=None),
-        verdict("state_bytes", "breach", job="flights.daily", value=12e9, mute=MUTE),
-        verdict("watermark_lag", "warn", job="flights.daily", query="left", value=61.5),
-        verdict("growth", "unknown", job="flights.daily", value=None),
+        verdict("state_bytes", "breach", job="flights.daily", value=12e9, unit="bytes", mute=MUTE),
+        verdict("watermark_lag", "warn", job="flights.daily", query="left", value=61.5, unit="s", warn=60.0),
+        verdict("growth", "unknown", job="flights.daily", value=None, unit="bytes/h", warn=1e6),
     ),
 )
+AGES = Ages({"main": 60.0, "left": 7200.0}, {"left": 7260.0}, 86400.0, drill_passed=False)
 
 
 def begin_metrics() -> None:
@@ -92,15 +96,56 @@ def test_plain_statsd_has_a_gauge_for_each_job_and_objective(
 
     gauges.send("flights.daily", FOUND)
 
-    assert lines(udp, 7) == [
+    assert lines(udp, 14) == [
         "airflow.streambank.sla.job_level.flights__daily:2|g",
+        f"airflow.streambank.sla.checked_timestamp_seconds.flights__daily:{AT.timestamp()}|g",
         "airflow.streambank.sla.level.flights__daily.main.history:0|g",
+        "airflow.streambank.sla.muted.flights__daily.main.history:0|g",
         "airflow.streambank.sla.level.flights__daily.main.state_bytes:3|g",
-        "airflow.streambank.sla.value.flights__daily.main.state_bytes:12000000000.0|g",
+        "airflow.streambank.sla.muted.flights__daily.main.state_bytes:1|g",
+        "airflow.streambank.sla.value_bytes.flights__daily.main.state_bytes:12000000000.0|g",
         "airflow.streambank.sla.level.flights__daily.left.watermark_lag:2|g",
-        "airflow.streambank.sla.value.flights__daily.left.watermark_lag:61.5|g",
+        "airflow.streambank.sla.muted.flights__daily.left.watermark_lag:0|g",
+        "airflow.streambank.sla.value_seconds.flights__daily.left.watermark_lag:61.5|g",
+        "airflow.streambank.sla.limit_seconds.flights__daily.left.watermark_lag.warn:60.0|g",
         "airflow.streambank.sla.level.flights__daily.main.growth:1|g",
+        "airflow.streambank.sla.muted.flights__daily.main.growth:0|g",
+        "airflow.streambank.sla.limit_bytes_per_hour.flights__daily.main.growth.warn:1000000.0|g",
     ]
+
+
+def test_ages_of_savepoints_and_drills_are_gauges(
+    begin_stats: Any, udp: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_statsd(monkeypatch)
+    gauges = begin_stats(statsd_on="True", statsd_host="127.0.0.1", statsd_port=str(udp.getsockname()[1]))
+
+    gauges.send("flights", Assessment("flights", AT, ()), AGES)
+
+    assert lines(udp, 7)[2:] == [
+        "airflow.streambank.savepoint.age_seconds.flights.main:60.0|g",
+        "airflow.streambank.savepoint.age_seconds.flights.left:7200.0|g",
+        "airflow.streambank.replica.age_seconds.flights.left:7260.0|g",
+        "airflow.streambank.drill.age_seconds.flights:86400.0|g",
+        "airflow.streambank.drill.passed.flights:0|g",
+    ]
+
+
+def test_durations_are_in_seconds_and_what_is_no_number_is_not_sent(
+    begin_stats: Any, udp: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_statsd(monkeypatch)
+    gauges = begin_stats(statsd_on="True", statsd_host="127.0.0.1", statsd_port=str(udp.getsockname()[1]))
+
+    slow = verdict("access_latency", "ok", value=250.0, unit="ms", breach=math.inf)
+    gauges.send("flights", Assessment("flights", AT, (slow,)))
+
+    (value,) = lines(udp, 5)[4:]
+    assert value == "airflow.streambank.sla.value_seconds.flights.main.access_latency:0.25|g"
+
+
+def test_each_unit_of_an_objective_ends_a_name() -> None:
+    assert set(UNITS) == set(get_args(Unit))
 
 
 def test_whether_a_job_runs_and_is_watched_is_a_gauge_each(
@@ -110,14 +155,14 @@ def test_whether_a_job_runs_and_is_watched_is_a_gauge_each(
     gauges = begin_stats(statsd_on="True", statsd_host="127.0.0.1", statsd_port=str(udp.getsockname()[1]))
 
     gauges.send("flights/left", Assessment("flights", AT, (), Life(True, up=True, watched=False)))
-    assert lines(udp, 4)[1:] == [
+    assert lines(udp, 5)[2:] == [
         "airflow.streambank.job.wanted.flights:1|g",
         "airflow.streambank.job.up.flights:1|g",
         "airflow.streambank.job.watched.flights:0|g",
     ]
     udp.setblocking(True)
     gauges.send("flights", Assessment("flights", AT, (), Life(True, up=None)))
-    assert lines(udp, 3)[1:] == [
+    assert lines(udp, 4)[2:] == [
         "airflow.streambank.job.wanted.flights:1|g",
         "airflow.streambank.job.watched.flights:0|g",
     ], "nothing is said where nothing is known"
@@ -134,10 +179,14 @@ def test_statsd_with_influx_tags_has_few_names(
 
     gauges.send("orders/left", Assessment("orders", AT, FOUND.verdicts[2:3]))
 
-    assert lines(udp, 3) == [
-        "airflow.streambank.sla.job_level,job=orders/left:2|g",
-        "airflow.streambank.sla.level,job=flights.daily,query=left,objective=watermark_lag:2|g",
-        "airflow.streambank.sla.value,job=flights.daily,query=left,objective=watermark_lag:61.5|g",
+    of = "job_name=flights.daily,query=left,objective=watermark_lag"
+    assert lines(udp, 6) == [
+        "airflow.streambank.sla.job_level,job_name=orders/left:2|g",
+        f"airflow.streambank.sla.checked_timestamp_seconds,job_name=orders/left:{AT.timestamp()}|g",
+        f"airflow.streambank.sla.level,{of}:2|g",
+        f"airflow.streambank.sla.muted,{of}:0|g",
+        f"airflow.streambank.sla.value_seconds,{of}:61.5|g",
+        f"airflow.streambank.sla.limit_seconds,{of},limit=warn:60.0|g",
     ]
 
 
@@ -196,7 +245,7 @@ def test_opentelemetry_gets_the_tags_as_attributes(project_root: Path) -> None:
                     value = point.as_double or point.as_int
                     found[metric.name, tuple(one for _, one in tags)] = value
     assert found["airflow.streambank.sla.job_level", ("flights.daily",)] == 2
-    assert found["airflow.streambank.sla.value", ("flights.daily", "watermark_lag", "left")] == 61.5
+    assert found["airflow.streambank.sla.value_seconds", ("flights.daily", "watermark_lag", "left")] == 61.5
     assert found["airflow.streambank.sla.level", ("flights.daily", "state_bytes", "main")] == 3
 
 
@@ -209,5 +258,6 @@ def test_what_is_off_costs_nothing(begin_stats: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("airflow.providers.common.compat.sdk.Stats.gauge", never)
     gauges.send("flights", FOUND)
     gauges.send_level("flights", "breach")
+    gauges.send_operation("flights", "main", "take", outcome="success", seconds=1.0, ended_s=2.0)
 
     assert not gauges.on

@@ -14,6 +14,7 @@ from airflow.sdk import DAG
 from streambank.core.errors import RefusedError
 from streambank.core.signing import VARIABLE, new_key
 from streambank.core.units import utc_now
+from streambank.declaration.declaration import load_jobs
 from streambank.drills.report import DrillReport
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.repository import Repository
@@ -113,6 +114,7 @@ class Orders:
     """A job with a savepoint, whose Spark answers what a test says."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        (folder / "app.py").write_text("")
         self.jobs_file = folder / "jobs.toml"
         self.jobs_file.write_text(
             'repository = "savepoints"\n[jobs.orders]\napplication = "app.py"\ncheckpoint = "checkpoint"\n'
@@ -263,7 +265,8 @@ CHANGED: dict[str, Any] = {
 }  # fmt: skip
 MADE: dict[str, Any] = {
     "operation": "bootstrap", "dry_run": True, "of": "orders/b1", "batch": 3, "savepoint": None, "stores": [],
-    "operator": 0, "part": "default", "rows": 4, "table_rows": 5, "existing_rows": 9, "samples": [],
+    "operator": 0, "part": "default", "rows": 4, "table_rows": 5, "table_digest": "5:0123",
+    "existing_rows": 9, "samples": [],
 }  # fmt: skip
 
 
@@ -315,6 +318,11 @@ def test_state_is_made_of_a_table_with_what_is_asked_for(
     result = xcom(run, "task")
     assert (result["rows"], result["table_rows"], result["existing_rows"]) == (4, 5, 9)
     assert (result["rehearsed"], result["savepoint"], "keys" in result) == (False, None, False)
+    assert result["table_digest"] == "5:0123"
+    orders.run(BootstrapStateOperator, table="s3://b/t", planned_table=result["table_digest"])
+    assert orders.plans.pop()["order"]["table_digest"] == "5:0123"
+    orders.run(BootstrapStateOperator, table="s3://b/t", planned_table="None")
+    assert "table_digest" not in orders.plans.pop()["order"]
 
     refused = orders.run(BootstrapStateOperator, table="s3://b/t", sql="SELECT 1")
     assert task_states(refused) == {"task": "failed"} and len(orders.plans) == 1
@@ -340,11 +348,28 @@ def test_nothing_else_is_done_than_a_plan_has_shown(
             "task": "success"
         }
     assert task_states(orders.run(TransformStateOperator, planned="None", **plain)) == {"task": "success"}
+    assert "rehearse" not in orders.plans[-1]["order"]
     done = len(orders.plans)
     orders.jobs_file.write_text(jobs + 'transform = {sets = ["value.n = 100"]}\n')
     refused = orders.run(TransformStateOperator, planned=planned, from_form=True)
     assert task_states(refused) == {"task": "failed"} and len(orders.plans) == done
     assert "[approval-outdated]" in capfd.readouterr().out
+
+
+def test_a_rehearsal_that_cannot_run_the_application_is_refused_before_a_savepoint_is_made(
+    orders: Orders, capfd: pytest.CaptureFixture[str]
+) -> None:
+    control = load_jobs(orders.jobs_file).job("orders").records()
+    generation = control.generations().ensure_first("file:///checkpoint", by={"user": "test"})
+    control.record_query(None, {"generation": generation.number, "output": {"kind": "foreachBatch"}})
+    asked: dict[str, Any] = {"sets": "value.n = 1", "rehearse": True}
+    for more in ({}, {"plan_only": True, "before_stop": True}):
+        run = orders.run(TransformStateOperator, **asked, **more)
+        assert task_states(run) == {"task": "failed"} and not orders.plans
+        said = capfd.readouterr().out
+        assert "[rehearsal-not-run]" in said and "only the function of foreachBatch knows" in said
+    orders.answer = lambda plan: CHANGED
+    assert task_states(orders.run(TransformStateOperator, sets="value.n = 1")) == {"task": "success"}
 
 
 def test_a_rehearsal_that_could_not_run_the_application_is_none(
@@ -370,6 +395,7 @@ def test_a_rehearsal_that_could_not_run_the_application_is_none(
     monkeypatch.setattr(StateVerbs, "rehearse", lambda *args, **more: unrun)
     run = orders.run(TransformStateOperator, sets="value.n = 1", rehearse=True)
     said = capfd.readouterr().out
+    assert orders.plans[-1]["order"]["rehearse"] is True, "it is rejected before it is listed"
     assert task_states(run) == {"task": "failed"} and "[rehearsal-not-run]" in said
     assert "could not run the job's application" in said and "Do not restore b2" in said
 

@@ -17,13 +17,20 @@ from airflow.sdk import DAG
 
 from streambank.storage import open_store
 from streambank_airflow.assets import sla_asset, watermark_asset
-from streambank_airflow.operators.job import StopStreamingJobOperator
+from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StopStreamingJobOperator
+from streambank_airflow.page.store import LINE, part_key
 from tests.support.airflow_face.metadata_db import asset_events, run_dag, task_states, write_dags, xcom
+from tests.support.airflow_face.page_api import page_on
+from tests.support.airflow_face.page_values import DatabaseValues
+from tests.support.airflow_face.releases import BEFORE_3_2
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.managed_job import Managed
 from tests.support.jobs.slow_job import commit, slow_job
 from tests.support.paths import ROOT
 from tests.support.waiting import poll
+
+__all__ = ["page_on"]
 
 
 @contextmanager
@@ -45,6 +52,11 @@ def triggerer(folder: Path) -> Iterator[None]:
                 process.wait()
 
 
+def known_as(ti_id: Any) -> Any:
+    """The id of a task as Airflow's database has it."""
+    return str(ti_id) if BEFORE_3_2 else ti_id
+
+
 def deferred_again(ti_id: Any) -> None:
     """`dag.test` takes a deferred task for a queued one, to run its trigger itself: undo that."""
     from airflow.models.taskinstance import TaskInstance
@@ -52,7 +64,7 @@ def deferred_again(ti_id: Any) -> None:
     from airflow.utils.state import TaskInstanceState
 
     with create_session() as session:
-        session.get_one(TaskInstance, ti_id).state = TaskInstanceState.DEFERRED
+        session.get_one(TaskInstance, known_as(ti_id)).state = TaskInstanceState.DEFERRED
 
 
 def triggerer_of(ti_id: Any) -> int | None:
@@ -66,7 +78,7 @@ def triggerer_of(ti_id: Any) -> int | None:
         return session.scalar(
             select(Trigger.triggerer_id)
             .join(TaskInstance, TaskInstance.trigger_id == Trigger.id)
-            .where(TaskInstance.id == ti_id)
+            .where(TaskInstance.id == known_as(ti_id))
         )
 
 
@@ -79,7 +91,7 @@ def event_of(ti_id: Any) -> Any:
     from tests.support.airflow_face.moved import deserialize
 
     with create_session() as session:
-        task = session.get_one(TaskInstance, ti_id)
+        task = session.get_one(TaskInstance, known_as(ti_id))
         if task.state != TaskInstanceState.SCHEDULED:
             return None
         kwargs: Any = deserialize(task.next_kwargs)
@@ -128,6 +140,47 @@ def test_a_stop_waits_in_a_real_triggerer(managed: Managed, monkeypatch: pytest.
     assert (result["state"], result["how"], result["epoch"]) == ("stopped", "boundary", 1)
     assert [one.savepoint for one in managed.repository.manifests("flights")] == [result["savepoint"]]
     assert len(managed.control.requests.records.numbers()) == 1
+
+
+@pytest.mark.storm
+@pytest.mark.usefixtures("airflow_database", "page_on")
+def test_a_watch_in_a_real_triggerer_keeps_the_page(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As in this process, which has no key: Variables are not encrypted.
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "")
+    managed.start()
+    page = DatabaseValues("flights")
+    write_dags(*build_dags(managed.jobs_file).values())
+    seen: list[Any] = []
+
+    class Event:
+        """What `dag.test` wants of a trigger."""
+
+        def __init__(self, payload: Any) -> None:
+            self.payload = payload
+
+    def wait(trigger: Any, ti: Any) -> Event:
+        deferred_again(ti.id)
+        with triggerer(managed.folder):
+            seen.append(poll(lambda: page.get(LINE), timeout_s=120))
+            poll(lambda: part_key("savepoints") in {*page.keys()}, timeout_s=180)
+            managed.stop()
+            event = poll(lambda: event_of(ti.id), timeout_s=120)
+        assert "could not be kept" not in (managed.folder / "triggerer.log").read_text(encoding="utf-8")
+        return Event(event)
+
+    monkeypatch.setattr("airflow.sdk.definitions.dag._run_inline_trigger", wait)
+    with DAG("flights.watch", schedule=None) as dag:
+        KeepStreamingJobRunningOperator(
+            task_id="task", job="flights", jobs_file=str(managed.jobs_file), poll_interval_s=0.5
+        )
+
+    run = run_dag(dag)
+
+    assert task_states(run) == {"task": "success"}
+    assert seen[0]["state"] == "running" and seen[0]["watch"]["watched"]
+    assert page.get(LINE)["state"] == "stopped"
 
 
 def unpause(dag_id: str) -> None:

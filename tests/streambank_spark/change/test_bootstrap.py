@@ -130,6 +130,20 @@ def test_a_table_that_is_not_state_is_refused_by_name_and_quotes_no_value(
     assert len(list(bench.repository.manifests(JOB))) == 1
 
 
+@pytest.mark.storm
+def test_a_table_that_gives_other_rows_than_a_plan_showed_is_refused(
+    spark: SparkSession, folder: Path
+) -> None:
+    bench = Bench(spark, "hdfs-global", folder)
+    planned = made(bench, BOTH, dry_run=True)["table_digest"]
+    assert planned.startswith("1:")
+    with pytest.raises(StreambankError) as caught:
+        made(bench, BOTH.replace("2", "3"), table_digest=planned)
+    assert caught.value.code == "approval-outdated" and "they are not the 1 that" in caught.value.message
+    assert made(bench, BOTH, dry_run=True, table_digest=planned)["table_digest"] == planned
+    assert len(list(bench.repository.manifests(JOB))) == 1
+
+
 def test_a_table_without_a_column_is_refused(spark: SparkSession, folder: Path) -> None:
     bench = Bench(spark, "hdfs-global", folder)
     with pytest.raises(StreambankError) as caught:

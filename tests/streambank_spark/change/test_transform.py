@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streambank.core.errors import IntegrityError, StreambankError
+from streambank.repository.manifest import Manifest
+from streambank.repository.marks import REHEARSAL
+from streambank.repository.repository import Repository
 from streambank_spark.change.carry_out import carry_out
 from streambank_spark.change.request import TransformRequest
 from streambank_spark.rewrite import row_patch
@@ -90,6 +93,25 @@ def test_what_cannot_be_done_is_refused_by_name_and_quotes_no_value(
     assert caught.value.code == code and caught.value.hint
     assert "secret" not in caught.value.message
     assert len(list(bench.repository.manifests(JOB))) == 1
+
+
+@pytest.mark.storm
+def test_what_will_be_rehearsed_is_rejected_before_it_is_listed(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, marks, commit = Bench(spark, "hdfs-global", folder), [], Repository.commit
+
+    def watched(self: Repository, manifest: Manifest, *more: Any) -> bool:
+        marks.append(self.newest_mark(JOB, manifest.savepoint, REHEARSAL))
+        return commit(self, manifest, *more)
+
+    monkeypatch.setattr(Repository, "commit", watched)
+    first = transform(bench, sets=["value.count = 3"])["savepoint"]
+    assert bench.repository.resolve("latest", JOB).savepoint == first
+    transform(bench, sets=["value.count = 4"], rehearse=True)
+    assert bench.repository.resolve("latest", JOB).savepoint == first
+    plain, mark = marks
+    assert plain is None and mark is not None and mark.fields == {"passed": False}
 
 
 def test_a_count_that_would_be_null_refuses_all(spark: SparkSession, folder: Path) -> None:

@@ -101,7 +101,10 @@ def test_without_a_redirect_the_same_application_writes_and_cleans(tmp_path: Pat
     with job.driver("copied.py", str(tmp_path / "in"), str(tmp_path / "out")) as driver:
         assert driver.wait(600) == 0, driver.tail()
         answers = printed(driver)
-        assert all(one["redirected_from"] is None for one in driver.events("query-started"))
+        started = {one["query"]: one for one in driver.events("query-started")}
+    assert all(one["redirected_from"] is None for one in started.values())
+    fixed = {name: one["fixed_options"] for name, one in started.items()}
+    assert fixed == {name: ["cleanSource"] if name == "cleaning" else [] for name in started}
     assert (answers["files"], answers["a function"]) == ("accepted", "accepted")
     assert answers["called"] == [0]
     assert sorted(one.name for one in (tmp_path / "out/files").iterdir()) == [

@@ -40,7 +40,8 @@ start_job(load_jobs(folder / "streaming_jobs.toml").job("flights"), by={}, launc
 
 
 def write_jobs(folder: Path, *args: str, name: str = "flights", more: str = "") -> Path:
-    """A jobs file with one job whose fake driver gets these arguments."""
+    """A jobs file with one job whose fake driver gets these arguments; a name with dots is in quotes."""
+    place = name.strip('"')
     file = folder / "streaming_jobs.toml"
     file.write_text(
         f"""
@@ -49,7 +50,7 @@ repository = "repository"
 [jobs.{name}]
 application = "app.py"
 args = {list(args)!r}
-checkpoint = "checkpoints/{name}"
+checkpoint = "checkpoints/{place}"
 {more}
 [jobs.{name}.lease]
 beat = "100ms"

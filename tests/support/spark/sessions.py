@@ -139,7 +139,7 @@ def start(
     session: SparkSession,
     query: Query,
     source: Path,
-    checkpoint: Path,
+    checkpoint: Path | str,
     output: Path,
     batches: Batches | None = None,
 ) -> StreamingQuery:
@@ -152,7 +152,9 @@ def start(
     return writer.foreachBatch(batches or Batches(output)).start()
 
 
-def run_to_end(session: SparkSession, query: Query, source: Path, checkpoint: Path, output: Path) -> None:
+def run_to_end(
+    session: SparkSession, query: Query, source: Path, checkpoint: Path | str, output: Path
+) -> None:
     """Run until all input is read.
 
     Raises:
@@ -195,7 +197,7 @@ def ended(running: StreamingQuery) -> Iterator[StreamingQuery]:
 
 
 def run_until(
-    session: SparkSession, query: Query, source: Path, checkpoint: Path, output: Path, batch: int
+    session: SparkSession, query: Query, source: Path, checkpoint: Path | str, output: Path, batch: int
 ) -> None:
     """Run up to the commit of `batch` and stop there, with nothing planned after it.
 

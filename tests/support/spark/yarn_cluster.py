@@ -5,23 +5,15 @@ There is no HDFS: the file system of the machine is what all processes share.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
-from demo.jars.yarn import YARN
-from streambank.driver.installed import find_installation
 from tests.support.spark.jvm import QUICK_START
+from tests.support.storage.hadoop_daemons import get_json, running, write_conf
 from tests.support.storage.s3_servers import free_ports
-from tests.support.waiting import wait_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +57,7 @@ class Yarn:
 
     def apps(self) -> list[Mapping[str, Any]]:
         """What the resource manager says about all applications."""
-        found = _get(f"{self.web}/ws/v1/cluster/apps")
+        found = get_json(f"{self.web}/ws/v1/cluster/apps")
         apps: list[Mapping[str, Any]] = (found.get("apps") or {}).get("app") or []
         return apps
 
@@ -77,46 +69,15 @@ def running_yarn(folder: Path) -> Iterator[Yarn]:
     Args:
         folder: For configuration, logs and the files of applications.
     """
-    yarn = Yarn("", folder)
     ports = free_ports(9)
     web = f"127.0.0.1:{ports[0]}"
     yarn = Yarn(f"http://{web}", folder)
-    (folder / "conf").mkdir()
     (folder / "staging").mkdir()
     _write_conf(folder, ports)
-    found = find_installation().spark_home / "jars"
-    classpath = [str(folder / "conf"), f"{YARN.jars()}/*"]
-    classpath += [str(next(found.glob(f"hadoop-client-{one}-*.jar"))) for one in ("api", "runtime")]
-    classpath += [str(one) for one in found.glob("jcl-over-slf4j-*.jar")]
-    environment = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}
-    environment |= yarn.environment
-    java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in os.environ else "java"
     package = "org.apache.hadoop.yarn.server"
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for name in (f"{package}.resourcemanager.ResourceManager", f"{package}.nodemanager.NodeManager"):
-            with (folder / f"{name.rpartition('.')[2]}.log").open("wb") as log:
-                processes.append(
-                    subprocess.Popen(
-                        [java, "-Xmx256m", *QUICK_START.split(), "-cp", ":".join(classpath), name],
-                        env=environment,
-                        cwd=folder,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                    )
-                )
-        wait_for(f"the cluster, whose logs are in {folder}", lambda: _nodes(yarn) == 1)
+    daemons = (f"{package}.resourcemanager.ResourceManager", f"{package}.nodemanager.NodeManager")
+    with running(folder, ("-Xmx256m", *QUICK_START.split()), daemons, lambda: _nodes(yarn) == 1):
         yield yarn
-    finally:
-        for process in reversed(processes):
-            process.terminate()  # the node manager ends its containers
-        for process in reversed(processes):
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def _write_conf(folder: Path, ports: Sequence[int]) -> None:
@@ -150,23 +111,11 @@ def _write_conf(folder: Path, ports: Sequence[int]) -> None:
         "hadoop.tmp.dir": str(folder / "tmp"),
         "fs.defaultFS": "file:///",
     }
-    properties = "".join(
-        f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
-        for name, value in settings.items()
-    )
-    text = f"<configuration>\n{properties}</configuration>\n"
-    for name in ("core-site.xml", "yarn-site.xml", "capacity-scheduler.xml"):
-        (folder / "conf" / name).write_text(text, encoding="utf-8")
+    write_conf(folder / "conf", settings, ("core-site.xml", "yarn-site.xml", "capacity-scheduler.xml"))
 
 
 def _nodes(yarn: Yarn) -> int:
     try:
-        return int(_get(f"{yarn.web}/ws/v1/cluster/metrics")["clusterMetrics"]["activeNodes"])
-    except (urllib.error.URLError, OSError, ValueError, KeyError):
+        return int(get_json(f"{yarn.web}/ws/v1/cluster/metrics")["clusterMetrics"]["activeNodes"])
+    except (OSError, ValueError, KeyError):
         return 0
-
-
-def _get(url: str) -> Mapping[str, Any]:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        found: Mapping[str, Any] = json.load(answer)
-    return found

@@ -1,4 +1,4 @@
-"""Verbs on declared jobs: `job list`, `start`, `stop`, `status`, `history`, `savepoint`, ..."""
+"""Verbs on declared jobs: `job list`, `start`, `stop`, `status`, `history`, `overview`, `savepoint`, ..."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from streambank.cli.options import (
 from streambank.cli.options import JobName as Name
 from streambank.cli.output import console
 from streambank.cli.plugins import JobVerbs
-from streambank.cli.verbs.job import clean, history, restore
+from streambank.cli.verbs.job import clean, history, overview, restore
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -549,5 +549,6 @@ def sign_records(
 
 
 history.register(app)
+overview.register(app)
 restore.register(app)
 clean.register(app)

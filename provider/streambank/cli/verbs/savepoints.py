@@ -129,7 +129,7 @@ def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | N
             _verified(summary.to_dict()),
             "yes" if summary.pinned else "",
             *(() if told is None else (can_be_replayed(told.get(index)),)),
-            f"damaged: {summary.error.message}" if summary.error else summary.note,
+            _remark(summary),
         )
         for index, summary in enumerate(summaries)
     ]
@@ -139,6 +139,12 @@ def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | N
     )  # fmt: skip
     drop = ("new", "note", "bytes", *more, "verified", "taken at", "pinned", *named, "batch")
     console.table(columns, rows, right=("batch", "bytes", "new"), drop=drop)
+
+
+def _remark(summary: SavepointSummary) -> str:
+    if summary.error is not None:
+        return f"damaged: {summary.error.message}"
+    return f"its rehearsal has not passed. {summary.note}".rstrip() if summary.rejected else summary.note
 
 
 def _time(text: str | None) -> str:
@@ -188,6 +194,7 @@ def show(
 def _show(found: dict[str, Any], pinned: bool) -> None:
     from streambank.checkpoint.sources import cannot_repeat
     from streambank.core.units import from_epoch_ms, to_json_time
+    from streambank.sinks.unguarded import guard_of
 
     stats, by = found["stats"], found["taken_by"]
     watermark = None if found["watermark_ms"] is None else from_epoch_ms(found["watermark_ms"])
@@ -222,25 +229,10 @@ def _show(found: dict[str, Any], pinned: bool) -> None:
         columns = ("operator", "name", "store", "partitions", "rows", "bytes")
         console.table(columns, rows, right=("operator", "partitions", "rows", "bytes"))
     for sink in found["sinks"]:
-        console.line(f"sink {sink.get('kind')} {sink.get('path')} ({_guard(sink)})")
+        console.line(f"sink {sink.get('kind')} {sink.get('path')} ({guard_of(sink)})")
     for source in found["sources"]:
         if (what := cannot_repeat(source)) is not None:
             console.line(f"source {source.get('source')} {what} (cannot be repeated)")
-
-
-def _guard(sink: Mapping[str, Any]) -> str:
-    """What a restore to a batch before the newest one does to a sink."""
-    from streambank.sinks.unguarded import harm_of
-
-    if sink.get("guarded"):
-        return "guarded"
-    return {
-        "none": "not guarded: keeps nothing",
-        "overwritten": "not guarded: what comes again overwrites what is there",
-        "repeated": "not guarded: a restore repeats its later rows",
-        "skipped": "not guarded: after a restore it skips batches that it knows, so their new rows are lost",
-        "unknown": "not guarded: a restore repeats later rows, or loses new ones if it remembers batch ids",
-    }[harm_of(str(sink.get("kind")))]
 
 
 def pin(

@@ -81,7 +81,7 @@ def _number(data: Mapping[str, object], name: str) -> float:
 
 
 def check_hot_keys(
-    keys: Sequence[Fact] | None, why: str = "", *, declared: bool = False
+    keys: Sequence[Fact] | None, why: str = "", *, declared: bool = False, without: str = ""
 ) -> Iterator[CheckResult]:
     """Keys that have many times the rows of the others, as Spark found them last.
 
@@ -89,18 +89,26 @@ def check_hot_keys(
         keys: The largest key of each operator against the mean; None where they were never counted.
         why: Why traffic was not measured, without a full stop; empty where it was or nothing asks for it.
         declared: Whether the job declares that its traffic is measured.
+        without: The launch of the driver that runs, where that does not measure it; else empty.
     """
-    if why:
+    if declared and without:
+        yield SkippedCheck(
+            "hot keys by traffic",
+            f"The driver of launch {without} does not count: it was launched without the table hot_keys, "
+            "which the job declares now.",
+            "Restart the job: a driver samples from its start on.",
+        )
+    elif why:
         yield SkippedCheck(
             "hot keys by traffic", f"{why}.", "What is sampled, and what is not: docs/howto/skew.md."
         )
-    if keys is None and declared and not why:
+    elif keys is None and declared:
         yield SkippedCheck(
             "hot keys by traffic",
             "The job declares the table hot_keys, and no batch was measured yet.",
-            "A driver samples from its start on: restart the job if it ran before the table was declared.",
+            "A driver samples from its start on.",
         )
-    elif keys is None and not why:
+    elif keys is None:
         yield SkippedCheck(
             "hot keys",
             "Only Spark can count rows by key, and no such count was made.",

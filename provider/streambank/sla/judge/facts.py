@@ -38,7 +38,7 @@ from streambank.repository.repository import Repository
 from streambank.sla.history.history import Records, file_heads
 from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.objectives import Objective
-from streambank.sla.skew.report import skew_of_checkpoint
+from streambank.sla.skew.report import SkewReport, skew_of_checkpoint
 from streambank.sla.skew.traffic import hot_key_facts
 from streambank.sla.verdict import Fact
 from streambank.storage import open_store
@@ -89,6 +89,7 @@ def facts_of_query(
     application: str = "",
     replicas: Sequence[str] = (),
     copies: Mapping[str, Job] | None = None,
+    with_skew: Callable[[SkewReport], object] = lambda report: None,
 ) -> Facts:
     """What is known of a query of a job.
 
@@ -108,6 +109,7 @@ def facts_of_query(
         application: The path of its PySpark application.
         replicas: Where copies of its savepoints are.
         copies: The job as it runs on each copy of its state, by name.
+        with_skew: Gets the whole report on skew.
     """
     looking = Looking()
     by_name = {one.name: one for one in wanted}
@@ -143,7 +145,9 @@ def facts_of_query(
     if skew and "partition_skew" in by_name:
         objective = by_name["partition_skew"]
         begun = bool(looking.at("Its records", lambda: progress_keys(control.store, query)))
-        skews = looking.at("Its state", lambda: skews_of(location, objective, now, begun=begun))
+        skews = looking.at(
+            "Its state", lambda: skews_of(location, objective, now, begun=begun, with_skew=with_skew)
+        )
     if "hot_key" in by_name:
         found = looking.at("Its largest keys", lambda: hot_key_facts(control, query, now))
         hot_keys, no_traffic = found or (None, "")
@@ -322,7 +326,14 @@ def held_by_copies(
     return found, unknown
 
 
-def skews_of(location: str, objective: Objective, now: datetime, *, begun: bool) -> list[Fact] | None:
+def skews_of(
+    location: str,
+    objective: Objective,
+    now: datetime,
+    *,
+    begun: bool,
+    with_skew: Callable[[SkewReport], object] = lambda report: None,
+) -> list[Fact] | None:
     """The skew of each store of a checkpoint that is large enough for it to mean something.
 
     Args:
@@ -330,6 +341,7 @@ def skews_of(location: str, objective: Objective, now: datetime, *, begun: bool)
         objective: `partition_skew`, for its limits.
         now: The moment.
         begun: Whether the query has committed batches for certain.
+        with_skew: Gets the whole report.
 
     Returns:
         None where it has not begun, or went on faster than its checkpoint could be read.
@@ -345,6 +357,7 @@ def skews_of(location: str, objective: Objective, now: datetime, *, begun: bool)
         if error.code != "checkpoint-moved" and (begun or error.code not in _NOTHING_YET):
             raise
         return None
+    with_skew(report)
     found = []
     for store in report.stores:
         if store.skew is not None and (store.uneven or store.skew <= limit):

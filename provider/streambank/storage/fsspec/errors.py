@@ -6,7 +6,9 @@ credentials.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -58,6 +60,8 @@ def translate(error: Exception, uri: str) -> StreambankError:
         return missing_error(uri)
     if isinstance(error, FileExistsError):
         return exists_error(uri)
+    if isinstance(error, PermissionError) and error.errno is None:
+        error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     if isinstance(error, OSError) and error.errno is not None:
         return translate_local(error, uri)
     return StorageError(
@@ -134,7 +138,7 @@ def no_exclusive_create_error(uri: str, scheme: str) -> InputError:
         "that already exists.",
         code="no-exclusive-create",
         hint="A checkpoint there can be saved. Keep repositories, job records and restored checkpoints on a "
-        "local disk, s3://, gs:// or abfs://.",
+        "local disk, s3://, gs://, abfs:// or webhdfs://.",
     )
 
 

@@ -7,7 +7,8 @@ Two kinds are told apart, since the contract rests on a create that fails where 
   contract. What they do on a lost answer is not known from here, so a create that succeeded may be reported
   as `exists`; never the other way round.
 * all others: read, listed, and written by a temporary name and a move; an exclusive create is refused rather
-  than raced. HDFS is one of them, as pyarrow's client deletes what is in a move's way.
+  than raced. `hdfs://` is one of them, as pyarrow's client deletes what is in a move's way. `webhdfs://` can
+  do it (webhdfs.py).
 """
 
 from __future__ import annotations
@@ -18,16 +19,15 @@ import posixpath
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError
+from streambank.core.errors import FormatError, NotFoundError, StorageError
 from streambank.core.last_read import reading
 from streambank.core.python310 import UTC, add_note, parse_time
 from streambank.storage.fsspec.errors import (
-    PACKAGES,
     TranslatedReader,
     exists_error,
     missing_error,
@@ -54,44 +54,6 @@ CREATES = frozenset({"abfs", "abfss", "az", "gcs", "gs"})
 gcsfs sends `ifGenerationMatch=0`, adlfs `If-None-Match: *`; read in gcsfs 2026.10.1 and adlfs 2026.8.0.
 """
 MEMORY_BYTES = 32 << 20  # as s3/write.py's SPOOL_BYTES
-
-
-def open_location(uri: str) -> FsspecStore:
-    """The store at a location of any scheme that fsspec knows.
-
-    Raises:
-        FormatError: Nobody knows the scheme (code `unknown-scheme`).
-        StorageError: The package for it is not installed (`missing-package`).
-        InputError: The location holds a password, or more than one filesystem (`bad-location`).
-    """
-    scheme, _, rest = uri.partition("://")
-    if "::" in uri or ":" in rest.partition("/")[0].rpartition("@")[0]:
-        raise InputError(
-            f"A location of the scheme {scheme}:// holds credentials, or names several filesystems.",
-            code="bad-location",
-            hint="Give credentials in the settings of the filesystem's package, and only one filesystem.",
-        )
-    try:
-        import fsspec
-    except ImportError as error:
-        raise StorageError(
-            f"{uri} cannot be opened: fsspec is not installed.",
-            code="missing-package",
-            hint="pip install fsspec",
-        ) from error
-    try:
-        fsspec.get_filesystem_class(scheme)
-    except ImportError as error:
-        raise missing_package_error(scheme, uri) from error
-    except ValueError as error:
-        if scheme in PACKAGES:  # a scheme that the package itself makes known
-            raise missing_package_error(scheme, uri) from error
-        raise FormatError(
-            f"Locations of the scheme '{scheme}://' cannot be opened: {uri}",
-            code="unknown-scheme",
-            hint="Known schemes: file, s3, s3a, memory, and those of fsspec: gs, abfs, hdfs and others.",
-        ) from error
-    return FsspecStore(uri)
 
 
 class FsspecStore:
@@ -125,7 +87,7 @@ class FsspecStore:
 
     def child(self, prefix: str) -> FsspecStore:
         """See `Store.child`."""
-        child = FsspecStore(f"{self._uri}/{check_key(prefix)}")
+        child = type(self)(f"{self._uri}/{check_key(prefix)}")
         child._root, child._known = self._root, self._known
         return child
 
@@ -133,11 +95,8 @@ class FsspecStore:
         """See `Store.list`."""
         start = self._path(check_prefix(prefix))
         with translated(f"{self._uri}/{prefix}"):
-            try:
-                found = self._fs.find(start, detail=True)
-            except FileNotFoundError:
-                return
-        for name, said in found.items():
+            found = self._found(start)
+        for name, said in found:
             inside = below(name, start)
             if not inside or name.endswith("/") or is_temporary(posixpath.basename(name)):
                 continue
@@ -205,7 +164,7 @@ class FsspecStore:
         uri = f"{self._uri}/{key}"
         reading(uri)
         with translated(uri):
-            reader = self._fs.open(self._path(check_key(key)), "rb")
+            reader = self._reader(self._path(check_key(key)))
         with reader, io.BufferedReader(TranslatedReader(reader, uri), CHUNK_BYTES) as translating:
             yield translating
 
@@ -216,7 +175,7 @@ class FsspecStore:
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         """See `Store.write`."""
         check_key(key)
-        if exclusive and not self._creates:
+        if exclusive and not self._exclusive:
             raise no_exclusive_create_error(f"{self._uri}/{key}", self._scheme)
         with self._gathered(data) as bytes_or_file:
             self._put(key, bytes_or_file, exclusive=exclusive)
@@ -282,11 +241,16 @@ class FsspecStore:
             directories = [name for name, said in found.items() if said.get("type") == "directory"]
             for name in sorted({start, *directories}, key=len, reverse=True):
                 if not self._fs.ls(name, detail=False):
-                    self._fs.rmdir(name)
+                    self._rmdir(name)
 
     @property
     def _creates(self) -> bool:
         return self._scheme in CREATES
+
+    @property
+    def _exclusive(self) -> bool:
+        """Whether a create can fail where the file is there."""
+        return self._creates
 
     @property
     def _fs(self) -> Any:
@@ -305,9 +269,47 @@ class FsspecStore:
             except Exception as error:
                 raise not_usable_error(self._scheme, self._uri, error) from error
             fs.dircache.use_listings_cache = False
+            self._prepare(fs)
             self._known = (os.getpid(), fs, path.rstrip("/"))
         _, fs, root = self._known
         return fs, root + self._uri.removeprefix(self._root)
+
+    def _found(self, start: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Names of files below a path, and what is said of them.
+
+        `find` of fsspec leaves out directories that it may not list, or that are not answered for.
+        """
+        if self._creates:
+            with suppress(FileNotFoundError):
+                return list(self._fs.find(start, detail=True).items())
+            return []
+        found = []
+        folders = [start]
+        while folders:
+            folder = folders.pop()
+            with suppress(FileNotFoundError, NotADirectoryError):  # it went away, or is a file
+                for said in self._fs.ls(folder, detail=True):
+                    name = said["name"].rstrip("/")
+                    if said["type"] != "directory":
+                        found.append((name, said))
+                    elif below(name, folder):
+                        folders.append(name)
+        return found
+
+    def _prepare(self, fs: Any) -> None:
+        """Set up a filesystem of this store's own."""
+
+    def _reader(self, path: str) -> BinaryIO:
+        reader: BinaryIO = self._fs.open(path, "rb")
+        return reader
+
+    def _move(self, source: str, target: str, *, exclusive: bool) -> None:
+        """Give a temporary file its name; `exclusive` only where `_exclusive`."""
+        self._fs.mv(source, target)
+
+    def _rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        self._fs.rmdir(path)
 
     def _path(self, key: str) -> str:
         root = self._opened()[1]
@@ -353,19 +355,19 @@ class FsspecStore:
                 else:
                     self._fs.put_file(str(data), path, mode=mode)
             else:
-                self._move_in(path, data)
+                self._move_in(path, data, exclusive=exclusive)
 
-    def _move_in(self, path: str, data: bytes | Path) -> None:
+    def _move_in(self, path: str, data: bytes | Path, *, exclusive: bool) -> None:
         """Write under a temporary name beside the real one, and move it there."""
-        parent = posixpath.dirname(path)
+        parent = posixpath.dirname(path).rstrip("/")  # empty: the root of the filesystem
         temporary = f"{parent}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
-        self._fs.makedirs(parent, exist_ok=True)
+        self._fs.makedirs(parent or "/", exist_ok=True)
         try:
             if isinstance(data, bytes):
                 self._fs.pipe_file(temporary, data)
             else:
                 self._fs.put_file(str(data), temporary)
-            self._fs.mv(temporary, path)
+            self._move(temporary, path, exclusive=exclusive)
         except BaseException as error:
             try:
                 self._fs.rm_file(temporary)
@@ -421,7 +423,8 @@ def info_of(path: str, said: Mapping[str, Any], uri: str) -> FileInfo:
     size, mtime_ns = int(said.get("size") or 0), _mtime_ns(said)
     version = next((str(said[name]).strip('"') for name in _VERSIONS if said.get(name)), "")
     if not version and mtime_ns:
-        version = f"{said.get('ino', '')}-{size}-{mtime_ns}"
+        inode = said.get("ino", said.get("fileId", ""))  # WebHDFS has the latter
+        version = f"{inode}-{size}-{mtime_ns}"
     if not version:
         raise no_version_error(uri)
     return FileInfo(path, size, mtime_ns, version)
@@ -441,6 +444,8 @@ def _mtime_ns(said: Mapping[str, Any]) -> int:
 
 
 def below(name: str, start: str) -> str:
-    """The part of a filesystem's name below a path; empty where it is not below it."""
+    """The part of a filesystem's name below a path, empty for the root; empty where it is not below it."""
     name, start = name.lstrip("/"), start.lstrip("/")
+    if not start:
+        return name
     return name.removeprefix(f"{start}/") if name.startswith(f"{start}/") else ""

@@ -29,7 +29,9 @@ from streambank_airflow.operators.base import (
     as_text,
     asked_by,
     by_schedule,
+    measured,
 )
+from streambank_airflow.operators.on_savepoint import OnSavepoint
 from streambank_airflow.watch.job import DRIVEN
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ ASKED = {
 """Fields of a request that say what is done, as the forms call them."""
 
 
-class StateOperator(StreambankOperator):
+class StateOperator(OnSavepoint):
     """An operator that has Spark rewrite the state of a savepoint.
 
     The query and the savepoint stay as they are; what comes of it is another savepoint of the same batch.
@@ -124,11 +126,17 @@ class StateOperator(StreambankOperator):
     def request(self) -> dict[str, Any]:
         """What is asked, as JSON, without what all requests have (streambank_spark/rewrite)."""
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Have it done; see the class."""
+        return self.rewritten(context)
+
+    def rewritten(self, context: Context) -> dict[str, Any]:
+        """Have it done, and say what came of it."""
         with airflow_failures():
             asked = self.request()
             request = {"dry_run": as_bool(self.plan_only, "plan_only"), "note": self.why, **asked}
+            request |= self.expected()
             self.hook.state.check_request(request)
             self._check_planned(asked)
             if self.before_stop:
@@ -147,6 +155,8 @@ class StateOperator(StreambankOperator):
             )
             if self.before_stop:
                 self._show(context, request, report)
+        if report["savepoint"] is not None:
+            self.did("made", report)
         self.tell(report)
         return self.result(report)
 
@@ -164,6 +174,10 @@ class StateOperator(StreambankOperator):
                 code="approval-outdated",
                 hint="Trigger it again: its plan shows how things are now.",
             )
+
+    def expected(self) -> dict[str, Any]:
+        """Fields of the request that are not what was asked: what a plan found in what the request names."""
+        return {}
 
     def where_else(self) -> Sequence[str] | None:
         """Replicas to search for a key, beside all savepoints of the repository; None for no search."""

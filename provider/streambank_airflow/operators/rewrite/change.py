@@ -19,6 +19,7 @@ from streambank_airflow.operators.base import (
     as_text,
     as_texts,
     asked_by,
+    measured,
 )
 from streambank_airflow.operators.drill import REPORT_KEY, as_batches, report_markdown
 from streambank_airflow.operators.rewrite.base import SUMS, StateOperator
@@ -38,7 +39,8 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
         part: Of this part of it: a state variable.
         samples: How many rows the log shows of each part, and a plan.
         rehearse: Run the job's own application on a copy of the new savepoint, as a drill does. If that
-            fails, the task fails for good. A plan makes no savepoint, so it rehearses nothing.
+            fails, the task fails for good; one that could not run the application is refused first. A plan
+            makes no savepoint, so it rehearses nothing.
         batches: With `rehearse`: how many batches of the live query it executes; None for the number that
             the job declares for drills.
         from_form: What is said comes from a form: only expressions that the job's table `transform` or
@@ -75,6 +77,7 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
         self.batches = batches
         self.from_form = from_form
 
+    @measured
     def execute(self, context: Context) -> dict[str, Any]:
         """Have it done, and rehearse it; see the class.
 
@@ -84,11 +87,16 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
         """
         with airflow_failures():
             self._check_rehearsal()
-        result = super().execute(context)
+        result = self.rewritten(context)
         if result["savepoint"] is None or not as_bool(self.rehearse, "rehearse"):
             return {**result, "rehearsed": False, "rehearsal": None}
         with airflow_failures():
             return {**result, "rehearsed": True, "rehearsal": self._rehearsed(context, result)}
+
+    def expected(self) -> dict[str, Any]:
+        """See the class."""
+        made = as_bool(self.rehearse, "rehearse") and not as_bool(self.plan_only, "plan_only")
+        return {"rehearse": True} if made else {}
 
     def _check_rehearsal(self) -> None:
         rehearses = as_bool(self.rehearse, "rehearse")
@@ -98,6 +106,8 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
                 code="bad-option",
                 hint="Set rehearse, or leave batches out.",
             )
+        if rehearses:
+            self.hook.state.foresee_rehearsal(self.job)
 
     def _rehearsed(self, context: Context, result: Mapping[str, Any]) -> str:
         """How the rehearsal went.
@@ -183,6 +193,7 @@ class TransformStateOperator(ChangeStateOperator):
             None where nothing changes.
     """
 
+    operation = "transform"
     template_fields: Sequence[str] = (*ChangeStateOperator.template_fields, "sets", "where", "delete_where")
     titles: ClassVar[Mapping[str, str]] = {
         "sets": "Set",
@@ -217,7 +228,7 @@ class TransformStateOperator(ChangeStateOperator):
         if self.from_form:
             given, typed = transform_choice(self.hook.declared.job(self.job), given, self._query)
         return {
-            "operation": "transform",
+            "operation": self.operation,
             **given,
             **self._shared(),
             **({"from_form": True} if typed else {}),
@@ -280,14 +291,18 @@ class BootstrapStateOperator(ChangeStateOperator):
         values: Columns of the value, likewise.
         existing: What becomes of rows that are there: `replace` (all go), `keep` (they win), `overwrite` (the
             table wins); None or `refuse`: then no state is made.
+        planned_table: `table_digest` of what a plan returned: if the table gives other rows now, that is
+            refused. None where there was no plan.
         kwargs: Those of `ChangeStateOperator`, and as for every operator.
 
     Returns:
         `job`, `operation`, `dry_run`, `of` (the first savepoint), `batch`, `savepoint` (the new one; None of
-            a plan), `generation` (that counts), `rows` (written), `table_rows`, `existing_rows` (that there
-            were), `rehearsed`, `rehearsal` (how it went, in words; None without one).
+            a plan), `generation` (that counts), `rows` (written), `table_rows`, `table_digest` (how
+            many rows of state the table gives, and their fingerprint), `existing_rows` (that there were),
+            `rehearsed`, `rehearsal` (how it went, in words; None without one).
     """
 
+    operation = "bootstrap"
     template_fields: Sequence[str] = (
         *ChangeStateOperator.template_fields,
         "table",
@@ -296,6 +311,7 @@ class BootstrapStateOperator(ChangeStateOperator):
         "keys",
         "values",
         "existing",
+        "planned_table",
     )
     titles: ClassVar[Mapping[str, str]] = {
         "table": "Table",
@@ -316,6 +332,7 @@ class BootstrapStateOperator(ChangeStateOperator):
         keys: Sequence[str] | str | None = None,
         values: Sequence[str] | str | None = None,
         existing: str | None = None,
+        planned_table: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -325,6 +342,12 @@ class BootstrapStateOperator(ChangeStateOperator):
         self.keys = keys
         self.values = values
         self.existing = existing
+        self.planned_table = planned_table
+
+    def expected(self) -> dict[str, Any]:
+        """See the class."""
+        planned = as_text(self.planned_table)
+        return super().expected() | ({} if planned is None else {"table_digest": planned})
 
     def request(self) -> dict[str, Any]:
         """See the class."""
@@ -347,7 +370,7 @@ class BootstrapStateOperator(ChangeStateOperator):
             )
         declared = job.changes.bootstrap
         return {
-            "operation": "bootstrap",
+            "operation": self.operation,
             **given,
             "format": as_text(self.table_format) or (declared.format if declared is not None else None),
             "query": check_sql(job, self.sql, from_form=self.from_form),
@@ -371,7 +394,10 @@ class BootstrapStateOperator(ChangeStateOperator):
         there = f"{say_count(report['existing_rows'], 'row')}. {becomes}".strip()
         part = f"Operator {report['operator']}, {report['part']}"
         return [
-            (part, f"{made} made from {given} of the table, which is read again when the job is stopped"),
+            (
+                part,
+                f"{made} made from {given} of the table, which must give the same when the job is stopped",
+            ),
             ("Rows that are there", there),
             *(
                 ("Such as", f"{_json(one.get('key', {}))}: {_json(one.get('value', {}))}")
@@ -399,7 +425,7 @@ class BootstrapStateOperator(ChangeStateOperator):
     def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """See the class."""
         whole = super().result({**report, "operators": ()})
-        counts = {name: report[name] for name in ("rows", "table_rows", "existing_rows")}
+        counts = {name: report[name] for name in ("rows", "table_rows", "table_digest", "existing_rows")}
         return {**{name: one for name, one in whole.items() if name not in SUMS}, **counts}
 
 

@@ -33,6 +33,7 @@ class CompactStateOperator(StateOperator):
             and `rows_before`.
     """
 
+    operation = "compact"
     template_fields: Sequence[str] = (
         *StateOperator.template_fields,
         "where",
@@ -71,7 +72,7 @@ class CompactStateOperator(StateOperator):
         if self.from_form and where is not None:
             where, typed = where_choice(self.where, self.hook.declared.job(self.job))
         return {
-            "operation": "compact",
+            "operation": self.operation,
             "where": where,
             **({"from_form": True} if typed else {}),
             "idle_since": as_text(self.idle_since),

@@ -20,6 +20,7 @@ class RescaleStateOperator(StateOperator):
         As `CompactStateOperator`; no key and no row goes.
     """
 
+    operation = "rescale"
     template_fields: Sequence[str] = (*StateOperator.template_fields, "partitions")
 
     def __init__(self, *, partitions: int | str, **kwargs: Any) -> None:
@@ -28,7 +29,7 @@ class RescaleStateOperator(StateOperator):
 
     def request(self) -> dict[str, Any]:
         """See the class."""
-        return {"operation": "rescale", "partitions": as_integer(self.partitions, "partitions")}
+        return {"operation": self.operation, "partitions": as_integer(self.partitions, "partitions")}
 
     def question(self, report: Mapping[str, Any]) -> str | None:
         """See the class."""
@@ -47,6 +48,7 @@ class MigrateStateOperator(StateOperator):
         As `CompactStateOperator`; no key and no row goes.
     """
 
+    operation = "migrate"
     template_fields: Sequence[str] = (*StateOperator.template_fields, "provider", "partitions")
 
     def __init__(
@@ -59,7 +61,7 @@ class MigrateStateOperator(StateOperator):
     def request(self) -> dict[str, Any]:
         """See the class."""
         return {
-            "operation": "migrate",
+            "operation": self.operation,
             "provider": self.provider,
             "partitions": as_integer(self.partitions, "partitions"),
         }

@@ -36,6 +36,7 @@ class ValidateStateOperator(StateOperator):
             (rows), `savepoint` (the new one; None without a repair), `generation` (that counts).
     """
 
+    operation = "validate"
     template_fields: Sequence[str] = (
         *StateOperator.template_fields,
         "rules",
@@ -70,7 +71,7 @@ class ValidateStateOperator(StateOperator):
     def request(self) -> dict[str, Any]:
         """See the class."""
         return {
-            "operation": "validate",
+            "operation": self.operation,
             "rules": as_texts(self.rules),
             "repairs": as_texts(self.repairs),
             "operator": as_integer(self.operator, "operator"),

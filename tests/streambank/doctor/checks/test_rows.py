@@ -58,7 +58,16 @@ def test_why_traffic_is_not_measured_is_said_beside_what_the_state_says() -> Non
     assert len(both) == 2 and skipped(both)[0].why == "operator 1 (Join): two sides."
     assert "hot-key" in found(both)
     (told,) = skipped(check_hot_keys(None, declared=True))
-    assert "no batch was measured yet" in told.why and "restart the job" in told.hint
+    assert "no batch was measured yet" in told.why
+
+
+def test_a_driver_that_does_not_count_is_named_also_where_the_state_was_counted() -> None:
+    even = Fact(at(0), 3.0, "operator 0")
+    for keys in ([even], None):
+        (said,) = skipped(check_hot_keys(keys, declared=True, without="20261127-1"))
+        assert said.what == "hot keys by traffic" and "launch 20261127-1 does not count" in said.why
+        assert "Restart the job" in said.hint
+    assert not [*check_hot_keys([even], declared=True)]
 
 
 def test_uneven_stores_are_named_and_even_ones_are_not() -> None:

@@ -25,6 +25,7 @@ URI = "gs://bucket/ck/offsets/3"
         (NotADirectoryError(URI), "no-such-file"),
         (FileExistsError(URI), "exists"),
         (OSError(errno.EACCES, "no"), "no-permission"),
+        (PermissionError("no number"), "no-permission"),
         (OSError("no number"), "storage"),
         (RuntimeError("x"), "storage"),
     ],

@@ -19,7 +19,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.fsspec import store as fsspec_store
-from streambank.storage.fsspec.store import info_of
+from streambank.storage.fsspec.store import below, info_of
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
 from tests.support.checkpoint.recorded import unpack
@@ -116,6 +116,29 @@ def test_a_move_that_fails_leaves_the_old_bytes_and_nothing_else(
     assert files.read("f") == b"old"
 
 
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "no"), TimeoutError("no answer"), FileNotFoundError("gone")]
+)
+def test_a_folder_that_cannot_be_listed_is_left_out_only_where_it_went_away(
+    files: Store, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    for key in ("offsets/0", "state/0/0/1.delta", "state/0/1/1.delta"):
+        files.write(key, b"x")
+    known = Files.ls
+
+    def ls(self: Files, path: str, detail: bool = False, **options: Any) -> Any:
+        if path.endswith("state/0/1"):
+            raise error
+        return known(self, path, detail=detail, **options)
+
+    monkeypatch.setattr(Files, "ls", ls)
+    if isinstance(error, FileNotFoundError):
+        assert sorted(info.path for info in files.list()) == ["offsets/0", "state/0/0/1.delta"]
+        return
+    with pytest.raises(StorageError):
+        list(files.list())
+
+
 def test_a_checkpoint_there_is_saved(files: Store, tmp_path: Path) -> None:
     source = LocalStore(unpack("4.3.0/rocksdb-window", tmp_path / "was") / "checkpoint")
     for info in source.list():
@@ -210,12 +233,21 @@ def test_listings_that_somebody_cached_hide_nothing(tmp_path: Path) -> None:
         ({"size": 3, "etag": '"0x8D"', "last_modified": datetime(1970, 1, 1, 0, 0, 1)}, "0x8D", 10**9),
         ({"size": 3, "mtime": datetime(1970, 1, 1, 0, 0, 1, 5, tzinfo=UTC)}, "-3-1000005000", 1_000_005_000),
         ({"size": 3, "modificationTime": 1500}, "-3-1500000000", 1_500_000_000),
+        ({"size": 3, "modificationTime": 1500, "fileId": 16387}, "16387-3-1500000000", 1_500_000_000),
         ({"size": 3, "LastModified": "1970-01-01T00:00:02+00:00"}, "-3-2000000000", 2_000_000_000),
     ],
 )
 def test_what_tells_versions_apart(said: dict[str, Any], identity: str, mtime_ns: int) -> None:
     info = info_of("f", said, "x://y/f")
     assert (info.size_bytes, info.identity, info.mtime_ns) == (3, identity, mtime_ns)
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "inside"),
+    [("/a/b", "/a", "b"), ("a/b", "/a", "b"), ("/ab", "/a", ""), ("/a", "/a", ""), ("/a/b", "", "a/b")],
+)
+def test_what_is_below_a_path(name: str, start: str, inside: str) -> None:
+    assert below(name, start) == inside
 
 
 def test_a_filesystem_that_tells_no_versions_is_refused() -> None:

@@ -95,11 +95,36 @@ class Asked:
 
 
 def job_asked(context: typer.Context, job: str | None, jobs: str | None) -> Asked | None:
-    """The job that `--job` names; None without one.
+    """The job that `--job` names, and its query; None without one.
 
     Raises:
-        InputError: One of `--job` and `--jobs` is given without the other (code `usage`).
+        InputError: One of `--job` and `--jobs` is given without the other (code `usage`), or the job has
+            several queries and none is named (`which-query`).
     """
+    named = _job_named(context, job, jobs)
+    return None if named is None else _asked(named[0], named[0].only_query(named[1]))
+
+
+def queries_asked(context: typer.Context, job: str | None, jobs: str | None) -> list[Asked]:
+    """The query that `--job` names, or all queries of the job that keep state; none without `--job`.
+
+    Raises:
+        InputError: As `job_asked`, but for a job of several queries.
+    """
+    from streambank.advice.of_job import is_stateless
+    from streambank.core.names import MAIN
+
+    named = _job_named(context, job, jobs)
+    if named is None:
+        return []
+    found, query = named
+    if query is not None or MAIN in found.queries:
+        return [_asked(found, found.only_query(query))]
+    kept = [one for one in found.queries if not is_stateless(found, one)]
+    return [_asked(found, one) for one in kept or list(found.queries)]
+
+
+def _job_named(context: typer.Context, job: str | None, jobs: str | None) -> tuple[Job, str | None] | None:
     if job is None:
         source = context.get_parameter_source("jobs")
         if jobs is not None and source is not None and source.name == "COMMANDLINE":
@@ -115,14 +140,17 @@ def job_asked(context: typer.Context, job: str | None, jobs: str | None) -> Aske
             code="usage",
             hint="Give --jobs FILE, or set STREAMBANK_JOBS.",
         )
-    from streambank.advice.of_job import state_of_job
-    from streambank.advice.values import declared_by
     from streambank.core.names import QueryRef
 
     named = QueryRef.parse(job)
-    found = job_named(named.job, jobs)
-    query = found.only_query(named.query)
-    return Asked(found, query, declared_by(found), state_of_job(found, named.query))
+    return job_named(named.job, jobs), named.query
+
+
+def _asked(job: Job, query: str) -> Asked:
+    from streambank.advice.of_job import state_of_job
+    from streambank.advice.values import declared_by
+
+    return Asked(job, query, declared_by(job), state_of_job(job, query))
 
 
 def size_of(text: str | None) -> int | None:

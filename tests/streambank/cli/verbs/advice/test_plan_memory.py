@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -194,13 +195,65 @@ def test_executors_that_come_and_go_are_said(tmp_path: Path) -> None:
     assert any("allocates executors dynamically" in one for one in found["warnings"])
 
 
+def several(tmp_path: Path) -> tuple[str | Path, ...]:
+    """A job of four queries: the records of two show state, one has no state, and one has no record."""
+    of = job_of(tmp_path, more='master = "yarn"\nqueries = ["a", "b", "plain", "new"]\n')
+    store = load_jobs(tmp_path / "streaming_jobs.toml").job("flights").records().store
+    sessions = ROOT / "tests/data/progress/4.3.0/aircraft-sessions/0000000001.jsonl"
+    for name, record in (("a", RECORD.read_bytes()), ("b", sessions.read_bytes())):
+        store.write(f"progress/{name}/0000000001.jsonl", record)
+    last = json.loads(RECORD.read_bytes().splitlines()[-1])
+    last["progress"]["stateOperators"] = []
+    store.write("progress/plain/0000000001.jsonl", json.dumps(last).encode() + b"\n")
+    return of
+
+
 def test_the_queries_of_a_job_share_its_executors(tmp_path: Path) -> None:
-    of = job_of(tmp_path, more='master = "yarn"\nqueries = ["a", "b"]\n')
-    assert streambank("plan-memory", *of, "--json").document["error"] == "which-query"
-    found = succeed("plan-memory", "--job", "flights/b", *of[2:], "--json").document
-    assert found["job"]["query"] == "b"
-    assert any("2 queries, which share its executors" in one for one in found["warnings"])
+    of = several(tmp_path)
+    found = succeed("plan-memory", *of, "--json").document
+    alone = {
+        name: succeed("plan-memory", "--job", f"flights/{name}", *of[2:], "--json").document
+        for name in ("a", "b", "new")
+    }
+    assert [one["query"] for one in found["queries"]] == list(alone), "what keeps no state takes no memory"
+    assert found["job"]["query"] is None and found["state"] is None
+    for one in found["queries"]:
+        mine = alone[one["query"]]
+        assert (one["partitions"], one["stores"], one["state"]) == (
+            mine["partitions"], mine["stores"], mine["state"],
+        )  # fmt: skip
+        parts = [each for each in found["parts"] if each["query"] == one["query"]]
+        assert [each["executor_bytes"] for each in parts] == [
+            each["executor_bytes"] for each in mine["parts"]
+        ]
+    for total in ("instances", "most_bytes"):
+        assert found[total] == sum(one[total] for one in alone.values())
+    assert found["expected_bytes"] is None, "of one it is not known"
+    assert not any("share its executors" in one for one in found["warnings"])
+    text = succeed("plan-memory", *of).out
+    assert "flights, queries a and b and new together" in text and "write buffers, b" in text
+    assert any("4 queries, which share its executors" in one for one in alone["b"]["warnings"])
     assert "flights, query b" in succeed("plan-memory", "--job", "flights/b", *of[2:]).out
+
+
+def test_a_bound_on_memory_is_one_for_all_queries(tmp_path: Path) -> None:
+    of = several(tmp_path)
+    words = ("--bounded", "--max-memory", "300m", "--json")
+    together = succeed("plan-memory", *of, *words).document
+    alone = succeed("plan-memory", "--job", "flights/a", *of[2:], *words).document
+    assert together["most_bytes"] == alone["most_bytes"] == 300 << 20
+    assert together["instances"] > alone["instances"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--keys", 10), ("--stores", 2), ("--update-share", 0.1), ("--ttl", "1h"), ("--state-size", "1g")],
+)
+def test_what_is_said_of_one_query_needs_its_name(tmp_path: Path, words: tuple[str | int, ...]) -> None:
+    of = several(tmp_path)
+    answer = streambank("plan-memory", *of, *words, "--json")
+    assert answer.code == 2 and answer.document["error"] == "usage"
+    assert words[0] in answer.document["message"] and "--job flights/a" in answer.document["hint"]
 
 
 def test_python_workers_are_counted() -> None:

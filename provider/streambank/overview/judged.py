@@ -1,0 +1,110 @@
+"""The queries of a job as they were judged, each with what is drawn of it: read once for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from streambank.core.errors import StreambankError
+from streambank.declaration.declaration import Job
+from streambank.kafka.settings import Brokers
+from streambank.sla.assess import job_material, look_at_life
+from streambank.sla.charts import Chart, charts_of
+from streambank.sla.history.history import StreamedHistory
+from streambank.sla.history.point import History, Point
+from streambank.sla.judge.judge import Unreadable, judge
+from streambank.sla.skew.report import SkewReport
+from streambank.sla.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large the state was after a batch, or at the end of an hour.
+
+    Attributes:
+        at: When.
+        rows: Its rows; None where they are not known.
+        bytes: Its bytes.
+    """
+
+    at: datetime
+    rows: float | None
+    bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One query.
+
+    Attributes:
+        query: Its name, `main` for the only one.
+        verdicts: What its job promises, judged.
+        charts: What can be drawn.
+        sizes: How large its state was, by time.
+        skew: How evenly its state is spread; None where that was not examined.
+        unreadable: What could not be read, in sentences.
+    """
+
+    query: str
+    verdicts: tuple[Verdict, ...]
+    charts: tuple[Chart, ...]
+    sizes: tuple[Sizes, ...]
+    skew: SkewReport | None
+    unreadable: tuple[str, ...]
+
+
+def judge_queries(job: Job, now: datetime) -> list[Judged]:
+    """Judge each query of a job, and gather what is drawn of it.
+
+    Args:
+        job: The job.
+        now: The moment.
+    """
+    life, brokers = look_at_life(job, now), Brokers(job.kafka)
+    found = []
+    for query in job.queries:
+        reports: list[SkewReport] = []
+        material = job_material(job, query, now, life=life, brokers=brokers, with_skew=reports.append)
+        verdicts = judge(job.name, material.history, job.sla, now, material.facts)
+        charts: list[Chart] = []
+        seen = _Sizes(material.history)
+        unreadable = list(material.facts.unreadable)
+        if isinstance(material.history, Unreadable):
+            unreadable.insert(0, material.history.why)
+        else:
+            try:
+                history = StreamedHistory(query, seen)
+                charts = charts_of(history, job.sla, now, breaks=material.facts.breaks)
+            except StreambankError as error:
+                unreadable.insert(0, error.message)
+        report = next(iter(reports), None)
+        found.append(
+            Judged(
+                query, verdicts, tuple(charts), tuple(seen.sizes), report, tuple(dict.fromkeys(unreadable))
+            )
+        )
+    return found
+
+
+class _Sizes:
+    """The points of a history; the size of the state is kept of each that goes by."""
+
+    def __init__(self, history: History | Unreadable) -> None:
+        self._history = history if isinstance(history, History) else History(history.query)
+        self.sizes: list[Sizes] = []
+
+    @property
+    def runs(self) -> int:
+        return self._history.runs
+
+    def notes(self) -> tuple[str, ...]:
+        return self._history.notes
+
+    def __iter__(self) -> Iterator[Point]:
+        self.sizes.clear()
+        for point in self._history.points:
+            rows, size_bytes = point.values.get("state_rows"), point.values.get("state_bytes")
+            if rows is not None or size_bytes is not None:
+                self.sizes.append(Sizes(point.at, rows, size_bytes))
+            yield point

@@ -1,0 +1,117 @@
+"""The part `recoveries`: drills and restores, each with how long its steps took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from streambank.control.control import JobControl
+from streambank.control.drills import called, drills_of, savepoints_of
+from streambank.control.processes import person
+from streambank.control.records import JsonDict, RecordStream
+from streambank.core.errors import InputError
+from streambank.core.names import QueryRef
+from streambank.core.units import from_json_time
+from streambank.declaration.declaration import Job
+from streambank.sla.judge.facts import Recovery, recoveries
+
+MOST = 50
+"""So many of the newest drills, and of the newest restores, are shown."""
+
+
+def recoveries_part(job: Job, control: JobControl) -> dict[str, Any]:
+    """The content of the part.
+
+    Args:
+        job: The job.
+        control: Its records.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
+    return {
+        "drills": [_drill(job, one) for one in islice(drills_of(control), MOST)],
+        "restores": _restores(job, control),
+    }
+
+
+def _drill(job: Job, report: JsonDict) -> dict[str, Any]:
+    steps = report.get("steps")
+    return {
+        **_either(job, report),
+        "passed": report.get("passed") is True,
+        "step": report.get("failed_step"),
+        "not_run": str(report.get("not_run") or ""),
+        "savepoint": called(savepoints_of(report)) or None,
+        "rto_s": _seconds(report.get("rto_s")),
+        "rpo_s": _seconds(report.get("rpo_s")),
+        "why": str(report.get("error") or report.get("not_run") or ""),
+        "steps": [
+            {"name": str(name), "seconds": _seconds(seconds)}
+            for name, seconds in (steps.items() if isinstance(steps, Mapping) else ())
+        ],
+    }
+
+
+def _restores(job: Job, control: JobControl) -> list[dict[str, Any]]:
+    records = list(RecordStream(control.store, "restores").history(newest=MOST))
+    found = {name: recoveries(control, name) for name in job.queries}
+    return [_restore(job, one.data, found) for one in reversed(records)]
+
+
+def _restore(job: Job, report: JsonDict, found: Mapping[str, Sequence[Recovery]]) -> dict[str, Any]:
+    """One restore, up to the first batch after it where there was one."""
+    try:
+        query = QueryRef.parse(str(report.get("job"))).name
+    except InputError:
+        query = None
+    began, seconds = _moment(report.get("started_at")), _seconds(report.get("seconds"))
+    steps = [{"name": "restore", "seconds": seconds}]
+    rto_s = None
+    of_query = found.get(query, ()) if query is not None else ()
+    whole = next((one for one in of_query if one.kind == "restore" and one.began_at == began), None)
+    start = next(
+        (one for one in of_query if whole and one.kind != "restore" and one.epoch == whole.epoch), None
+    )
+    if whole is not None and start is not None and began is not None and seconds is not None:
+        rto_s = round(whole.seconds, 1)
+        waited_s = (start.began_at - (began + timedelta(seconds=seconds))).total_seconds()
+        steps += [
+            {"name": "wait", "seconds": round(max(0.0, waited_s), 1)},
+            {"name": "start", "seconds": round(start.seconds, 1)},
+        ]
+    return {
+        **_either(job, report),
+        "query": query,
+        "passed": "error" not in report,
+        "step": None,
+        "savepoint": report.get("savepoint"),
+        "rto_s": rto_s,
+        "rpo_s": _seconds(report.get("age_s")),
+        "why": str(report.get("message") or report.get("sink_effect") or ""),
+        "steps": steps,
+    }
+
+
+def _either(job: Job, report: JsonDict) -> dict[str, Any]:
+    """What reports of drills and of restores say alike."""
+    repository, by = report.get("repository"), report.get("by")
+    return {
+        "at": report.get("started_at"),
+        "replica": repository if isinstance(repository, str) and repository != job.repository else None,
+        "seconds": _seconds(report.get("seconds")),
+        "by": person(by) if isinstance(by, Mapping) and by else None,
+    }
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return from_json_time(str(text))
+    except ValueError:
+        return None

@@ -1,0 +1,140 @@
+"""The part `savepoints`: what can be restored, with the manifests of the newest ones in words."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from streambank.control.processes import person
+from streambank.core.units import from_epoch_ms, say_bytes, say_count
+from streambank.overview.saved import Saved, SavedOne
+from streambank.repository.manifest import Manifest
+from streambank.retention.policy import Policy
+from streambank.sinks.unguarded import guard_of
+
+MANIFESTS = 20
+"""So many of the newest savepoints have their manifest in words."""
+
+
+def savepoints_part(saved: Saved, retention: Policy | None) -> dict[str, Any]:
+    """The content of the part.
+
+    Args:
+        saved: The job's savepoints.
+        retention: Which are kept; None if that is not declared.
+    """
+    return {
+        "savepoints": [_row(one, retention) for one in saved.newest],
+        "manifests": {
+            one.summary.savepoint: in_words(one.head)
+            for one in saved.newest[:MANIFESTS]
+            if one.head is not None
+        },
+        "more": max(0, saved.count - len(saved.newest)),
+    }
+
+
+def _row(one: SavedOne, retention: Policy | None) -> dict[str, Any]:
+    summary, head, decision = one.summary, one.head, one.decision
+    by = head.taken_by if head is not None else {}
+    watermark = None if summary.watermark_ms is None else from_epoch_ms(summary.watermark_ms)
+    return {
+        "id": summary.savepoint,
+        "name": ", ".join(summary.names) or None,
+        "query": one.query,
+        "batch": summary.batch,
+        "taken_at": summary.taken_at,
+        "why": str(by.get("reason") or ""),
+        "note": summary.note,
+        "by": person(by) if by else None,
+        "kind": "taken" if summary.derived_from is None else "derived",
+        "bytes": summary.bytes,
+        "new_bytes": summary.new_bytes,
+        "files": summary.file_count,
+        "verified": [
+            {"at": each.at, "level": each.level, "passed": each.ok, "problems": each.findings}
+            for each in one.verifications
+        ],
+        "damage": one.damage,
+        "rejected": summary.rejected,
+        "pinned": summary.pinned,
+        "held": one.is_held,
+        "derived_from": summary.derived_from,
+        "watermark": watermark,
+        "spark_version": head.spark_version if head is not None else None,
+        "kept": "; ".join(each.why for each in decision.reasons) if decision and decision.keep else "",
+        "expires": _expires(one, retention),
+    }
+
+
+def _expires(one: SavedOne, retention: Policy | None) -> dict[str, Any] | None:
+    """When retention ends it; None where nothing that is known now does."""
+    if one.decision is None or retention is None:
+        return None
+    if not one.decision.keep:
+        return {"at": None, "why": "; ".join(reason.why for reason in one.decision.reasons)}
+    at = too_old_at(one, retention)
+    return None if at is None else {"at": at, "why": "it is then older than anything may be"}
+
+
+def too_old_at(one: SavedOne, retention: Policy) -> datetime | None:
+    """When a savepoint is older than anything may be; None where nothing is ever too old.
+
+    Args:
+        one: The savepoint.
+        retention: Which are kept.
+    """
+    if not retention.max_age_s or one.summary.taken_at is None:
+        return None
+    return one.summary.taken_at + timedelta(seconds=retention.max_age_s)
+
+
+def in_words(head: Manifest) -> dict[str, Any]:
+    """A manifest for people: what it holds, and what a restore of it does to each sink.
+
+    Args:
+        head: It, without its files.
+    """
+    return {
+        "query_id": head.query_id,
+        "checkpoint": head.checkpoint,
+        "closure": head.closure,
+        "parent": head.parent,
+        "operators": [_operator(one) for one in head.operators],
+        "sources": [
+            f"source {one.get('source')}, {one.get('format') or one.get('kind')}: {one.get('offset')}"
+            for one in head.sources
+            if isinstance(one, dict)
+        ],
+        "sinks": [f"{one.get('kind')} {one.get('path')} ({guard_of(one)})" for one in head.sinks],
+        "files": head.file_count,
+        "bytes": head.bytes,
+        "seconds": head.stats.get("seconds"),
+    }
+
+
+def _operator(operator: Any) -> str:
+    named = f", {operator['name']}" if operator.get("name") else ""
+    stores = [_store(one) for one in operator.get("stores") or ()]
+    return f"operator {operator.get('operator')}{named}: {'; '.join(stores) or 'no stores'}"
+
+
+def _store(store: Any) -> str:
+    parts, rows, size = store.get("partitions"), store.get("rows"), store.get("bytes")
+    said = [f"store {store.get('store')}"]
+    if isinstance(parts, int):
+        said.append(say_count(parts, "partition"))
+    if isinstance(rows, int):
+        said.append(say_count(rows, "row"))
+    if isinstance(size, int):
+        said.append(say_bytes(size))
+    return ", ".join(said)
+
+
+def newest_verified(saved: Saved) -> SavedOne | None:
+    """The newest savepoint whose last verification found nothing; None if there is none among the newest.
+
+    A rejected one does not count: `latest-good` does not mean it either.
+    """
+    each = ((one, one.summary) for one in saved.newest)
+    return next((one for one, it in each if it.verified_ok and it.error is None and not it.rejected), None)

@@ -1,0 +1,253 @@
+"""Who may see a job, and what a user may do: Airflow's rights to the job's DAGs, by its auth manager.
+
+A user sees a job when they may read the first of its DAGs that exist, in the order of `VERBS`: `<job>.run`
+where that is built.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.configuration import conf
+from airflow.models.dag import DagModel
+from airflow.models.hitl import HITLDetail
+from airflow.models.taskinstance import TaskInstance
+from sqlalchemy import or_, select
+
+from streambank.core.units import to_json_time
+
+if TYPE_CHECKING:
+    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+    from sqlalchemy.orm import Session
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+
+VERBS = (
+    "run",
+    "stop",
+    "savepoint",
+    "restore",
+    "drill",
+    "upgrade",
+    "sla",
+    "compact",
+    "rescale",
+    "transform",
+    "bootstrap",
+    "failover",
+)
+"""The DAGs of a job by their verbs, in the order of `dags.jobs.BUILDERS`, which is too much to load here."""
+REFRESH = "refresh"
+"""The first part of the verbs that come after them: one DAG for each copy of the job's state."""
+_AT_ONCE = 5_000
+"""How many names go into one query."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDag:
+    """A DAG of a job that Airflow has.
+
+    Attributes:
+        job: The job.
+        dag_id: The DAG.
+        verb: Its verb, or `refresh.<copy>`.
+        name: How Airflow shows it.
+        paused: Whether it is paused.
+        broken: Whether its DAG file cannot be read now: Airflow shows why, and runs nothing of it.
+    """
+
+    job: str
+    dag_id: str
+    verb: str
+    name: str
+    paused: bool
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A question that waits for a person.
+
+    Attributes:
+        dag_id: The DAG.
+        run_id: Its run.
+        task_id: The task that asks.
+        map_index: Its index, or -1.
+        subject: What it asks, in a line.
+        since: Since when, ISO-8601.
+        assignees: Names of those who alone may answer; empty for all who have the right.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    subject: str
+    since: str | None
+    assignees: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Rights:
+    """The rights of one user, asked of Airflow's auth manager.
+
+    Attributes:
+        user: The user.
+        session: Airflow's database.
+    """
+
+    user: BaseUser
+    session: Session
+    _teams: dict[str, str | None] = field(default_factory=dict)
+
+    def readable(self, dag_ids: Collection[str]) -> set[str]:
+        """Those of some DAGs that the user may read; one question for all of a team."""
+        by_team: dict[str | None, set[str]] = defaultdict(set)
+        self._know_teams(dag_ids)
+        for dag_id in dag_ids:
+            by_team[self._teams.get(dag_id)].add(dag_id)
+        found: set[str] = set()
+        for team, of_team in by_team.items():
+            more = {} if team is None else {"team_name": team}
+            found |= get_auth_manager().filter_authorized_dag_ids(
+                dag_ids=of_team, user=self.user, method="GET", **more
+            )
+        return found
+
+    def may(self, method: Method, dag_id: str, entity: DagAccessEntity | None = None) -> bool:
+        """Whether the user may do that to a DAG, or to what belongs to it."""
+        self._know_teams([dag_id])
+        team = self._teams.get(dag_id)
+        details = DagDetails(id=dag_id) if team is None else DagDetails(id=dag_id, team_name=team)
+        return bool(
+            get_auth_manager().is_authorized_dag(
+                method=method, access_entity=entity, details=details, user=self.user
+            )
+        )
+
+    def may_trigger(self, dag_id: str) -> bool:
+        """Whether the user may trigger a DAG: the right that Airflow's own API asks for."""
+        return self.may("POST", dag_id, DagAccessEntity.RUN)
+
+    def may_read_logs(self, dag_id: str) -> bool:
+        """Whether the user may read the logs of a DAG's tasks."""
+        return self.may("GET", dag_id, DagAccessEntity.TASK_LOGS)
+
+    def approvals(
+        self, dag_ids: Collection[str] | None = None, jobs: Collection[str] | None = None
+    ) -> list[Approval]:
+        """The questions that wait for a person, of DAGs whose questions the user may read; oldest first.
+
+        Args:
+            dag_ids: Of these DAGs; None for all.
+            jobs: Of DAGs of these jobs; None for all. The auth manager is asked of no others.
+        """
+        wanted = (
+            select(
+                TaskInstance.dag_id,
+                TaskInstance.run_id,
+                TaskInstance.task_id,
+                TaskInstance.map_index,
+                HITLDetail.subject,
+                HITLDetail.created_at,
+                HITLDetail.assignees,
+            )
+            .join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
+            .where(HITLDetail.responded_at.is_(None), TaskInstance.state.in_(("deferred", "awaiting_input")))
+            .order_by(HITLDetail.created_at)
+        )
+        if dag_ids is not None:
+            wanted = wanted.where(TaskInstance.dag_id.in_(dag_ids))
+        found = [
+            Approval(dag_id, run_id, task_id, map_index, subject, _as_json_time(since), _names(assignees))
+            for dag_id, run_id, task_id, map_index, subject, since, assignees in self.session.execute(wanted)
+        ]
+        asking = {one.dag_id for one in found}
+        if jobs is not None:
+            asking = {dag_id for dag_id in asking if any(job in jobs for job in owners(dag_id))}
+        self._know_teams(asking)
+        allowed = {one for one in asking if self.may("GET", one, DagAccessEntity.HITL_DETAIL)}
+        return [one for one in found if one.dag_id in allowed]
+
+    def _know_teams(self, dag_ids: Iterable[str]) -> None:
+        """Learn the team of each DAG, where Airflow has teams."""
+        if not conf.getboolean("core", "multi_team", fallback=False):
+            return
+        unknown = [one for one in dag_ids if one not in self._teams]
+        for some in _parts(unknown):
+            teams = DagModel.get_dag_id_to_team_name_mapping(list(some), session=self.session)
+            self._teams |= {one: teams.get(one) for one in some}
+
+
+def first_dags(session: Session, jobs: Collection[str]) -> dict[str, JobDag]:
+    """The first DAG of each job, by which it is decided who sees it; a job without any is missing."""
+    found = {dag.job: dag for dag in _dags(session, {f"{job}.{VERBS[0]}": (job, VERBS[0]) for job in jobs})}
+    rest = {f"{job}.{verb}": (job, verb) for job in jobs if job not in found for verb in VERBS[1:]}
+    for dag in sorted(_dags(session, rest), key=lambda one: VERBS.index(one.verb)):
+        found.setdefault(dag.job, dag)
+    return found
+
+
+def dags_of(session: Session, job: str) -> list[JobDag]:
+    """The DAGs of a job that Airflow has, in the order of `VERBS`, then those that refresh copies."""
+    dags = _dags(session, {f"{job}.{verb}": (job, verb) for verb in VERBS})
+    prefix = f"{job}.{REFRESH}."
+    copies: Collection[str] = session.scalars(
+        select(DagModel.dag_id).where(DagModel.dag_id.startswith(prefix, autoescape=True))
+    ).all()
+    if {f"{prefix}{verb}" for verb in VERBS[:2]} <= {*copies}:
+        # There is a job of that name, such as `orders.refresh`: its DAGs are not those of copies.
+        copies = [one for one in copies if one.removeprefix(prefix) not in VERBS]
+    refreshes = _dags(session, {one: (job, one.removeprefix(f"{job}.")) for one in copies})
+    return [
+        *sorted(dags, key=lambda one: VERBS.index(one.verb)),
+        *sorted(refreshes, key=lambda one: one.verb),
+    ]
+
+
+def owners(dag_id: str) -> Iterator[str]:
+    """Names of jobs whose DAG one may be by its name, the longest first: a job's name may have dots in it."""
+    names = dag_id.split(".")
+    for end in range(len(names) - 1, 0, -1):
+        if names[end] == REFRESH or names[end:] in ([verb] for verb in VERBS):
+            yield ".".join(names[:end])
+
+
+def _dags(session: Session, known: dict[str, tuple[str, str]]) -> list[JobDag]:
+    """Those of some DAGs that a DAG file has now.
+
+    Args:
+        session: Airflow's database.
+        known: DAG -> its job and verb.
+    """
+    found = []
+    for some in _parts(list(known)):
+        name: Any = DagModel.dag_display_name  # a column here, and a text of one DAG elsewhere
+        # A DAG is stale, too, while its file cannot be read; its job goes on, and so do rights to it.
+        is_there = or_(DagModel.is_stale.is_(False), DagModel.has_import_errors.is_(True))
+        wanted = select(DagModel.dag_id, name, DagModel.is_paused, DagModel.has_import_errors)
+        wanted = wanted.where(DagModel.dag_id.in_(some), is_there)
+        for dag_id, shown, paused, broken in session.execute(wanted):
+            job, verb = known[dag_id]
+            found.append(JobDag(job, dag_id, verb, shown, bool(paused), bool(broken)))
+    return found
+
+
+def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    yield from (names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE))
+
+
+def _as_json_time(moment: datetime | None) -> str | None:
+    return None if moment is None else to_json_time(moment)
+
+
+def _names(assignees: Any) -> tuple[str, ...]:
+    """Names of those who may answer, as Airflow keeps them."""
+    known = assignees if isinstance(assignees, list) else []
+    return tuple(str(one.get("name") or one.get("id")) for one in known if isinstance(one, dict))

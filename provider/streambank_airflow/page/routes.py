@@ -1,0 +1,202 @@
+"""The page's routes: what is kept of the jobs that a user may see, as JSON, and the files of the page itself.
+
+They read Airflow's database and nothing else, and change nothing: an action is a DAG run, which the browser
+triggers through Airflow's own API as the user. No route but that of the static files answers an anonymous.
+FastAPI reads the annotations of this module, so what they name is imported here and not below
+`TYPE_CHECKING`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import FastAPI, HTTPException, Request, Response
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from streambank.core.json_text import loads
+from streambank.core.units import to_json_time, utc_now
+from streambank_airflow.page.files import static_files
+from streambank_airflow.page.rights import JobDag, Rights, dags_of, first_dags, owners
+from streambank_airflow.page.rows import rows
+from streambank_airflow.page.store import FORMAT, DamagedPartError, as_json, read_part
+
+LOG = "log"
+"""The part that is as secret as the logs of tasks are."""
+DAMAGED = "page-part-damaged"
+_PART = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_NO_JOB = "There is no such job, or you may not see it."
+_DAMAGED_HINT = "The next task or watcher of the job keeps it again."
+
+
+def page_app() -> FastAPI:
+    """The application that Airflow's API server mounts."""
+    app = FastAPI(title="Streambank", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(Guarded)
+    app.get("/jobs")(list_jobs)
+    app.get("/jobs/{job}")(show_job)
+    app.get("/jobs/{job}/{part}")(show_part)
+    app.get("/static/{name}")(serve_file)
+    return app
+
+
+class Guarded:
+    """What every answer says, of errors too: that it is what its type says, and is not to be stored.
+
+    Args:
+        app: What answers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+        async def say(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, say)
+
+
+def list_jobs(user: GetUserDep, session: SessionDep) -> Response:
+    """The lines of all jobs that the user may see."""
+    rights = Rights(user, session)
+    lines = rows().lines(session)
+    dags = first_dags(session, lines)
+    readable = rights.readable([dag.dag_id for dag in dags.values()])
+    seen = {job: dags[job] for job in sorted(lines) if job in dags and dags[job].dag_id in readable}
+    approvals = _approvals_by_job(rights, seen)
+    entries = ",".join(_entry(dag, lines[job], approvals[job]) for job, dag in seen.items())
+    return _json(f'{{"format":{FORMAT},"now":{as_json(_now())},"jobs":[{entries}]}}')
+
+
+def show_job(job: str, user: GetUserDep, session: SessionDep) -> Response:
+    """The line of a job, its DAGs, what the user may do with them, and what waits for a person."""
+    rights = Rights(user, session)
+    line, _ = _seen(rights, job)
+    dags = dags_of(session, job)
+    readable = rights.readable([dag.dag_id for dag in dags])
+    shown = [
+        {
+            "dag_id": dag.dag_id,
+            "verb": dag.verb,
+            "name": dag.name,
+            "paused": dag.paused,
+            "broken": dag.broken,
+            "may": {"read": True, "trigger": rights.may_trigger(dag.dag_id)},
+        }
+        for dag in dags
+        if dag.dag_id in readable
+    ]
+    facts = {
+        "format": FORMAT,
+        "now": _now(),
+        "job": job,
+        "dags": shown,
+        "approvals": [asdict(one) for one in rights.approvals(readable)],
+    }
+    return _json(f'{as_json(facts)[:-1]},"line":{_line(job, line)}}}')
+
+
+def show_part(job: str, part: str, user: GetUserDep, session: SessionDep) -> Response:
+    """A part of a job, as it was kept."""
+    rights = Rights(user, session)
+    _, dag = _seen(rights, job)
+    if part == LOG and not rights.may_read_logs(dag.dag_id):
+        raise HTTPException(HTTPStatus.FORBIDDEN, "You may not read the logs of this job's tasks.")
+    text = None
+    if _PART.fullmatch(part):
+        try:
+            text = read_part(part, lambda keys: rows().read(session, job, keys))
+        except DamagedPartError as error:
+            text = as_json({"at": None, "error": _damaged(f"What is kept for the page is damaged: {error}.")})
+    if text is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "Nothing of that name has been kept for this job.")
+    return _json(text)
+
+
+def serve_file(name: str, request: Request) -> Response:
+    """A file of the page; nothing in it is of any job."""
+    found = static_files().get(name)
+    if found is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such file.")
+    headers = {"ETag": found.etag, "Cache-Control": "no-cache"}
+    known = [one.strip().removeprefix("W/") for one in request.headers.get("If-None-Match", "").split(",")]
+    if found.etag in known:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(found.content, headers=headers, media_type=found.type)
+
+
+def _seen(rights: Rights, job: str) -> tuple[str | None, JobDag]:
+    """The line of a job and the DAG by which the user sees it.
+
+    Raises:
+        HTTPException: There is no such job, or the user may not see it: which of the two is not said.
+    """
+    lines = rows().lines(rights.session, job)
+    dag = first_dags(rights.session, lines).get(job)
+    if dag is None or not rights.readable([dag.dag_id]):
+        raise HTTPException(HTTPStatus.NOT_FOUND, _NO_JOB)
+    return lines[job], dag
+
+
+def _approvals_by_job(rights: Rights, jobs: Mapping[str, JobDag]) -> dict[str, list[dict[str, Any]]]:
+    """What waits for a person, by job; of jobs that the user sees."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for one in rights.approvals(jobs=jobs):
+        for job in owners(one.dag_id):
+            if job in jobs:
+                found[job].append(asdict(one))
+                break
+    return found
+
+
+def _entry(dag: JobDag, line: str | None, approvals: list[dict[str, Any]]) -> str:
+    facts = {
+        "job": dag.job,
+        "dag": dag.dag_id,
+        "paused": dag.paused,
+        "broken": dag.broken,
+        "approvals": approvals,
+    }
+    return f'{as_json(facts)[:-1]},"line":{_line(dag.job, line)}}}'
+
+
+def _line(job: str, text: str | None) -> str:
+    """A line as it was kept, as JSON; an error where it is damaged."""
+    if text is None:
+        return "null"
+    try:
+        line = loads(text)
+        if isinstance(line, dict) and line.get("job") == job:
+            # Browsers read no NaN: it costs less to look for it than to write every line again.
+            return as_json(line) if "NaN" in text else text
+    except ValueError:
+        pass
+    return as_json(
+        {"format": FORMAT, "job": job, "error": _damaged("The line that is kept for the page is damaged.")}
+    )
+
+
+def _damaged(message: str) -> dict[str, str]:
+    return {"code": DAMAGED, "message": message, "hint": _DAMAGED_HINT}
+
+
+def _now() -> str:
+    return to_json_time(utc_now())
+
+
+def _json(text: str) -> Response:
+    return Response(text, media_type="application/json")

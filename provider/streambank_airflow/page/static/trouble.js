@@ -1,0 +1,227 @@
+// What is wrong with a job, since when, and what to do first: the one thing that is read at night.
+
+import { ageOf } from "./api.js";
+import { age, duration, figure } from "./format.js";
+import { stateOf, titled, whoOf } from "./words.js";
+
+/** Tones by how much they matter. */
+export const RANK = { bad: 0, warn: 1, info: 2, off: 3, ok: 4 };
+
+/** The DAG that helps first where an objective is broken. */
+const HELPS = {
+  alive: "run",
+  savepoint_age: "savepoint",
+  replayable_for: "savepoint",
+  replica_age: "savepoint",
+  drill_age: "drill",
+  checkpoint_bytes: "compact",
+};
+
+const LOST = {
+  "repository-lost": {
+    what: "The job's records are lost",
+    do: "Bring the repository back, or restore from a replica. The job is not started from nothing meanwhile.",
+    action: "restore",
+  },
+  "checkpoint-lost": {
+    what: "The job's checkpoint is gone",
+    do: "Restore the newest verified savepoint. The plan shows what will be processed again.",
+    action: "restore",
+  },
+};
+
+const WAITS = {
+  "give-up": { what: "Restarts were given up", tone: "bad", urgent: true, action: "restore",
+    do: "Read the error in the driver's log. If the state is damaged, restore; if the cause is gone, run the job again." },
+  lock: { what: "An operation has not ended", tone: "warn", tab: "events",
+    do: "If its process is gone, trigger the operation again: it takes over what the last one left. If it may still work, on a host that does not answer for example, let it end first." },
+  unfenced: { what: "The other site was not fenced", tone: "warn", tab: "events",
+    do: "Make sure that no driver of the job runs at the other site." },
+};
+
+/** A line that is older than this says little about the present: a watcher keeps one each minute, tasks of a job without one each 10 minutes or so. */
+const LATE_S = { watched: 300, unwatched: 1500 };
+
+/** Whether the newest line of a job that should run is older than it should be. */
+export function isLate(line) {
+  const watched = line.watch?.watched || line.watch?.expected;
+  return line.desired?.state === "running" && ageOf(line.at) > (watched ? LATE_S.watched : LATE_S.unwatched);
+}
+
+/** Whether the job is known to be as it was decided, and to make progress where it runs. */
+export function isWell({ line }) {
+  const meant = line?.desired?.state;
+  return Boolean(meant) && (meant === line.state || (meant === "running" && line.state === "starting"));
+}
+
+/**
+ * What is wrong, worst first.
+ *
+ * @param entry Of the list or of the job: {job, line, error, run, approvals}.
+ * @param verdicts In full, with advice, where they are known.
+ * @returns [{tone, urgent, what, why, since, do, action, tab, approval}]: `action` is a verb, `tab` a view of the job.
+ */
+export function troubles(entry, verdicts = []) {
+  const found = [];
+  const add = (tone, what, more = {}) => found.push({ tone, what, why: "", since: null, do: "", action: null, tab: null, urgent: false, ...more });
+  const line = entry.line;
+  if (entry.error) add("bad", "What was kept of this job cannot be read", { why: said(entry.error), do: entry.error.hint || "" });
+  if (!line) {
+    if (!entry.error) {
+      add("info", "Nothing is known of this job yet", {
+        why: "The page shows what the job's tasks have seen. None has ended yet.", do: "Run the job, or check it now.", action: "run",
+      });
+    }
+    return found.concat(approvals(entry));
+  }
+  const meant = line.desired?.state === "running";
+  const paused = Boolean(meant && entry.run?.paused);
+  const restarted = Boolean(line.watch?.watched) && !paused;
+  const runDag = entry.run?.dag_id || `${line.job}.run`;
+  const gaveUp = (line.waits || []).some((one) => one.kind === "give-up");
+  if (entry.broken) {
+    add("bad", "The DAG file of the job cannot be read", {
+      why: "Airflow shows why on its Home page. It runs nothing of the job's DAGs meanwhile, and a driver that lives goes on.",
+      do: "Correct the DAG file or the jobs file.",
+    });
+  }
+  if (line.error) {
+    add("bad", "The job's storage cannot be read", { urgent: true, why: said(line.error), do: line.error.hint || "", action: "sla", tab: "repository" });
+  }
+  if (LOST[line.state]) add("bad", LOST[line.state].what, { urgent: true, ...LOST[line.state], why: line.state_why, since: line.down_since || line.since });
+  for (const wait of line.waits || []) {
+    const known = WAITS[wait.kind];
+    if (known) add(known.tone, known.what, { ...known, why: wait.what, since: wait.since, tab: wait.kind === "give-up" ? "log" : known.tab });
+    else if (wait.kind !== "approval") add("warn", titled(wait.kind), { why: wait.what, since: wait.since });
+  }
+  if (!LOST[line.state] && !gaveUp && (line.down_since || (meant && line.state === "failed"))) {
+    add("bad", "The job is down", {
+      urgent: true,
+      why: line.down_why || line.state_why, since: line.down_since || line.since, action: "run", tab: "log",
+      do: restarted ? "It is restarted by itself. If that goes on failing, read its log." : "Nothing restarts it by itself. Run it.",
+    });
+  }
+  if (paused) {
+    add("bad", "Nothing watches the job", {
+      why: `${runDag} is paused, so nothing restarts the job if it fails.`, since: line.watch?.seen_at, action: "run",
+      do: `Unpause ${runDag} and run it.`,
+    });
+  } else if (unwatched(line)) {
+    add("bad", "Nothing watches the job", {
+      why: line.watch.why, since: line.watch.seen_at, action: "run", do: "Run the job: a running job is not disturbed, and is watched again.",
+    });
+  }
+  if (line.health?.state === "unhealthy") {
+    add("bad", "The job makes no progress", { urgent: true, why: line.health.why, since: line.batch_at, tab: "log",
+      do: restarted ? "It is restarted by itself. Read what its driver says." : "Nothing restarts it by itself. Read what its driver says, then run it again." });
+  }
+  if (!paused && isLate(line)) {
+    const watched = line.watch?.watched || line.watch?.expected;
+    add("bad", `What is shown is ${age(ageOf(line.at))} old`, {
+      why: `${watched ? "The job's watcher has not reported since." : "No task of the job has ended since."} What is below may no longer be so.`,
+      since: line.at, action: "sla",
+      do: watched ? "See whether Airflow's triggerer and scheduler run, then check the job now." : "Check the job now, and see whether Airflow runs its scheduled tasks.",
+    });
+  }
+  mismatched(line, gaveUp, add);
+  broken(line, verdicts, add);
+  if (line.drill && line.drill.passed === false) {
+    add("warn", "The last drill failed", { why: line.drill.step ? `At its step ${line.drill.step}.` : "", since: line.drill.at, action: "drill",
+      tab: "recovery", do: "See at which step, and drill again when its cause is gone." });
+  }
+  for (const replica of line.replicas || []) {
+    if (replica.error) {
+      add("warn", `Replica ${replica.name} cannot be read`, { why: said(replica.error), tab: "repository", do: replica.error.hint || "" });
+    }
+  }
+  if (meant && line.savepoint === null && line.parts?.savepoints && !line.error) {
+    add("warn", "There is no verified savepoint", { why: "If the checkpoint is lost now, the state is lost.", action: "savepoint", tab: "savepoints",
+      do: "Take one now." });
+  }
+  const all = found.concat(approvals(entry));
+  const order = new Map(all.map((one, index) => [one, index]));
+  return all.sort((a, b) => RANK[a.tone] - RANK[b.tone] || Number(Boolean(b.urgent)) - Number(Boolean(a.urgent)) || order.get(a) - order.get(b));
+}
+
+const unwatched = (line) => Boolean(line.watch?.expected && !line.watch.watched);
+
+/** Where the state is not known, or not what was decided; and who changes that at present. */
+function mismatched(line, gaveUp, add) {
+  const { desired, state, operation } = line;
+  const busy = operation && !(line.waits || []).some((one) => one.kind === "lock");
+  if (busy) {
+    const who = operation.by ? ` by ${whoOf(operation.by)}` : "";
+    add("info", `${titled(operation.name || "an operation")}${who} is at work`, { since: operation.since, tab: "events",
+      why: "It holds the job's operation lock. What it changes is shown when it has ended.", do: "Let it end before you begin another operation." });
+  }
+  if (LOST[state] || gaveUp || line.down_since) return;
+  const known = !["unknown", "unreadable"].includes(state) && Boolean(state);
+  if (!known) {
+    // What cannot be read is said above, with its error.
+    if (!line.error) {
+      add("warn", "It is not known whether the job runs", { why: line.state_why, since: line.since, action: "sla", tab: "log",
+        do: "See whether its host and its cluster can be reached, then check the job now." });
+    }
+  } else if (desired?.state === "stopped" && (state === "running" || state === "starting")) {
+    if (!busy) add("warn", "The job runs, and should be stopped", { why: line.state_why, since: desired.at, action: "stop", do: "Stop it, or run it to keep it." });
+  } else if (desired?.state === "stopped" && state === "failed") {
+    add("info", "The job is not running, as it should be, but its driver failed", { why: line.state_why, since: line.since, tab: "log", do: "Read the log before you run it again." });
+  } else if (desired?.state === "running" && !["running", "starting", "failed"].includes(state)) {
+    if (!busy) add("warn", `The job should run, but is ${stateOf(state).words}`, { why: line.state_why, since: line.since || desired.at, action: "run", do: "Run it." });
+  } else if (!desired) {
+    add("info", state === "never-started" ? "The job has never been started" : `The job is ${stateOf(state).words}; nothing says whether it should be`, {
+      why: state === "never-started" ? "" : line.state_why, action: "run", do: "Run it to start it and to keep it running.",
+    });
+  } else if (state === "running" && typeof line.batch !== "number" && !line.health) {
+    add("info", "The job runs, but nothing is known of its progress", { why: "No batch has been committed yet.", since: line.since, tab: "log",
+      do: "If that stays so, read what its driver says." });
+  }
+}
+
+const said = (error) => (typeof error === "string" ? error : error.message || error.code || "");
+
+/** Titles of objectives for which a limit says nothing. */
+const NO_LIMIT = {
+  alive: "The job has been down, or not watched",
+  history: "Not all of the job's history could be read",
+};
+
+function broken(line, known, add) {
+  for (const one of line.verdicts || []) {
+    const same = known.find((each) => each.objective === one.objective && each.query === one.query && each.subject === one.subject);
+    // That the job is down is said above, better.
+    if (one.objective === "alive" && (line.down_since || unwatched(line))) continue;
+    if (one.level !== "breach" && one.level !== "warn") continue;
+    if (one.mute || same?.mute) continue;
+    const what = titled(one.objective) + (one.subject ? ` of ${one.subject}` : "");
+    const is = one.level === "breach" ? "is beyond its limit" : "is near its limit";
+    const limit = typeof one.value === "number" && typeof one.limit === "number"
+      ? `${figure(one.value, one.unit)}, limit ${figure(one.limit, one.unit)}` : "";
+    add(one.level === "breach" ? "bad" : "warn", NO_LIMIT[one.objective] || `${what} ${is}`, {
+      why: one.why || limit, since: one.since, action: HELPS[one.objective] || null, tab: "overview", do: same?.advice || one.advice || "",
+    });
+  }
+}
+
+/** Questions of the job's DAGs that wait for an answer. */
+const approvals = (entry) =>
+  entry.approvals.map((one) => ({
+    tone: "warn", what: "A person must answer", why: one.subject || `${one.dag_id} waits.`, since: one.since, action: null, tab: null, approval: one,
+    do: one.assignees?.length ? `Read the plan and answer. It waits for ${one.assignees.join(", ")}.` : "Read the plan and answer.",
+  }));
+
+/** The worst tone of a job, for its place in the list. */
+export function toneOf(entry, found = troubles(entry)) {
+  const line = entry.line;
+  if (found.length && (RANK[found[0].tone] < RANK.info || line)) return found[0].tone;
+  if (!line) return "off";
+  if (line.state === "running" || line.state === "starting") return "ok";
+  return "off";
+}
+
+/** How long something has been so: "for 4 min". */
+export function since(iso) {
+  const seconds = ageOf(iso);
+  if (seconds === null) return "";
+  return `for ${duration(seconds < 60 ? Math.max(0, Math.round(seconds)) : Math.floor(seconds / 60) * 60)}`;
+}

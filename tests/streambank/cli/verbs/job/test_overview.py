@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.declaration.declaration import load_jobs
+from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.cli import streambank, succeed
+from tests.support.jobs.declared import BY, declare
+from tests.support.jobs.left_behind import save
+from tests.support.sla.drilled_job import drilled
+
+
+@pytest.fixture
+def jobs(folder: Path) -> Path:
+    job = declare(folder)
+    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    job.records().generations().ensure_first(job.checkpoint, by=BY)
+    job.records().set_desired("stopped", by=BY, why="a pause")
+    save(job)
+    return folder / "streaming_jobs.toml"
+
+
+def test_it_shows_the_line_and_how_large_each_part_is(jobs: Path) -> None:
+    shown = succeed("job", "overview", "flights", "--jobs", jobs).out
+    assert "job flights: never-started" in shown and "stopped, set by" in shown
+    assert "savepoints" in shown and "findings" not in shown
+
+
+def test_it_says_whether_the_newest_drill_ran_the_application(jobs: Path) -> None:
+    job = load_jobs(jobs).job("flights")
+    shown = ("job", "overview", "flights", "--jobs", jobs, "--part", "recoveries")
+    for week, changes, words in [
+        (1, {}, "passed at "),
+        (2, {"not_run": "Its sink is foreachBatch."}, "savepoint proved, application not run, at "),
+        (3, {"failed_step": "compare"}, "failed at "),
+    ]:
+        drilled(job, week, **changes)
+        assert words in succeed(*shown).out
+
+
+def test_a_part_that_is_asked_for_is_shown_whole(jobs: Path) -> None:
+    asked = ("job", "overview", "flights", "--jobs", jobs, "--part", "savepoints", "--part", "events")
+    shown = succeed(*asked).out
+    assert '"batch": 1' in shown and '"events": [' in shown
+    found = succeed(*asked, "--json").document
+    assert found["parts"].keys() == {"savepoints", "events"} == found["line"]["parts"].keys()
+
+
+def test_a_part_that_cannot_be_read_says_why(jobs: Path) -> None:
+    records = jobs.parent / "repository.control/flights/desired/0000000001.json"
+    records.write_text("{")
+    answer = streambank("job", "overview", "flights", "--jobs", jobs)
+    assert answer.code == 1 and "cannot be read" in answer.out and "unreadable" in answer.out
+
+
+def test_an_unknown_part_is_a_usage_error_with_the_names(jobs: Path) -> None:
+    answer = streambank("job", "overview", "flights", "--jobs", jobs, "--part", "all")
+    assert answer.code == 2 and "recoveries" in answer.err

@@ -1,0 +1,414 @@
+"""What keeps a job's page: tasks that end, and the watch of its run; and what of it breaks neither."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from streambank.core.errors import StorageError
+from streambank.overview import snapshot as snapshots
+from streambank.overview.snapshot import DEFAULT_PARTS, Snapshot
+from streambank_airflow.airflow_versions import keeps_in_assets
+from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.operators.doctor import DiagnoseStreamingJobOperator
+from streambank_airflow.operators.job import StopStreamingJobOperator
+from streambank_airflow.operators.savepoint import VerifySavepointOperator
+from streambank_airflow.operators.sla import CheckSlaOperator
+from streambank_airflow.page import keep
+from streambank_airflow.page.keep import (
+    ALL_EVERY_S,
+    LINE_EVERY_S,
+    WatchedPage,
+    job_of,
+    keep_after_task,
+    keep_page,
+    page_of_watch,
+)
+from streambank_airflow.page.store import LINE, Values, part_key
+from streambank_airflow.triggers.job import JobEndTrigger
+from streambank_airflow.watch.job import JobView
+from tests.support.airflow_face.metadata_db import run_dag, task_states, write_dags
+from tests.support.airflow_face.page_api import PageApi, page_api, page_on
+from tests.support.airflow_face.page_values import DatabaseValues, MemoryValues
+from tests.support.jobs.declared import write_jobs
+
+__all__ = ["page_api", "page_on"]
+
+MOMENT = "2026-11-27T22:00:00.000Z"
+
+
+def declared(folder: Path, name: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_jobs(folder, name=name)
+
+
+def own_dag(dag_id: str, *make: Callable[[], Any]) -> DAG:
+    with DAG(dag_id, schedule=None) as dag:
+        for one in make:
+            one()
+    return dag
+
+
+def check_dag(folder: Path, name: str, only: tuple[str, ...] | None = None) -> DAG:
+    """Write the DAGs of a job; another DAG of its, whose task succeeds."""
+    file = declared(folder, name)
+    write_dags(*build_dags(file, only=only).values())
+    return own_dag(
+        f"{name}.own",
+        lambda: CheckSlaOperator(
+            task_id="check", job=name, jobs_file=str(file), on_breach="report", tell=False
+        ),
+    )
+
+
+def keeps(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was said of pages."""
+    return [one.getMessage() for one in caplog.records if one.name == keep.__name__]
+
+
+@pytest.mark.parametrize("only", [None, ("run", "stop"), ("stop",)], ids=["all", "run and stop", "stop"])
+def test_a_task_leaves_a_snapshot_that_the_page_shows(
+    tmp_path: Path, page_on: None, page_api: PageApi, only: tuple[str, ...] | None
+) -> None:
+    name = f"kept-{'-'.join(only or ('all',))}"
+
+    run = run_dag(check_dag(tmp_path, name, only))
+
+    assert task_states(run) == {"check": "success"}
+    shown = page_api.get(f"jobs/{name}").json()
+    assert shown["line"]["job"] == name and shown["line"]["state"] == "never-started"
+    assert set(shown["line"]["parts"]) == DEFAULT_PARTS
+    for part in DEFAULT_PARTS:
+        assert page_api.get(f"jobs/{name}/{part}").status_code == 200
+    assert page_api.get(f"jobs/{name}/status").json()["job"] == name
+    assert page_api.get(f"jobs/{name}/findings").status_code == 404
+
+
+def test_a_task_that_fails_leaves_one_too(tmp_path: Path, page_on: None) -> None:
+    file = declared(tmp_path, "failing")
+    write_dags(*build_dags(file).values())
+
+    run = run_dag(
+        own_dag(
+            "failing.own",
+            lambda: VerifySavepointOperator(task_id="verify", job="failing", jobs_file=str(file)),
+            lambda: DiagnoseStreamingJobOperator(
+                task_id="doctor", job="failing", jobs_file=str(file), fail_on="never"
+            ),
+        )
+    )
+
+    assert task_states(run) == {"verify": "failed", "doctor": "success"}
+    keys = DatabaseValues("failing").keys()
+    assert {LINE, part_key("events"), part_key("findings")} <= {*keys}
+
+
+def test_a_dag_of_another_name_keeps_the_page_of_a_job_that_has_one(tmp_path: Path, page_on: None) -> None:
+    file = declared(tmp_path, "guest")
+    dags = build_dags(file)
+    write_dags(*dags.values())
+    dag = own_dag(
+        "nightly", lambda: StopStreamingJobOperator(task_id="stop", job="guest", jobs_file=str(file))
+    )
+
+    run_dag(dag)
+    assert DatabaseValues("guest").keys() == []
+    run_dag(dags["guest.stop"])
+    first = DatabaseValues("guest").get(LINE)["at"]
+    run_dag(dag)
+
+    assert DatabaseValues("guest").get(LINE)["at"] > first
+
+
+def test_tasks_keep_nothing_where_the_page_is_off(tmp_path: Path, airflow_database: None) -> None:
+    dags = build_dags(declared(tmp_path, "silent"))
+    assert all(not task.inlets for dag in dags.values() for task in dag.tasks)
+    write_dags(*dags.values())
+
+    run_dag(dags["silent.stop"])
+
+    if not keeps_in_assets():
+        assert DatabaseValues("silent").keys() == []
+
+
+def test_the_page_asset_is_the_inlet_of_one_task_and_has_no_events(tmp_path: Path, page_on: None) -> None:
+    dags = build_dags(declared(tmp_path, "asset"))
+
+    named = [(dag.dag_id, task.task_id) for dag in dags.values() for task in dag.tasks if task.inlets]
+    assert named == ([("asset.sla", "check")] if keeps_in_assets() else [])
+
+
+def test_a_page_that_cannot_be_made_is_one_warning(
+    tmp_path: Path, page_on: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dag = check_dag(tmp_path, "broken")
+
+    def fail(*_: Any, **__: Any) -> Snapshot:
+        raise StorageError("The storage is not reached.", code="unreachable", hint="Look at its network.")
+
+    monkeypatch.setattr(snapshots, "snapshot", fail)
+    with caplog.at_level(logging.WARNING, keep.__name__):
+        run = run_dag(dag)
+
+    assert task_states(run) == {"check": "success"}
+    (said,) = keeps(caplog)
+    assert said.startswith(
+        "The page of job broken could not be kept: The storage is not reached. [unreachable]"
+    )
+
+
+def test_a_storage_that_hangs_holds_up_no_task(
+    tmp_path: Path, page_on: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dag = check_dag(tmp_path, "hanging")
+    go_on = threading.Event()
+
+    def hang(*_: Any, **__: Any) -> Snapshot:
+        go_on.wait(60)
+        raise StorageError("It was over.", code="unreachable", hint="")
+
+    monkeypatch.setattr(snapshots, "snapshot", hang)
+    monkeypatch.setattr(keep, "PATIENCE_S", 0.2)
+    with caplog.at_level(logging.WARNING, keep.__name__):
+        run = run_dag(dag)
+    go_on.set()
+
+    assert task_states(run) == {"check": "success"}
+    assert keeps(caplog) == [
+        "The page of job hanging could not be kept: TimeoutError: it was not made within 0.2 s"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("task", "job"),
+    [
+        ({"job": "flights"}, "flights"),
+        ({"job": "flights/hourly"}, "flights"),
+        ({"job": "flights@eu"}, None),
+        ({"job": "{{ params.job }}"}, None),
+        ({"job": None}, None),
+        ({"job": "flights", "checkpoint": "file:///c"}, None),
+        ({}, None),
+    ],
+)
+def test_only_a_task_on_a_declared_job_has_a_page(task: dict[str, Any], job: str | None) -> None:
+    assert job_of(SimpleNamespace(**task)) == job
+
+
+def test_a_callback_outside_the_process_of_its_task_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Airflow's DAG processor calls it for a task that was killed: without `exception` in the context."""
+    asked: list[str] = []
+
+    def of(hook: Any, job: str, *_: Any, **__: Any) -> bool:
+        asked.append(job)
+        return True
+
+    monkeypatch.setattr(keep, "keep_page", of)
+    monkeypatch.setattr(keep, "page_is_on", lambda: True)
+    task = SimpleNamespace(job="flights", hook=None, page_parts=None)
+    context = {"ti": SimpleNamespace(dag_id="flights.run", task=task)}
+
+    keep_after_task(context)
+    assert asked == []
+    keep_after_task({**context, "exception": None})
+    assert asked == ["flights"]
+
+
+def test_another_job_of_the_name_does_not_take_the_page_over(
+    tmp_path: Path, made: list[Any], values: MemoryValues
+) -> None:
+    ours, other = (StreambankHook(jobs_file=str(declared(tmp_path / one, "flights"))) for one in ("a", "b"))
+
+    assert keep_page(ours, "flights")
+    kept = values.get(LINE)
+    assert not keep_page(other, "flights", is_new=False)
+    assert values.get(LINE) == kept
+    assert keep_page(ours, "flights", is_new=False)
+    assert keep_page(other, "flights"), "its own DAGs say what the job is now"
+    assert values.get(LINE)["identity"] != kept["identity"]
+
+
+def test_what_another_process_has_kept_meanwhile_is_begun_with(
+    tmp_path: Path, made: list[Any], values: MemoryValues
+) -> None:
+    hook = StreambankHook(jobs_file=str(declared(tmp_path, "flights")))
+    keep_page(hook, "flights")
+    asked: list[Any] = []
+
+    def make(job: Any, *, before: Snapshot | None, parts: Any) -> Snapshot:
+        asked.append(before and before.line.get("savepoint"))
+        if len(asked) == 1:  # a task has taken one
+            values.set(LINE, {**values.get(LINE), "savepoint": "new"})
+        line = {"format": 1, "job": job.name, "at": MOMENT, "parts": {}}
+        return Snapshot({**line, "savepoint": asked[-1]}, {})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshots, "snapshot", make)
+        keep_page(hook, "flights", (LINE,))
+
+    assert asked == [None, "new"]
+    assert values.get(LINE)["savepoint"] == "new"
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_the_log_is_left_out_where_it_must_not_be_kept(
+    tmp_path: Path, made: list[Any], values: MemoryValues, monkeypatch: pytest.MonkeyPatch, with_log: bool
+) -> None:
+    monkeypatch.setenv("AIRFLOW__STREAMBANK__PAGE_LOG", str(with_log))
+    hook = StreambankHook(jobs_file=str(declared(tmp_path, "flights")))
+    values.set(LINE, {"format": 1, "job": "flights", "parts": {"log": {"at": MOMENT, "digest": "1"}}})
+    values.set(part_key("log"), {"format": 1})
+
+    keep_page(hook, "flights")
+
+    assert made == [None if with_log else [one for one in DEFAULT_PARTS if one != "log"]]
+    if not with_log:
+        assert values.get(part_key("log")) is None
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def values() -> MemoryValues:
+    return MemoryValues()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, values: MemoryValues) -> list[Any]:
+    """What of a page was made, in order: the parts that were asked for."""
+    asked: list[Any] = []
+
+    def of(job: str) -> Values:
+        return values
+
+    def make(job: Any, *, before: Snapshot | None, parts: Any) -> Snapshot:
+        asked.append(parts)
+        return Snapshot({"format": 1, "job": job.name, "at": MOMENT, "parts": {}}, {})
+
+    monkeypatch.setattr(keep, "values_of", of)
+    monkeypatch.setattr(snapshots, "snapshot", make)
+    return asked
+
+
+async def watch(page: WatchedPage, driver: str = "one") -> None:
+    page.after_look(driver)
+    if page._work is not None:
+        await page._work
+
+
+def page_of(folder: Path, clock: Clock) -> WatchedPage:
+    return WatchedPage(StreambankHook(jobs_file=str(declared(folder, "flights"))), "flights", clock)
+
+
+def test_a_watch_keeps_the_line_each_minute_and_all_parts_each_ten(tmp_path: Path, made: list[Any]) -> None:
+    clock = Clock()
+    page = page_of(tmp_path, clock)
+
+    async def look() -> None:
+        for _ in range(2 * int(ALL_EVERY_S)):
+            await watch(page)
+            clock.now += 1
+
+    asyncio.run(look())
+
+    everything = [at for at, parts in enumerate(made) if parts is None]
+    assert made[0] == (LINE,) or everything[0] == 0
+    assert len(everything) == 2
+    assert 19 <= len(made) <= 22
+
+
+def test_another_driver_is_kept_at_once(tmp_path: Path, made: list[Any]) -> None:
+    clock = Clock()
+    page = page_of(tmp_path, clock)
+
+    async def look() -> None:
+        clock.now += LINE_EVERY_S
+        await watch(page)
+        assert made == [None]
+        clock.now += 1
+        await watch(page)
+        assert made == [None]
+        await watch(page, "two")
+        assert made == [None, None]
+
+    asyncio.run(look())
+
+
+def test_a_watch_never_waits_for_its_page_and_warns_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on, begun = threading.Event(), threading.Semaphore(0)
+
+    def hang(*_: Any) -> bool:
+        begun.release()
+        go_on.wait(60)
+        raise StorageError("The storage is not reached.", code="unreachable", hint="")
+
+    monkeypatch.setattr(keep, "keep_page", hang)
+    clock = Clock()
+    page = page_of(tmp_path, clock)
+
+    async def look() -> None:
+        for _ in range(100):
+            page.after_look("one")
+            clock.now += LINE_EVERY_S
+            await asyncio.sleep(0)
+        assert await asyncio.to_thread(begun.acquire, timeout=60)
+        assert not begun.acquire(blocking=False)
+        go_on.set()
+        for _ in range(3):
+            await watch(page)
+            clock.now += LINE_EVERY_S
+
+    with caplog.at_level(logging.WARNING, keep.__name__):
+        asyncio.run(look())
+
+    assert keeps(caplog) == [
+        "The page of job flights has been under way for 360 s.",
+        "The page of job flights could not be kept: The storage is not reached. [unreachable]",
+    ]
+
+
+def test_the_watch_of_a_run_keeps_its_page(tmp_path: Path, made: list[Any], page_on: None) -> None:
+    hook = StreambankHook(jobs_file=str(declared(tmp_path, "flights")))
+    trigger = JobEndTrigger(job="flights", watch=1)
+    trigger.open_watcher(hook)
+    seen = JobView(job="flights", state="running", launch_id="one")
+
+    async def look() -> None:
+        assert trigger.noted(seen) is seen
+        assert trigger._page is not None and trigger._page._work is not None
+        await trigger._page._work
+
+    asyncio.run(look())
+
+    assert len(made) == 1
+    for other in (JobEndTrigger(job="flights"), JobEndTrigger(job="flights", watch=1)):
+        other.noted(seen)
+        assert other._page is None
+
+
+def test_a_watch_of_a_copy_has_no_page(tmp_path: Path, page_on: None) -> None:
+    hook = StreambankHook(jobs_file=str(declared(tmp_path, "flights")))
+
+    assert page_of_watch(hook, "flights@eu") is None
+    assert page_of_watch(hook, "flights") is not None
+
+
+def test_a_watch_keeps_nothing_where_the_page_is_off(tmp_path: Path) -> None:
+    assert page_of_watch(StreambankHook(jobs_file=str(declared(tmp_path, "flights"))), "flights") is None

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank_airflow.dags import refresh
+from streambank_airflow.dags.jobs import BUILDERS
+from streambank_airflow.page import rights
+from streambank_airflow.page.rights import VERBS, dags_of, first_dags, owners
+from tests.support.airflow_face.metadata_db import pause
+from tests.support.airflow_face.page_api import page_on, write_job
+
+__all__ = ["page_on"]
+
+
+def test_verbs_are_those_of_the_dags_that_are_built_in_their_order() -> None:
+    assert (*BUILDERS,) == VERBS
+    assert rights.REFRESH == refresh.VERB
+
+
+def test_a_dag_is_of_the_job_with_the_longest_name() -> None:
+    assert list(owners("orders.run")) == ["orders"]
+    assert list(owners("a.b.run")) == ["a.b"]
+    assert list(owners("orders.refresh.eu")) == ["orders"]
+    assert list(owners("orders.refresh.run")) == ["orders.refresh", "orders"]
+    assert list(owners("orders")) == list(owners("orders.maintain")) == []
+
+
+def test_the_first_dag_decides(airflow_database: None, tmp_path: Path) -> None:
+    from airflow.utils.session import create_session
+
+    write_job(tmp_path / "whole", "whole")
+    write_job(tmp_path / "part", "part", only=("sla", "stop"))
+    pause("part.stop")
+    with create_session() as session:
+        found = first_dags(session, ["whole", "part", "none"])
+
+        assert {job: dag.dag_id for job, dag in found.items()} == {"whole": "whole.run", "part": "part.stop"}
+        assert found["part"].paused
+        assert [dag.verb for dag in dags_of(session, "part")] == ["stop", "sla"]
+        assert [dag.verb for dag in dags_of(session, "whole")] == [
+            verb for verb in VERBS if verb not in ("transform", "bootstrap", "failover")
+        ]
+
+
+def test_many_names_are_asked_in_parts(
+    airflow_database: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.utils.session import create_session
+
+    monkeypatch.setattr(rights, "_AT_ONCE", 2)
+    for name in ("one", "two", "three"):
+        write_job(tmp_path / name, name, only=("stop",))
+    with create_session() as session:
+        assert set(first_dags(session, ["one", "two", "three"])) == {"one", "two", "three"}

@@ -1,0 +1,264 @@
+"""The page's routes in Airflow's own application, with its own logins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from streambank_airflow.airflow_versions import keeps_in_assets
+from streambank_airflow.page.files import static_files
+from streambank_airflow.page.store import LINE, part_key
+from tests.support.airflow_face.metadata_db import pause, write_dags
+from tests.support.airflow_face.page_api import ON, PageApi, keep_line, page_api, page_on, write_job
+from tests.support.airflow_face.page_values import DatabaseValues
+
+__all__ = ["page_api", "page_on"]
+
+HTML = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, page_api: PageApi) -> None:
+    """Three jobs: one with all of its DAGs, one that can only be stopped, one of which nothing is kept."""
+    folder = tmp_path_factory.mktemp("jobs")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ON.items():
+            patch.setenv(name, value)
+        write_job(folder / "orders", "orders")
+        write_job(folder / "half", "half", only=("stop", "sla"))
+        write_job(folder / "new", "new")
+
+
+@pytest.fixture
+def jobs(written: None, page_on: None) -> None:
+    """The same, with their snapshots."""
+    keep_line("orders", {"status": {"at": None, "error": None, "text": HTML}}, state_why=HTML)
+    keep_line("half")
+
+
+def jobs_of(answer: Any) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.text
+    return {one["job"]: one for one in answer.json()["jobs"] if one["job"] in ("orders", "half", "new")}
+
+
+def test_a_viewer_sees_the_lines_of_all_jobs(jobs: None, page_api: PageApi) -> None:
+    answer = page_api.get("jobs")
+
+    found = jobs_of(answer)
+    # Variables say nothing of a job of which nothing is kept.
+    assert list(found) == (["half", "new", "orders"] if keeps_in_assets() else ["half", "orders"])
+    assert found["orders"]["line"]["state_why"] == HTML
+    assert found["orders"]["dag"] == "orders.run" and found["half"]["dag"] == "half.stop"
+    assert "new" not in found or found["new"]["line"] is None
+    assert answer.json()["format"] == 1 and answer.json()["now"].endswith("Z")
+
+
+PATHS = ("jobs", "jobs/orders", "jobs/orders/status", "jobs/nothing", "jobs/orders/log")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_anonymous_gets_nothing(jobs: None, page_api: PageApi, path: str) -> None:
+    answer = page_api.get(path, role=None)
+
+    assert answer.status_code == 401
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert "orders" not in answer.text
+
+
+@pytest.mark.parametrize("path", [*PATHS, "static/main.js", "static/nothing.js", "openapi.json", "docs", ""])
+def test_every_answer_is_what_it_says_and_only_files_may_be_kept(
+    jobs: None, page_api: PageApi, path: str
+) -> None:
+    answer = page_api.get(path)
+
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    kept = path == "static/main.js"
+    assert answer.headers["Cache-Control"] == ("no-cache" if kept else "no-store")
+    assert answer.headers["Content-Type"].split(";")[0] == ("text/javascript" if kept else "application/json")
+
+
+@pytest.mark.parametrize("path", ["openapi.json", "docs", "redoc", "", "static", "static/"])
+def test_nothing_else_is_there(page_api: PageApi, path: str) -> None:
+    assert page_api.get(path, role=None).status_code == 404
+
+
+def test_what_a_user_may_do_is_what_airflow_lets_them_do(jobs: None, page_api: PageApi) -> None:
+    pause("orders.run", False)
+    pause("orders.sla")
+    for role, may in (("viewer", False), ("user", True), ("admin", True)):
+        answer = page_api.get("jobs/orders", role=role).json()
+
+        assert answer["line"]["job"] == "orders"
+        dags = {one["verb"]: one for one in answer["dags"]}
+        assert list(dags)[:3] == ["run", "stop", "savepoint"]
+        assert dags["run"]["dag_id"] == "orders.run"
+        assert not dags["run"]["paused"] and dags["sla"]["paused"]
+        assert {one["may"]["trigger"] for one in dags.values()} == {may}
+        asked = page_api.client(role).post("/api/v2/dags/orders.stop/dagRuns", json={"logical_date": None})
+        assert (asked.status_code != 403) == may
+
+
+def test_a_part_is_given_as_it_was_kept(jobs: None, page_api: PageApi) -> None:
+    answer = page_api.get("jobs/orders/status")
+
+    assert answer.json() == {"at": None, "error": None, "text": HTML}
+    assert page_api.get("jobs/orders/events").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "jobs/nothing",
+        "jobs/..%2forders",
+        "jobs/orders/line",
+        "jobs/%25",
+        "jobs/orders/sta%25",
+    ],
+)
+def test_names_of_requests_are_looked_up_and_nothing_else(jobs: None, page_api: PageApi, path: str) -> None:
+    assert page_api.get(path).status_code == 404
+
+
+def test_a_job_without_dags_is_seen_by_nobody(page_api: PageApi, page_on: None) -> None:
+    from tests.support.airflow_face.page_values import page_asset_of
+
+    with page_asset_of("ghost"):
+        keep_line("ghost")
+
+        assert page_api.get("jobs/ghost", role="admin").status_code == 404
+        assert "ghost" not in page_api.get("jobs", role="admin").text
+
+
+def test_a_dag_that_no_file_has_any_more_shows_no_job(
+    tmp_path: Path, page_on: None, page_api: PageApi
+) -> None:
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    write_job(tmp_path, "stale", only=("run", "stop"))
+    keep_line("stale")
+    assert page_api.get("jobs/stale").json()["line"]["job"] == "stale"
+    for dag_id, seen in (("stale.run", True), ("stale.stop", False)):
+        with create_session() as session:
+            session.get_one(DagModel, dag_id).is_stale = True
+
+        assert (page_api.get("jobs/stale").status_code == 200) == seen
+
+
+def test_a_dag_file_with_an_error_hides_no_job(tmp_path: Path, page_on: None, page_api: PageApi) -> None:
+    """Airflow marks its DAGs as stale at once, while the job goes on."""
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    write_job(tmp_path, "typo", only=("run", "stop"))
+    keep_line("typo")
+    assert {one["broken"] for one in page_api.get("jobs/typo").json()["dags"]} == {False}
+    with create_session() as session:
+        for dag_id in ("typo.run", "typo.stop"):
+            found = session.get_one(DagModel, dag_id)
+            found.is_stale = found.has_import_errors = True
+
+    answer = page_api.get("jobs/typo").json()
+    assert answer["line"]["job"] == "typo"
+    assert {one["verb"]: one["broken"] for one in answer["dags"]} == {"run": True, "stop": True}
+    (entry,) = [one for one in page_api.get("jobs").json()["jobs"] if one["job"] == "typo"]
+    assert entry["broken"]
+
+
+def test_a_job_called_as_copies_are_has_dags_of_its_own(
+    tmp_path: Path, page_on: None, page_api: PageApi
+) -> None:
+    for name in ("deals", "deals.refresh"):
+        write_job(tmp_path / name, f'"{name}"', only=("run", "stop"))
+        keep_line(name)
+
+    for name in ("deals", "deals.refresh"):
+        shown = page_api.get(f"jobs/{name}").json()["dags"]
+        assert [one["dag_id"] for one in shown] == [f"{name}.run", f"{name}.stop"]
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "7", "{}", '{"job": "other", "format": 1}', '{"format": 1, "job": "orders", "v": NaN}']
+)
+def test_a_damaged_line_is_an_error_of_that_job_alone(jobs: None, page_api: PageApi, text: str) -> None:
+    DatabaseValues("orders").set_text(LINE, text)
+
+    found = jobs_of(page_api.get("jobs"))
+
+    assert found["orders"]["line"]["error"]["code"] == "page-part-damaged"
+    assert found["half"]["line"]["job"] == "half"
+    assert page_api.get("jobs/orders").json()["line"]["error"]["code"] == "page-part-damaged"
+
+
+@pytest.mark.parametrize("text", ["[]", "nothing", '{"format": 1, "digest": "0", "data": "x"}'])
+def test_a_damaged_part_is_an_error_of_that_part_alone(jobs: None, page_api: PageApi, text: str) -> None:
+    DatabaseValues("orders").set_text(part_key("status"), text)
+
+    answer = page_api.get("jobs/orders/status")
+
+    assert answer.status_code == 200
+    assert answer.json()["error"].keys() == {"code", "message", "hint"}
+
+
+def test_files_are_served_by_their_names_and_known_ones_not_again(page_api: PageApi) -> None:
+    for name, file in static_files().items():
+        answer = page_api.get(f"static/{name}", role=None)
+        assert answer.content == file.content
+        again = page_api.get(f"static/{name}", role=None, **{"If-None-Match": answer.headers["ETag"]})
+        assert again.status_code == 304 and not again.content
+    for path in ("static/plugin.py", "static/..%2fplugin.py", "static/%2e%2e/plugin.py", "static/.js"):
+        assert page_api.get(path, role=None).status_code == 404
+    assert "main.js" in static_files()
+
+
+def test_the_browser_is_told_of_the_page(page_api: PageApi, page_on: None) -> None:
+    plugins = page_api.client("admin").get("/api/v2/plugins").json()["plugins"]
+
+    (own,) = [one for one in plugins if one["name"] == "streambank"]
+    apps = {one["name"]: one for one in own["react_apps"]}
+    assert {name: one["destination"] for name, one in apps.items()} == {
+        "Streambank": "nav",
+        "Streambank jobs": "dashboard",
+        "Streambank job": "dag",
+    }
+    assert {one["bundle_url"] for one in apps.values()} == {"/streambank/static/main.js"}
+
+
+def test_a_question_that_waits_is_shown_to_who_may_read_it(
+    tmp_path: Path, page_on: None, page_api: PageApi
+) -> None:
+    from tests.support.airflow_face.page_values import waiting_question
+
+    write_job(tmp_path, "asking")
+    keep_line("asking")
+    with waiting_question("asking.restore", "approve", "Restore the newest?"):
+        found = {one["job"]: one for one in page_api.get("jobs").json()["jobs"]}["asking"]["approvals"]
+        shown = page_api.get("jobs/asking").json()["approvals"]
+
+    assert found == shown
+    (one,) = found
+    assert (one["dag_id"], one["task_id"], one["subject"]) == (
+        "asking.restore",
+        "approve",
+        "Restore the newest?",
+    )
+    assert page_api.get("jobs/asking").json()["approvals"] == []
+
+
+def test_another_dag_of_that_name_is_no_job(page_api: PageApi, page_on: None) -> None:
+    with DAG("stranger.run", schedule=None) as dag:
+        pass
+    write_dags(dag)
+
+    assert page_api.get("jobs/stranger").status_code == 404
+
+
+def test_the_list_is_json_of_text_alone(jobs: None, page_api: PageApi) -> None:
+    text = page_api.get("jobs").text
+
+    assert json.loads(text)
+    assert text.isascii()

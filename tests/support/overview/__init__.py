@@ -1,0 +1,1 @@
+"""A job for tests of what a page shows."""

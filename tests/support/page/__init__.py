@@ -1,0 +1,1 @@
+"""What tests of the page share: a browser, the jobs that it shows, and an Airflow to visit."""
