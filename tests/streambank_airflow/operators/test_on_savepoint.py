@@ -58,8 +58,8 @@ def test_a_task_leads_to_its_savepoint_or_to_the_job_where_there_are_several() -
     key: Any = None  # it is asked only where the task does not say it
 
     task.did("took", one)
-    place = "/plugin/streambank/job/flights"
-    assert SavepointLink().get_link(task, ti_key=key).endswith(f"{place}/savepoint/b000041-c28c")
+    place = "/plugin/streambank/flights"
+    assert SavepointLink().get_link(task, ti_key=key).endswith(f"{place}/savepoints/b000041-c28c")
     task.did("restored", one, {**one, "job": "flights/right"})
     assert SavepointLink().get_link(task, ti_key=key).endswith(place)
     task.did("restored")
