@@ -6,7 +6,8 @@ import importlib.util
 import json
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQueryManager
 
 from tests.support.paths import ROOT
 
@@ -158,8 +161,26 @@ def run(case: Case, folder: Path, *more: str) -> list[str]:
     source, output = folder / "in", folder / "out"
     beside = case.prepare(folder)
     arguments = ["--input", str(source), "--output", str(output), "--once", *case.args, *beside, *more]
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, _listeners_removed(patch):
         patch.setattr(sys, "argv", [str(case.application), *arguments])
         patch.syspath_prepend(str(PATTERNS))
         runpy.run_path(str(case.application), run_name="__main__")
     return case.written(output)
+
+
+@contextmanager
+def _listeners_removed(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Listeners of a pattern hear of its own queries alone, and not of those of later tests."""
+    added: list[tuple[StreamingQueryManager, StreamingQueryListener]] = []
+    add = StreamingQueryManager.addListener
+
+    def add_listener(self: StreamingQueryManager, listener: StreamingQueryListener) -> None:
+        add(self, listener)
+        added.append((self, listener))
+
+    patch.setattr(StreamingQueryManager, "addListener", add_listener)
+    try:
+        yield
+    finally:
+        for manager, listener in added:
+            manager.removeListener(listener)
