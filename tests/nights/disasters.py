@@ -283,6 +283,7 @@ control = "s3://site-b/{name}/control"
     scene.must_end("failover", refused, "failed", UPGRADE_S)
     scene.must_say("failover", refused, "site-not-fenced")
     failover = scene.trigger("failover", {"is_down": "primary", "sink": "rollback"})
+    scene.answer("failover", failover)
     scene.must_end("failover", failover, "success", UPGRADE_S)
     scene.at = "standby"
     scene.recovered()

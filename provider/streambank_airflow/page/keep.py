@@ -126,8 +126,11 @@ def _snapshot(
 
 
 def identity_of(job: Job) -> str:
-    """Tells jobs of one name apart, by where their records, checkpoints and savepoints are; says no place."""
-    places = [job.records().store.uri, job.repository, *sorted(job.queries.values())]
+    """Tells jobs of one name apart, by where their records, checkpoints and savepoints are; says no place.
+
+    By the declaration alone: the page shows a storage that cannot be reached, too.
+    """
+    places = [job.control, job.repository, *sorted(job.queries.values())]
     return blake2b("\n".join(map(str, places)).encode(), digest_size=8).hexdigest()
 
 

@@ -237,6 +237,21 @@ def test_another_job_of_the_name_does_not_take_the_page_over(
     assert values.get(LINE)["identity"] != kept["identity"]
 
 
+def test_a_page_is_kept_where_the_records_of_the_job_cannot_be_reached(
+    tmp_path: Path, values: MemoryValues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = StreambankHook(jobs_file=str(declared(tmp_path, "flights")))
+
+    def fail(*_: Any) -> Any:
+        raise StorageError("The storage is not reached.", code="unreachable", hint="")
+
+    monkeypatch.setattr(keep, "values_of", lambda job: values)
+    monkeypatch.setattr("streambank.declaration.declaration.Job.records", fail)
+
+    assert keep_page(hook, "flights", (LINE,))
+    assert values.get(LINE)["error"]["code"] == "unreachable"
+
+
 def test_what_another_process_has_kept_meanwhile_is_begun_with(
     tmp_path: Path, made: list[Any], values: MemoryValues
 ) -> None:
