@@ -282,7 +282,7 @@ class _Copy:
             if bad := self.transfer.damaged(counted_on):
                 bad = {digest: self._damaged_there(error) for digest, error in bad.items()}
                 return self._result("failed", errors=_by_file(there or manifest, bad), **numbers)
-        errors = self._carry_marks(manifest)  # first: whoever sees the savepoint sees how its rehearsal went
+        errors = self._carry_marks(manifest)  # first: a savepoint is listed with how its rehearsal went
         if there is None:
             stores = (self.source.store, self.replica.store)
             names = lacking_signatures(*stores, self.job, self.savepoint)

@@ -12,7 +12,7 @@ def open_location(uri: str) -> FsspecStore:
     """The store at a location of any scheme that fsspec knows.
 
     Raises:
-        FormatError: Nobody knows the scheme (code `unknown-scheme`).
+        FormatError: The scheme is unknown (code `unknown-scheme`).
         StorageError: The package for it is not installed (`missing-package`).
         InputError: The location holds a password, or more than one filesystem (`bad-location`).
     """
