@@ -106,8 +106,8 @@ test-storm: classes  ## The long tests: savepoints taken and restored under load
 	@$(PYTEST) --dist worksteal -m storm --record-storm $(if $(PART),--part $(PART)) $(ARGS)
 
 .PHONY: screenshots
-screenshots: setup  ## The pictures of the page in the docs, made again in a real Chromium
-	@PAGE_PICTURES=$(CURDIR)/docs/images $(BIN)/python -m pytest -m storm tests/streambank_airflow/page/test_pictures_storm.py $(ARGS)
+screenshots: setup  ## The pictures of the page in the docs, from what the demo's jobs do, by a real Chromium
+	@$(BIN)/python -m demo.pictures $(ARGS)
 
 .PHONY: test-fuzz
 test-fuzz: setup  ## Parsers fed with what is nearly right; SECONDS=600 each (default: 60), TARGET=offsets for one of them
@@ -120,11 +120,11 @@ test-matrix: classes  ## The main story on each Spark that jobs run on, and the 
 # On the older Airflow's own interpreter; a skipped test is of what that release lacks.
 .PHONY: test-matrix-airflow
 test-matrix-airflow: export CI :=
-test-matrix-airflow: classes  ## What faces Airflow, and live a judged job and a restore with an approval, on each older Airflow; AIRFLOWS=3.2 for one
+test-matrix-airflow: classes  ## What faces Airflow, live a judged job and a restore with an approval, and the page in a browser, on each older Airflow; AIRFLOWS=3.2 for one
 	@set -e; for release in $(AIRFLOWS); do \
 		python=$$($(BIN)/python -m tests.support.airflow_face.releases $$release); \
 		$$python -m pytest -n $(WORKERS) --dist loadfile -m "not storm and not spark" tests/streambank_airflow tests/dags $(ARGS); \
-		$$python -m pytest -m storm tests/storm/test_restore_choices_storm.py $(ARGS); done
+		$$python -m pytest -m storm tests/storm/test_restore_choices_storm.py tests/streambank_airflow/page/test_page_storm.py $(ARGS); done
 
 .PHONY: lock-matrix
 lock-matrix: setup  ## Resolve what test-matrix and test-matrix-airflow install again, by the versions in tests/matrix/locks

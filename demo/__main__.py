@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from demo import airflow_parts, ending, keeper, ports, processes
@@ -48,13 +48,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return tell(places, port=options.port, stay=options.verb == "up")
 
 
-def tell(places: Places, *, port: int | None, stay: bool) -> int:
+def tell(
+    places: Places,
+    *,
+    port: int | None,
+    stay: bool,
+    jobs_file: Path = airflow_parts.JOBS_FILE,
+    play: Callable[[Story], None] | None = None,
+) -> int:
     """Tell the story.
 
     Args:
         places: The demo's folders; what an earlier demo left there is removed.
         port: Airflow's; None for a free one.
         stay: Leave Airflow and the job running at the end.
+        jobs_file: Declares the jobs.
+        play: What happens once Airflow is on its way; by default the chapters.
 
     Returns:
         0 if all checks passed, 1 if not, 128 + the signal's number if it was interrupted.
@@ -80,10 +89,15 @@ def tell(places: Places, *, port: int | None, stay: bool) -> int:
     running: subprocess.Popen[bytes] | None = None
     code = 1
     try:
-        settings = airflow_parts.environment(places, port) | airflow_parts.streambank_settings(places)
+        settings = airflow_parts.environment(places, port) | airflow_parts.streambank_settings(
+            places, jobs_file
+        )
         running = keeper.start(places, airflow.url, airflow_parts.parts(settings, places.home), stay=stay)
         story.check = lambda: ending.check(places, running)
-        chapters(story, running.pid, stay=stay)
+        if play is None:
+            chapters(story, running.pid, stay=stay)
+        else:
+            play(story)
         code = 0
     except InterruptedBySignal as interrupt:
         screen.say(f"Interrupted by {interrupt.name}")

@@ -57,17 +57,17 @@ def parts(
     ]
 
 
-def streambank_settings(places: Places) -> dict[str, str]:
+def streambank_settings(places: Places, jobs_file: Path = JOBS_FILE) -> dict[str, str]:
     """Streambank's part of the environment: the jobs file and the locations in it."""
     return {
         "AIRFLOW_CONN_STREAMBANK_DEFAULT": json.dumps(
             {
                 "conn_type": "streambank",
-                "extra": {"repository": places.repository.as_uri(), "jobs_file": str(JOBS_FILE)},
+                "extra": {"repository": places.repository.as_uri(), "jobs_file": str(jobs_file)},
             }
         ),
         "STREAMBANK_DEMO_HOME": str(places.home),
-        "STREAMBANK_JOBS": str(JOBS_FILE),
+        "STREAMBANK_JOBS": str(jobs_file),
     }
 
 

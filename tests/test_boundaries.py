@@ -34,7 +34,6 @@ STORIES = {
     "streambank_airflow/hooks/test_parts.py",
     "streambank_airflow/page/test_judging_storm.py",
     "streambank_airflow/page/test_page_storm.py",
-    "streambank_airflow/page/test_pictures_storm.py",
     "streambank_airflow/page/test_static.py",
     "streambank_airflow/test_imports.py",
     "streambank_airflow/test_logging.py",

@@ -64,6 +64,7 @@ def test_its_description_has_no_dead_link_and_its_provider_info_no_page_of_anoth
     text = str(described.get_payload())
     assert described["Description-Content-Type"] == "text/markdown"
     assert "# Streambank" in text and "(`docs/tutorial.md`)" in text
+    assert "docs/images" not in text, "a picture that cannot be shown there"
     targets = re.findall(r"\]\(([^)]+)\)", text)
     assert [one for one in targets if not one.startswith(("https://", "#"))] == []
     assert "external-doc-url" not in str(get_provider_info())

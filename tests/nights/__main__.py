@@ -1,4 +1,8 @@
-"""Play some nights, or all: `python -m tests.nights [NAME ...]`; `--docs` writes the table of the docs."""
+"""Play some nights, or all: `python -m tests.nights [NAME ...]`.
+
+`--page` plays them, or the ten of the docs, with Streambank's page open, where the person acts by clicks.
+`--docs` writes the tables of the docs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from pathlib import Path
 from tests.nights.played import NIGHTS, play
 from tests.nights.record import FOLDER, table, write
 from tests.nights.site import open_site
-from tests.nights.ten import PAGE, write_docs
+from tests.nights.ten import PAGE, TEN, write_docs
 
 
 def main() -> int:
@@ -20,14 +24,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.nights", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NIGHTS))
     parser.add_argument(
-        "--docs", action="store_true", help="write the table of the newest records, play nothing"
+        "--page",
+        action="store_true",
+        help="with the page open in a browser, by clicks; without NAME the ten of the docs",
+    )
+    parser.add_argument(
+        "--docs", action="store_true", help="write the tables of the newest records, play nothing"
     )
     options = parser.parse_args()
     if options.docs:
         missing = write_docs()
-        print(f"Play these first: {' '.join(missing)}" if missing else f"{PAGE} is written.")
+        print("\n".join(f"Play this first: {one}" for one in missing) or f"{PAGE} is written.")
         return 1 if missing else 0
-    names = options.names or list(NIGHTS)
+    names = options.names or list(TEN if options.page else NIGHTS)
     if unknown := [name for name in names if name not in NIGHTS]:
         parser.error(f"there is no night {', '.join(unknown)}; there are {', '.join(NIGHTS)}")
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's job in the background ignores the first
@@ -38,7 +47,7 @@ def main() -> int:
     nights = []
     with open_site(folder / "site") as site:
         for one in names:
-            nights.append(play(site, one))
+            nights.append(play(site, one, with_page=options.page))
             print(table(nights[-1:]), flush=True)
             print(nights[-1].failure, flush=True)
             page = write(nights, name)

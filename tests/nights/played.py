@@ -8,34 +8,69 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 
+from demo.pictures.chromium import chromium
 from tests.nights import disasters
 from tests.nights.disasters import ASIDE
-from tests.nights.record import Night
+from tests.nights.hands import AtThePage
+from tests.nights.record import FOLDER, Night
 from tests.nights.scene import Scene
 from tests.nights.site import Site, wait
+from tests.nights.watching import watched
 
 SOON = 'sla.alive = {breach = "1m"}'
 """A minute instead of five: how long a job may be down or unwatched."""
 LATE_S = 150
 
 
-def play(site: Site, name: str) -> Night:
-    """Play a night to its end, whatever comes of it; what did."""
+def play(site: Site, name: str, *, with_page: bool = False) -> Night:
+    """Play a night to its end, whatever comes of it; what did.
+
+    Args:
+        site: Where.
+        name: The night's.
+        with_page: Have Streambank's page open, and let the person trigger and answer there.
+    """
     title, happens = NIGHTS[name]
-    scene = Scene(site, Night(name, title))
+    scene = Scene(site, Night(name, title, with_page=with_page))
     begun = time.monotonic()
     try:
-        site.airflow.wait_until_healthy()
-        happens(scene)
+        with ExitStack() as stack:
+            site.airflow.wait_until_healthy()
+            if with_page:
+                stack.enter_context(at_the_page(scene))
+            happens(scene)
     except Exception as error:
         scene.night.failure = f"{type(error).__name__}: {error}"
     finally:
         scene.close()
         scene.night.took_s = time.monotonic() - begun
     return scene.night
+
+
+@contextmanager
+def at_the_page(scene: Scene) -> Iterator[None]:
+    """A person who is signed in, with the page open in three windows, and acts in a fourth one."""
+    client = scene.site.airflow.client
+    client.call("GET", "/api/v2/version")  # it signs in
+    with chromium(scene.site.folder / f"browser-{scene.name}") as window:
+        window.call("Network.setCookie", name="_token", value=client.token, url=client.url)
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        pictures = FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{scene.night.name}"
+        with watched(window, client.url, scene.name, pictures) as page:
+            hands = AtThePage(window, client.url, scene.name)
+            scene.hands, scene.page = hands, page
+            try:
+                yield
+            except BaseException:
+                pictures.with_name(f"{pictures.name}-failed.png").write_bytes(window.picture())
+                raise
+            finally:
+                scene.night.said, scene.night.clicks = page.said, hands.clicks
 
 
 def driver_killed(scene: Scene) -> None:

@@ -50,6 +50,23 @@ class Run:
 
 
 @dataclass(slots=True)
+class Said:
+    """What the open page said since the harm, and not before it.
+
+    Attributes:
+        view: Which of its views: the list, the card on Home, or the view of the job.
+        words: Its words, in their order on the page.
+        after_s: How long after the harm they were there, in seconds.
+        picture: The file of a picture of that moment; empty for none.
+    """
+
+    view: str
+    words: list[str]
+    after_s: float
+    picture: str = ""
+
+
+@dataclass(slots=True)
 class Night:
     """What came of one night.
 
@@ -63,12 +80,15 @@ class Night:
             where none was.
         batches_again: The same in batches.
         rto_s: From the harm until the first new row was in the output; None where there was none.
-        acts: What a person did through REST, in order.
+        acts: What a person did, in order.
         runs: The job's DAG runs since the harm.
         alerts: What the notifiers of the job were given since the harm.
         rows: How many rows a run that is never disturbed gives.
         lost: How many of them are not in the output.
         repeated: How many rows of the output are there once too often.
+        with_page: Whether Streambank's page was open, and the person acted there.
+        said: What the page said since the harm, the earliest first.
+        clicks: What the person clicked there, in order.
         took_s: How long the night was.
         failure: What was not as it must be; empty for a good night.
     """
@@ -86,6 +106,9 @@ class Night:
     rows: int = 0
     lost: int = 0
     repeated: int = 0
+    with_page: bool = False
+    said: list[Said] = field(default_factory=list)
+    clicks: list[str] = field(default_factory=list)
     took_s: float = 0.0
     failure: str = ""
 

@@ -22,9 +22,11 @@ from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import local_path, open_store
 from tests.nights.declared import DAG_FILE, declaration
+from tests.nights.hands import READING_S, ByRest, Hands
 from tests.nights.measured import Before, before, restores_since, rpo, rto_s
 from tests.nights.record import Night, Run, objective_of
 from tests.nights.site import Site, wait
+from tests.nights.watching import OpenPage
 from tests.support.airflow_face.live_airflow import ENDED
 from tests.support.airflow_face.recording_notifier import alerts
 from tests.support.checkpoint.file_sink import FileSinkWriter
@@ -35,15 +37,10 @@ APPLICATION = Path(__file__).with_name("orders.py")
 ROWS_PER_FILE = 50
 AGAIN_PER_FILE = 20
 """So many rows of a file were in an earlier one."""
-READING_S = 2.0
-"""A person reads before acting. Airflow takes a task that is answered at once for one that has failed, and a
-run that is marked at once has no failed task to clear."""
 NOT_REJECT = r"(?!reject)"
 """Any answer that lets a run go on."""
 RUN_S = 420.0
 """How long a run may take on a busy machine."""
-CLICKS = 2
-"""So often a person clicks again where Airflow answers with an error: its SQLite is locked now and then."""
 CODE = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]")
 
 
@@ -58,6 +55,8 @@ class Scene:
         begun: When the harm was done, by the monotonic clock; None before.
         verbs: Its DAGs that are looked at.
         at: At which of its two sites the job is; empty for a job that has one.
+        hands: How the person triggers and answers.
+        page: The page that is open meanwhile; None for none.
     """
 
     site: Site
@@ -66,10 +65,15 @@ class Scene:
     begun: float | None = None
     verbs: tuple[str, ...] = VERBS
     at: str = ""
+    hands: Hands = field(init=False)
+    page: OpenPage | None = None
     _files: int = 0
     _ended: set[tuple[str, str]] = field(default_factory=set)
     _alerts_before: int = 0
     _was: Before | None = None
+
+    def __post_init__(self) -> None:
+        self.hands = ByRest(self.site.airflow.client)
 
     @property
     def name(self) -> str:
@@ -210,11 +214,15 @@ class Scene:
 
     def harm(self) -> None:
         """From now on the night is recorded."""
+        if self.page is not None:
+            self.page.settle()
         self._ended = {(run.dag_id, run.run_id) for run in self.runs() if run.state in ENDED}
         self._alerts_before = len(alerts(self.folder / "alerts"))
         self._was = before(self.watched.checkpoint(), self.found() or ())
         self.night.harmed_at = self._was.at
         self.begun = time.monotonic()
+        if self.page is not None:
+            self.page.harmed(self.begun)
 
     # What the person does
 
@@ -222,11 +230,7 @@ class Scene:
         """Trigger a DAG by hand; the run."""
         said = "".join(f" {name}={value}" for name, value in (conf or {}).items())
         self.night.acts.append(f"trigger {verb}{said}")
-        for _ in range(CLICKS):
-            with suppress(RestError):
-                return self.site.airflow.client.trigger(self.dag(verb), conf)
-            time.sleep(READING_S)
-        return self.site.airflow.client.trigger(self.dag(verb), conf)
+        return self.hands.trigger(self.dag(verb), conf or {})
 
     def pause(self, verb: str) -> None:
         """Pause a DAG."""
@@ -287,7 +291,7 @@ class Scene:
         assert chosen, f"none of {options} is {option}"
         task_id = str(asked["task_instance"]["task_id"])
         self.night.acts.append(f"answer {verb}/{task_id} {chosen[0]!r}")
-        self.site.airflow.client.answer(self.dag(verb), run, task_id, chosen[0])
+        self.hands.answer(self.dag(verb), run, task_id, chosen[0])
         return options
 
     def answer_to_the_end(self, verb: str, run: str) -> str:

@@ -1,20 +1,25 @@
-"""The ten disasters of the docs: the night that plays each, and the table that the newest records give."""
+"""The ten disasters of the docs: the night that plays each, and the tables that the newest records give."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
 from demo.places import ROOT
-from tests.nights.record import FOLDER, Night, Run, news_of, said_rpo, said_s
+from tests.nights.record import FOLDER, Night, Run, Said, news_of, said_rpo, said_s
 
 PAGE = ROOT / "docs" / "howto" / "nights.md"
 COMMAND = "python -m tests.nights --docs"
-BEGIN, END = "<!-- the table: python -m tests.nights --docs -->", "<!-- the end of the table -->"
+TABLE = "<!-- the table: python -m tests.nights --docs -->", "<!-- the end of the table -->"
+PAGE_TABLE = (
+    "<!-- the table with the page open: python -m tests.nights --docs -->",
+    "<!-- the end of the table with the page open -->",
+)
+"""Where they begin and end."""
 COLUMNS = (
     "disaster",
     "says it first",
@@ -23,6 +28,9 @@ COLUMNS = (
     "RTO",
     "what is not recovered",
 )
+PAGE_COLUMNS = ("disaster", "which view says it first", "its words", "after", "clicks to recovery")
+MOST_WORDS = 3
+"""So many phrases of a view are in the table; the worst are the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +84,21 @@ TEN: Mapping[str, Disaster] = {
 """By the name of the night that plays it, in the order of the table."""
 
 
-def newest() -> dict[str, Night]:
-    """The newest record of each night that ended as it must, by its name."""
+def newest(*, with_page: bool = False) -> dict[str, Night]:
+    """The newest record of each night that ended as it must, by its name.
+
+    Args:
+        with_page: Of those that were played with the page open, or of those that were not.
+    """
     found: dict[str, Night] = {}
     for path in FOLDER.glob("*.json"):
         for data in json.loads(path.read_text(encoding="utf-8")):
             known = {one.name for one in fields(Night)}
-            if data["failure"] or not data.get("harmed_at"):
+            if data["failure"] or not data.get("harmed_at") or data.get("with_page", False) != with_page:
                 continue
             night = Night(**{name: value for name, value in data.items() if name in known})
             night.runs = [Run(**run) for run in data["runs"]]
+            night.said = [Said(**said) for said in data.get("said", ())]
             if night.name not in found or found[night.name].harmed_at < night.harmed_at:
                 found[night.name] = night
     return found
@@ -97,39 +110,73 @@ def docs_table(nights: Mapping[str, Night]) -> str:
     Args:
         nights: A record of each of the ten, by its name.
     """
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    rows = []
     for name, disaster in TEN.items():
         night = nights[name]
         acts = "; ".join(map(_act, night.acts)) or "nothing"
         cells = (disaster.title, _first(night), acts, said_rpo(night), said_s(night.rto_s))
-        lines.append("| " + " | ".join((*cells, disaster.not_recovered)) + " |")
-    days = {f"{datetime.fromtimestamp(nights[name].harmed_at, UTC):%Y-%m-%d}" for name in TEN}
-    lost = sum(nights[name].lost for name in TEN)
-    repeated = sum(nights[name].repeated for name in TEN)
-    rows = sum(nights[name].rows for name in TEN)
-    said = f"Played on {' and '.join(sorted(days))}: {rows:,} rows, {lost} lost, {repeated} repeated."
+        rows.append((*cells, disaster.not_recovered))
+    return _table(COLUMNS, rows, nights)
+
+
+def page_table(nights: Mapping[str, Night]) -> str:
+    """The table of the docs of what the open page says, in Markdown.
+
+    Args:
+        nights: Records of the ten with the page open, by name; what is not played yet is named below it.
+    """
+    rows = []
+    for name, disaster in TEN.items():
+        if name not in nights:
+            continue
+        night = nights[name]
+        clicks = [f"`{one.replace(f'orders_{name}', 'the job')}`" for one in night.clicks]
+        clicked = f"{len(clicks)}: {', '.join(clicks)}" if clicks else "0"
+        said = ("none: the job was back before", "-", "-")
+        if night.said:
+            first = night.said[0]
+            words = "; ".join(f"\u201c{one}\u201d" for one in first.words[:MOST_WORDS])
+            said = (first.view, words, said_s(first.after_s))
+        rows.append((disaster.title, *said, clicked))
+    others = "; ".join(disaster.title for name, disaster in TEN.items() if name not in nights)
+    return _table(PAGE_COLUMNS, rows, nights) + (f" Not played this way yet: {others}." if others else "")
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], nights: Mapping[str, Night]) -> str:
+    """A table, and when and on how many rows of data it was measured."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows]
+    played = [nights[name] for name in TEN if name in nights]
+    days = {f"{datetime.fromtimestamp(one.harmed_at, UTC):%Y-%m-%d}" for one in played}
+    lost, repeated = sum(one.lost for one in played), sum(one.repeated for one in played)
+    count = sum(one.rows for one in played)
+    said = f"Played on {' and '.join(sorted(days))}: {count:,} rows, {lost} lost, {repeated} repeated."
     return "\n".join([*lines, "", said])
 
 
 def write_docs(page: Path = PAGE) -> list[str]:
-    """Put the table of the newest records into the docs.
+    """Put the tables of the newest records into the docs: the first only if there is a record of all ten.
 
     Returns:
-        The nights that have no good record, and must be played first; nothing is written then.
+        The commands that play what has no good record.
     """
-    nights = newest()
-    missing = [name for name in TEN if name not in nights]
-    if not missing:
-        text = page.read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        after = rest.split(END)[1]
-        page.write_text(f"{before}{BEGIN}\n{docs_table(nights)}\n{END}{after}", encoding="utf-8")
+    missing = []
+    for (begin, end), make, option in ((TABLE, docs_table, ""), (PAGE_TABLE, page_table, "--page ")):
+        nights = newest(with_page=bool(option))
+        lacks = [name for name in TEN if name not in nights]
+        if lacks:
+            missing.append(f"python -m tests.nights {option}{' '.join(lacks)}")
+        if not lacks or (option and nights):
+            before, rest = page.read_text(encoding="utf-8").split(begin)
+            text = f"{before}{begin}\n{make(nights)}\n{end}{rest.split(end)[1]}"
+            page.write_text(text, encoding="utf-8")
     return missing
 
 
-def rows_of(page: Path = PAGE) -> Iterator[list[str]]:
-    """The cells of each row of the table in the docs."""
-    table = page.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
+def rows_of(markers: tuple[str, str] = TABLE, page: Path = PAGE) -> Iterator[list[str]]:
+    """The cells of each row of a table in the docs."""
+    begin, end = markers
+    table = page.read_text(encoding="utf-8").split(begin)[1].split(end)[0]
     for line in table.strip().splitlines()[2:]:
         if line.startswith("|"):
             yield [cell.strip() for cell in line.strip("|").split("|")]

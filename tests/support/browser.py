@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
-
-def browser() -> str:
-    found = next((path for name in BROWSERS if (path := shutil.which(name)) is not None), None)
-    assert found is not None, "This storm needs a browser: install it (Debian: apt-get install chromium)."
-    return found
+from demo.pictures.chromium import browser
 
 
 def shown(page: Path, profile: Path) -> tuple[str, str]:

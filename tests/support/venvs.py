@@ -39,7 +39,8 @@ def filled_venv(
         folder: Where it is, in `venv`.
         lock: What it has; when it changes, the environment is made again.
         python: The interpreter that it is made of.
-        more: Arguments of `uv pip install`, for what comes from this checkout.
+        more: Arguments of `uv pip install`, for what comes from this checkout; installed again when
+            pyproject.toml changes, which names entry points.
         then: What else has to be made of the environment's folder, once.
 
     Raises:
@@ -48,11 +49,13 @@ def filled_venv(
     venv = folder / "venv"
     own = venv / "bin" / "python"
     done = folder / _DONE
-    state = hashlib.sha256(lock.read_bytes()).hexdigest()
+    files = (lock, ROOT / "pyproject.toml") if more else (lock,)
+    state = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # several test workers may want the same one
-        if done.exists() and done.read_text(encoding="utf-8") == state:
+        known = done.read_text(encoding="utf-8").split() if done.exists() else []
+        if known == state:
             return own
         temporary = folder / "tmp"
         temporary.mkdir(exist_ok=True)
@@ -62,11 +65,12 @@ def filled_venv(
         def uv(*arguments: str | Path) -> None:
             subprocess.run([_UV, *arguments], env=environment, cwd=ROOT, check=True)
 
-        uv("venv", "--quiet", "--clear", "--python", python, venv)
-        uv("pip", "sync", "--quiet", "--python", own, "--require-hashes", lock)
+        if known[:1] != state[:1]:
+            uv("venv", "--quiet", "--clear", "--python", python, venv)
+            uv("pip", "sync", "--quiet", "--python", own, "--require-hashes", lock)
+            then(venv)
         if more:
             uv("pip", "install", "--quiet", "--python", own, *more)
-        then(venv)
         shutil.rmtree(temporary)
-        done.write_text(state, encoding="utf-8")
+        done.write_text("\n".join(state), encoding="utf-8")
     return own

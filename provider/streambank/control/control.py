@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any, Literal
 
 from streambank.control.claims import Clock, moved_meanwhile
@@ -232,9 +233,11 @@ class JobControl:
         """What happened (or only the newest), oldest first; a damaged record shows as one with `error`."""
         return self.event_records.history(newest=newest)
 
-    def last_event(self, *kinds: str, launch_id: str | None = None) -> JsonDict | None:
-        """The newest event of one of these kinds (and of this launch)."""
-        for record in self.event_records.newest_first():
+    def last_event(
+        self, *kinds: str, launch_id: str | None = None, newest: int | None = None
+    ) -> JsonDict | None:
+        """The newest event of one of these kinds (and of this launch), among the newest ones or all."""
+        for record in islice(self.event_records.newest_first(), newest):
             if record.data.get("kind") in kinds and launch_id in (None, record.data.get("launch_id")):
                 return record.data
         return None

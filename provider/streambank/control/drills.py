@@ -7,9 +7,9 @@ A drill of each savepoint is a *round*: one report for each, with the same `roun
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from streambank.control.control import JobControl
@@ -21,6 +21,10 @@ NAMED = 3
 """How many failed drills of a round a sentence names that is not the round's own report."""
 
 
+SEEN = 50
+"""So many of the newest drills say when, and where, a savepoint was drilled last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a drill, or a round of drills, ended.
@@ -29,11 +33,13 @@ class Outcome:
         started_at: When it began, as JSON has times.
         passed: Whether it passed: of a round each drill.
         failed: Why it did not, as the rest of a sentence about it; empty where it passed.
+        not_run: Why the application was not run on the copy; empty where it was.
     """
 
     started_at: str
     passed: bool
     failed: str = ""
+    not_run: str = ""
 
 
 def record_drill(control: JobControl, report: Mapping[str, Any]) -> int:
@@ -162,6 +168,37 @@ def savepoints_of(report: Mapping[str, Any]) -> dict[str, str]:
     return {str(one.get("query")): str(one.get("savepoint")) for one in report.get("queries") or ()}
 
 
+def newest_drills(control: JobControl) -> list[JsonDict]:
+    """The reports of the newest `SEEN` drills of a job, newest first.
+
+    Args:
+        control: The job's records.
+
+    Raises:
+        StorageError: They cannot be read.
+    """
+    return list(islice(drills_of(control), SEEN))
+
+
+def last_drills(reports: Iterable[JsonDict]) -> dict[tuple[str, str], JsonDict]:
+    """The newest drill of each savepoint, by query and id: when, where from, and how it ended.
+
+    Args:
+        reports: Drills, newest first.
+    """
+    found: dict[tuple[str, str], JsonDict] = {}
+    for report in reports:
+        drilled = {
+            "at": report.get("started_at"),
+            "passed": report.get("passed") is True,
+            "not_run": str(report.get("not_run") or ""),
+            "repository": report.get("repository"),
+        }
+        for which in savepoints_of(report).items():
+            found.setdefault(which, drilled)
+    return found
+
+
 def failures(failed: Sequence[Mapping[str, Any]], *, most: int | None = None) -> str:
     """Which savepoints of a round failed, at which step and why, for people.
 
@@ -188,7 +225,8 @@ def called(savepoints: Mapping[str, str]) -> str:
 
 def _outcome(report: Mapping[str, Any], failed: str) -> Outcome:
     passed = report.get("passed") is True
-    return Outcome(str(report.get("started_at")), passed, "" if passed else failed)
+    not_run = str(report.get("not_run") or "")
+    return Outcome(str(report.get("started_at")), passed, "" if passed else failed, not_run)
 
 
 def _cause(failed: Mapping[str, Any]) -> str:

@@ -169,7 +169,12 @@ class Watches:
         return newest.who if newest is not None else None
 
     def end(self, number: int, how: WatchEnd, why: str = "") -> bool:
-        """Record that a watcher is no more; False where that is recorded already."""
+        """Record that a watcher is no more; False where that is recorded, or its own record is lost.
+
+        Records that are begun again after a loss give its number to another watcher, which has not ended.
+        """
+        if number not in self.records.numbers():
+            return False
         return self.records.create(
             number, {"at": to_json_time(utc_now()), "how": how, "why": why}, suffix=".end"
         )

@@ -109,13 +109,22 @@ def drill(
 
 
 def _accept(request: DrillRequest, report: DrillReport) -> None:
-    """Let references mean savepoints again whose rehearsal had not passed: this drill of them has."""
-    repository = Repository.open(open_store(report.repository))
+    """Let references mean savepoints again whose rehearsal had not passed: this drill of them has.
+
+    Of a drill from a replica that counts in the job's repository, too, where that has the same savepoint; the
+    next `replicate` carries it on.
+    """
+    drilled = open_store(report.repository)
     for one in report.queries:
         place = request.job.savepoint_name(one.query)
-        head = glimpse(repository.store, place, one.savepoint)
-        if head is not None and is_rejected(repository.store, head):
-            repository.mark_rehearsal(place, one.savepoint, passed=True, by=request.by)
+        head = glimpse(drilled, place, one.savepoint)
+        if head is None or head.derived_from is None:
+            continue
+        for location in dict.fromkeys((report.repository, request.job.repository)):
+            repository = Repository.open(open_store(location))
+            there = glimpse(repository.store, place, one.savepoint)
+            if there == head and is_rejected(repository.store, head):
+                repository.mark_rehearsal(place, one.savepoint, passed=True, by=request.by)
 
 
 def leave_report(request: DrillRequest, report: DrillReport) -> None:
@@ -136,6 +145,7 @@ def leave_report(request: DrillRequest, report: DrillReport) -> None:
         seconds=round(report.seconds, 1),
         repository=report.repository,
         rto_s=None if report.rto_s is None else round(report.rto_s, 1),
+        not_run=report.not_run or None,
         by=dict(request.by),
         why=request.why,
     )

@@ -152,7 +152,10 @@ class RoundReport:
         return f"{len(failed)} of {len(self.drills)} failed: {failures(failed, most=most)}{ended}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON: step and code of the first drill that failed, RTO and RPO of the first drill."""
+        """As JSON: step and code of the first drill that failed, RTO and RPO of the first drill.
+
+        `not_run` is that of the first drill that has not run the application.
+        """
         failed = self.failed
         first = failed[0] if failed else {"failed_step": None, "code": None}
         leading = self.drills[0] if self.drills else {}
@@ -162,6 +165,7 @@ class RoundReport:
             "failed_step": first["failed_step"],
             "code": first["code"],
             "error": self.error,
+            "not_run": next((said for one in self.drills if (said := one.get("not_run"))), ""),
             "failed": failed,
             "skipped": [one.to_dict() for one in self.skipped],
             "ended": self.ended,

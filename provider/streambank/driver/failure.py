@@ -8,8 +8,8 @@ and Spark's own threads may still fail while it ends. What matters in a block co
 
 What is shown leaves out what looks like a secret. A log is read by whoever may read the driver's host. A
 failed task's message goes further: to the page, to mail, to a chat. So what follows a name such as `password`
-or `access.key`, passwords in addresses, keys of AWS, and the values of this process's own secret variables
-are replaced.
+or `access.key`, passwords in addresses, the paths of webhooks, keys of AWS, and the values of this process's
+own secret variables are replaced.
 """
 
 from __future__ import annotations
@@ -54,8 +54,20 @@ _HIDING = (
         rf"[\"']?[,\s]{{1,8}})(?=\S{{4}})(?!-){_VALUE}",
         re.IGNORECASE,
     ),
-    re.compile(  # a password may have slashes, but a number before the first one is a port
+    re.compile(  # a password may have slashes; a number before the first one may be a port: see below
         r"(?P<kept>://[^/\s:@]*:)(?P<secret>[^/\s]+|(?!\d{1,5}/)(?:(?!://)[^\s@\"'<>])+)(?=@)"
+    ),
+    # It is one in `nn:8020/t@v12` (a version), `h:80/@scope/x` and `db:5432/x?user=a@b`; else what stands
+    # before an `@` is taken for a password, also where it is the path of an address with a port.
+    re.compile(
+        r"(?P<kept>://[^/\s:@]*:)(?P<secret>\d{1,5}/(?:(?:(?!://)[^\s\"'<>?#])*[^\s\"'<>?#/])"
+        r"(?=@(?!v?\d+(?![\w.:-])))|\d{1,5}/+(?=@[\w-]+(?:\.\w|:\d)))"
+    ),
+    re.compile(  # who has the address of a webhook may write there: Slack, Discord, Teams
+        r"(?P<kept>\b(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)"
+        r"|discord(?:app)?\.com/api/webhooks|[\w-]{1,63}\.webhook\.office\.com/webhookb2)/)"
+        r"(?P<secret>[^\s\"'<>?#)\]}]+)",
+        re.IGNORECASE,
     ),
     re.compile(
         r"(?P<kept>\bjdbc:oracle:\w{1,16}:[^/\s@]{0,128}/)(?P<secret>\"[^\"]{1,128}\"|[^@\s]{1,128})(?=@)",

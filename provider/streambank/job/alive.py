@@ -32,6 +32,7 @@ from streambank.job.liveness import (
     driver_lives,
     early_deaths,
     failures_of_job,
+    life_of,
     stops_of,
 )
 
@@ -98,6 +99,9 @@ def job_life(
     settle: bool = True,
     newest: int = NEWEST_LIVES,
     start_s: float = 0.0,
+    failures: bool = True,
+    view: ClaimView | None = None,
+    desired: Desired | None = None,
 ) -> Life:
     """Whether a job that is meant to run does, and is watched.
 
@@ -110,21 +114,31 @@ def job_life(
         newest: How many of its newest drivers to look at, with what happened meanwhile.
         start_s: How long a start may take: a first driver may wait for room in a cluster for so long, and
             whoever watches begins with that when the start is done.
+        failures: List the failures, too. Without them, of a driver that lives and works nothing is read but
+            its lease: what was before it decides nothing.
+        view: The lease, where it was looked at just now.
+        desired: What is meant to be, where that was read just now.
 
     Raises:
         StorageError: The records cannot be read.
         FormatError: A record that decides is damaged (code `damaged-record`).
     """
-    desired = control.desired()
-    view = control.lease.view()
-    lives = driver_lives(control, queries, newest=newest)
-    events = [record.data for record in control.events(newest=_EVENTS_EACH * newest)]
-    driver = lives[0] if lives and view is not None and lives[0].epoch == view.epoch else None
+    desired = desired or control.desired()
+    view = view or control.lease.view()
+    driver = None if view is None else life_of(view, queries)
     state = _state(control, view, driver, now, settle)
     living = driver is not None and state == "live"
     said: Mapping[str, Any] = driver.status if driver is not None and living else {}
     said_at = driver.seen_at if driver is not None and living else None
-    failures = tuple(failures_of_job(events, lives, driver.epoch if driver is not None and living else None))
+    events: list[JsonDict] = []
+    lives = [] if driver is None else [driver]
+    if failures or driver is None or not living or not driver.has_begun:
+        # One that has come since the lease was looked at is for the next look.
+        known = driver_lives(control, queries, newest=newest)
+        lives += [one for one in known if driver is None or one.epoch < driver.epoch]
+        events = [record.data for record in control.events(newest=_EVENTS_EACH * newest)]
+    living_epoch = driver.epoch if driver is not None and living else None
+    failed = tuple(failures_of_job(events, lives, living_epoch)) if failures else ()
     watch = control.watches.view()
     watched = watch is not None and watch.acts(now)
     if desired is None or desired.state == "stopped":
@@ -137,11 +151,11 @@ def job_life(
             watcher=watch,
             status=said,
             said_at=said_at,
-            failures=failures,
+            failures=failed,
         )
     if driver is not None and not living and _has_finished(events, driver, desired):
         why = "its application has finished"
-        return Life(False, why, watched=watched, watcher=watch, finished=True, failures=failures)
+        return Life(False, why, watched=watched, watcher=watch, finished=True, failures=failed)
     unknown = state == "unknown"
     may_come = (now - desired.at).total_seconds() <= start_s
     down_since, down_why = (
@@ -161,7 +175,7 @@ def job_life(
         watcher=watch,
         status=said,
         said_at=said_at,
-        failures=failures,
+        failures=failed,
     )
 
 
@@ -202,7 +216,7 @@ def _down(
     may_come: bool,
 ) -> tuple[datetime | None, str]:
     """Since when the job is down, and why; None where it is not, or its first driver may still come up."""
-    if living is not None and (living.worked or living.triggered):
+    if living is not None and living.has_begun:
         return None, ""
     worked = next((one for one in lives if one.worked and one is not living), None)
     since = desired.at if worked is None else max(desired.at, worked.over_at)

@@ -25,15 +25,17 @@ from streambank.driver.failure import shown
 
 _FACTS = (
     "epoch", "batch", "savepoint", "generation", "again", "exit_code", "failure", "error", "cause", "code",
-    "site", "was", "fence", "passed", "step", "repository", "source", "from", "to", "location", "left",
-    "what", "how", "mode", "sink", "files", "bytes", "quarantine", "seconds", "rto_s", "rpo_s", "paused_s",
-    "batches_back", "batches_lost", "rows_lost", "lost", "copy",
+    "site", "was", "fence", "passed", "step", "not_run", "repository", "source", "from", "to", "location",
+    "left", "what", "how", "mode", "sink", "files", "bytes", "quarantine", "seconds", "rto_s", "rpo_s",
+    "paused_s", "batches_back", "batches_lost", "rows_lost", "lost", "copy",
 )  # fmt: skip
 """Fields of an event that are shown where they are a text or a number, as docs/formats/job.md calls them."""
 _OF_DRIVERS = ("driver-started", "restarted")
 """Kinds of events with the epoch of a driver that came after another one."""
 _OF_COPIES = ("refreshed", "refresh-failed")
 """Kinds of events of a copy that the history of its job shows, too."""
+_SKIPPED = 3
+"""So many savepoints are named that a restore has passed over."""
 _MOST_FILES = 1000
 """So many files of a query's progress are looked at."""
 
@@ -203,7 +205,7 @@ def _restored(
 
 
 def _of_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """From where a restore came, how long it took, how far the query went back, and what was accepted."""
+    """From where a restore came, how long it took, how far the query went back, what was accepted."""
     given = {name: report.get(name) for name in ("batch", "repository", "seconds", "mode", "sink")}
     facts = {name: value for name, value in given.items() if value not in (None, "")}
     reached = report.get("reached")
@@ -219,7 +221,20 @@ def _of_report(report: Mapping[str, Any]) -> dict[str, Any]:
     )
     if report.get("source") == "accept" and report.get("source_effect"):
         accepted.append(str(report["source_effect"]))
-    return facts | ({"lost": " ".join(accepted)} if accepted else {})
+    if accepted:
+        facts["lost"] = " ".join(accepted)
+    skipped = [f"{one['savepoint']}: {one['why']}".rstrip(" .") for one in skipped_of(report)]
+    if skipped:
+        more = f"; and {len(skipped) - _SKIPPED} more" if len(skipped) > _SKIPPED else ""
+        facts["skipped"] = shown(f"{'; '.join(skipped[:_SKIPPED])}{more}")
+    return facts
+
+
+def skipped_of(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The savepoints that a restore has passed over, by its report: `savepoint`, and `why`."""
+    skipped = report.get("skipped")
+    found = [one for one in skipped if isinstance(one, Mapping)] if isinstance(skipped, list) else []
+    return [{name: str(one.get(name)) for name in ("savepoint", "why")} for one in found]
 
 
 def _kind(record: Record) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.records import JsonDict, decode_json
 from streambank.core.errors import FormatError, NotFoundError
@@ -55,6 +56,11 @@ class DriverLife:
         return self.exit_code is not None
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it works, or has at least begun to."""
+        return self.worked or self.triggered
+
+    @property
     def over_at(self) -> datetime:
         """When it ended: by its own word, else by its last heartbeat (others may find it dead much later)."""
         return (_time(self.end) if self.released else None) or self.seen_at
@@ -96,29 +102,55 @@ def driver_lives(
         if began_at is None or data.get("purpose", "run") != "run":
             continue
         beat = _read(control, records.key(number, ".beat"))
-        said = beat.get("status")
-        status: Mapping[str, Any] = said if isinstance(said, dict) else {}
-        seen_at = _time(beat) or began_at
-        about = status.get("queries")
-        of_queries: Mapping[str, Any] = about if isinstance(about, dict) else {}
-        known = [one for name in queries if isinstance(one := of_queries.get(name), dict)]
-        triggered = len(known) == len(queries) and all(one.get("triggered") for one in known)
-        committed = any(isinstance(one.get("batch"), int) and one["batch"] >= 0 for one in known)
-        idle = triggered and (seen_at - began_at).total_seconds() >= _WORKED_S
-        launch_id = data.get("launch_id")
-        found.append(
-            DriverLife(
-                number,
-                str(launch_id) if launch_id is not None else None,
-                began_at,
-                seen_at,
-                status,
-                _read(control, records.key(number, ".end")),
-                triggered,
-                committed or idle,
-            )
-        )
+        end = _read(control, records.key(number, ".end"))
+        found.append(_driver_life(number, data, began_at, beat, end, queries))
     return found
+
+
+def life_of(view: ClaimView, queries: Collection[str]) -> DriverLife | None:
+    """The driver that has, or had, the newest epoch of the lease: what its view says, and nothing is read.
+
+    Args:
+        view: The lease.
+        queries: The names of the job's queries.
+
+    Returns:
+        None where an operation has it, or its record cannot be read.
+    """
+    details = {} if view.holder is None else view.holder.details
+    if view.holder is None or view.since is None or details.get("purpose", "run") != "run":
+        return None
+    return _driver_life(view.epoch, details, view.since, view.beat, view.end, queries)
+
+
+def _driver_life(
+    epoch: int,
+    details: Mapping[str, Any],
+    began_at: datetime,
+    beat: Mapping[str, Any],
+    end: Mapping[str, Any],
+    queries: Collection[str],
+) -> DriverLife:
+    said = beat.get("status")
+    status: Mapping[str, Any] = said if isinstance(said, dict) else {}
+    seen_at = _time(beat) or began_at
+    about = status.get("queries")
+    of_queries: Mapping[str, Any] = about if isinstance(about, dict) else {}
+    known = [one for name in queries if isinstance(one := of_queries.get(name), dict)]
+    triggered = len(known) == len(queries) and all(one.get("triggered") for one in known)
+    committed = any(isinstance(one.get("batch"), int) and one["batch"] >= 0 for one in known)
+    idle = triggered and (seen_at - began_at).total_seconds() >= _WORKED_S
+    launch_id = details.get("launch_id")
+    return DriverLife(
+        epoch,
+        str(launch_id) if launch_id is not None else None,
+        began_at,
+        seen_at,
+        status,
+        end,
+        triggered,
+        committed or idle,
+    )
 
 
 def stops_of(events: Iterable[JsonDict]) -> set[int]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.claims import ClaimView
-from streambank.control.control import JobControl
-from streambank.control.progress import last_progress
+from streambank.control.control import Desired, JobControl
+from streambank.control.progress import ProgressRecord, last_progress
 from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.core.names import PRIMARY, other_of
 from streambank.core.units import to_json_time, utc_now
@@ -44,6 +45,11 @@ JobState = Literal[
     "unknown",
 ]
 _LOST: Mapping[str, JobState] = {REPOSITORY_LOST: "repository-lost", CHECKPOINT_LOST: "checkpoint-lost"}
+_EVENTS = 1000
+"""Among so many of the newest events it is sought how a driver ended that never held the lease."""
+Progress = Callable[[str], ProgressRecord | None]
+"""Gives the newest record of progress of a query."""
+_NOWHERE = Handle("", (), None)
 _DRIVERS = 10
 """How many drivers are looked at to say since when the job is down."""
 
@@ -130,7 +136,8 @@ class JobStatus:
             say nothing of that); `checkpoint-lost` (a query has worked in a checkpoint that is gone, and no
             driver lives); `starting` (a driver comes up); `running`; `stopping`; `stopped` (its last
             driver ended well, or somebody saw to it); `failed` (its driver died, or ended with an error);
-            `unknown` (a driver on another host that cannot be judged at a glance).
+            `unknown` (a driver on another host that cannot be judged at a glance, or the last one never held
+            the lease and too many events came after it).
         why: What the state rests on.
         desired: `running`, `stopped`, or None where nobody ever said.
         desired_by: Who said so.
@@ -210,6 +217,7 @@ def job_status(
     control: JobControl | None = None,
     launcher: Launcher | None = None,
     follow: bool = True,
+    progress: Progress | None = None,
 ) -> JobStatus:
     """Look at a job.
 
@@ -217,8 +225,10 @@ def job_status(
         job: The declared job.
         control: Its records; opened from the declaration when left out.
         launcher: Where drivers run; what the job declares when left out.
-        follow: Ask the cluster where it runs a driver now that it brings back by itself, and look who watches
-            the job. Who looks again and again, and only at how it is, leaves that out.
+        follow: Also say where its driver is (the cluster that may have brought it back elsewhere is asked),
+            what its queries have recorded, and who watches it. Who looks again and again, and only at how the
+            job is and how far its batches are, leaves that out.
+        progress: Gives the newest record of progress of a query, for who reads it anyway.
 
     Raises:
         FormatError: A record that decides is damaged (code `damaged-record`).
@@ -231,16 +241,18 @@ def job_status(
         # Not beside a driver that lives: whoever watches one looks again and again.
         lost = _lost(job, records)
         state, why = (_LOST[lost.code], lost.message) if lost is not None else (state, why)
-    driver = _driver(job, records, launch_id, launcher, follow and view is not None and not view.free)
+    held = view is not None and not view.free
+    driver = _driver(job, records, launch_id, launcher, held) if follow else _NOWHERE
     desired = records.desired()
     epoch = view.epoch if view else None
-    queries = {name: _query(job, records, name, epoch) for name in job.queries}
+    said = None if not follow else progress or partial(last_progress, records.store)
+    queries = {name: _query(job, records, name, epoch, said) for name in job.queries}
     batches = [one.batch for one in queries.values()]
     pids = {one.role: one.pid for one in view.holder.processes} if view and view.holder else {}
     work = records.operation_lock.view()
     busy = work if work is not None and work.state != "ended" else None
     beat_at = view.beat_at if view else None
-    life = _life(job, records) if follow else None
+    life = _life(job, records, view, desired) if follow else None
     beat_age_s = round((utc_now() - beat_at).total_seconds(), 1) if beat_at else None
     return JobStatus(
         job=job.name,
@@ -302,7 +314,7 @@ def site_status(job: Job, records: JobControl) -> SiteStatus | None:
     )
 
 
-def _life(job: Job, records: JobControl) -> Life:
+def _life(job: Job, records: JobControl, view: ClaimView | None, desired: Desired | None) -> Life:
     """At a glance: no heartbeat is watched for a while, and the newest drivers alone are looked at."""
     from streambank.job.alive import job_life  # a DAG file that is parsed needs none of it
 
@@ -313,6 +325,9 @@ def _life(job: Job, records: JobControl) -> Life:
         settle=False,
         newest=_DRIVERS,
         start_s=job.start.timeout_s,
+        failures=False,
+        view=view,
+        desired=desired,
     )
 
 
@@ -392,9 +407,16 @@ def _ended(
     records: JobControl, view: ClaimView | None, been: Collection[str], launch_id: str | None
 ) -> tuple[JobState, str, str | None]:
     """The same where no driver is there."""
-    last = records.last_event("driver-died", "launched", "stopped")
-    if last is not None and last["kind"] == "driver-died" and last.get("launch_id") not in been:
-        return "failed", "its driver ended before it took the lease", last.get("launch_id")
+    unleased = _unleased(records, been)
+    if unleased:  # else the lease says how the newest driver ended, and its events may be many
+        last = records.last_event("driver-died", "launched", "stopped", newest=_EVENTS)
+        if last is not None and last["kind"] == "driver-died" and last.get("launch_id") not in been:
+            return "failed", "its driver ended before it took the lease", last.get("launch_id")
+        if last is None and len(records.event_records.numbers()) > _EVENTS:
+            lost = next((one for one in unleased if not is_waiting(records, one)), None)
+            if lost is not None:
+                why = f"its newest driver never took the lease, and the newest {_EVENTS:,} events do not say"
+                return "unknown", f"{why} how it ended", lost
     if view is None:
         return "never-started", "its lease was never held", None
     exit_code = view.end.get("exit_code")
@@ -405,12 +427,23 @@ def _ended(
     return "stopped", view.why, launch_id
 
 
+def _unleased(records: JobControl, been: Collection[str]) -> list[str]:
+    """The launches since the newest one that held the lease, by when their specs were written.
+
+    A spec whose store does not say when counts as written at the same time as the others.
+    """
+    specs = records.store.list("launches")
+    infos = {info.path.rpartition("/")[2].removesuffix(".json"): info for info in specs}
+    newest_ns = max((info.mtime_ns for one, info in infos.items() if one in been), default=0)
+    return [one for one, info in infos.items() if one not in been and info.mtime_ns >= newest_ns]
+
+
 def _driver(
     job: Job, records: JobControl, launch_id: str | None, launcher: Launcher | None, follow: bool
 ) -> Handle:
     """Where a driver is; its cluster is asked only where that may have brought it back elsewhere."""
     if launch_id is None or not records.store.exists(launch_key(launch_id)):
-        return Handle("", (), None)
+        return _NOWHERE
     spec = read_launch(records, launch_id)
     known = launched_handle(records, launch_id, log=spec.log)
     if spec.supervised and follow:
@@ -422,12 +455,15 @@ def _driver(
     return known
 
 
-def _query(job: Job, records: JobControl, name: str, epoch: int | None) -> QueryStatus:
+def _query(
+    job: Job, records: JobControl, name: str, epoch: int | None, progress: Progress | None
+) -> QueryStatus:
+    """A query; without `progress` what its driver has recorded of it is left out."""
     generation = records.generation(name)
     location = generation.location if generation else job.queries[name]
     batches = batches_of(location)
-    facts = records.query_facts(name) or {}
-    last = last_progress(records.store, name)
+    facts = {} if progress is None else records.query_facts(name) or {}
+    last = None if progress is None else progress(name)
     event_time = last.progress.get("eventTime") if last else None
     return QueryStatus(
         checkpoint=location,

@@ -3,7 +3,8 @@
 The job is meant to be stopped from the first moment on, so nobody who keeps jobs running brings it back.
 Then, under the operation lock: a driver that holds the lease is asked to stop, and waited for; one that does
 not react although it lives on this host is killed after twice the time it was given; one that is still coming
-up is ended at once.
+up is ended at once. A savepoint is taken as soon as a driver has given its lease back, while its processes
+end: its queries ended before that. The stop is over when the processes are gone, too.
 
 Who has somewhere better to wait asks first (`ask_to_stop`), which holds nothing, and calls `stop_job` with
 what that returned when the driver is gone or took too long. A start in between has the last word.
@@ -247,6 +248,7 @@ class _Stop:
         self.waits = Waits(_log)
         self.asked = asked
         self.lasting = lasting
+        self.left: ClaimView | None = None  # the lease of the driver that was stopped
         self.clock = control.clock
         self.began = self.clock.monotonic()
         if asked is not None:
@@ -280,7 +282,7 @@ class _Stop:
         drained: bool | None = None
         state: Literal["stopped", "already-stopped"] = "stopped"
         if view is not None and (not view.free or view.epoch == asked):
-            how, drained = self._stop_driver(view)
+            how, drained = self._stop_driver(view, leaving=savepoint)
         elif asked is not None:
             # The driver that was asked is gone, and somebody else has had the lease since.
             epoch = asked
@@ -302,19 +304,23 @@ class _Stop:
         warnings = (
             [f"Its driver had failed: {failure}"] if (failure := _failure(self.control, how, view)) else []
         )
-        if savepoint:
-            taken = savepoint_job(
-                self.job,
-                by=self.by,
-                why=self.why,
-                note=note,
-                name=name,
-                pin=pin,
-                control=self.control,
-                pace=Pace(progress=progress),
-            )
-            savepoints = {name: one.savepoint for name, one in taken.savepoints.items()}
-            warnings += [warning for one in taken.savepoints.values() for warning in one.warnings]
+        try:
+            if savepoint:  # the processes of the driver end meanwhile
+                taken = savepoint_job(
+                    self.job,
+                    by=self.by,
+                    why=self.why,
+                    note=note,
+                    name=name,
+                    pin=pin,
+                    control=self.control,
+                    pace=Pace(progress=progress),
+                )
+                savepoints = {name: one.savepoint for name, one in taken.savepoints.items()}
+                warnings += [warning for one in taken.savepoints.values() for warning in one.warnings]
+        finally:
+            if self._until_gone():
+                how = "killed"
         result = StopResult(
             job=self.job.name,
             state=state,
@@ -342,7 +348,14 @@ class _Stop:
                 hint="Stop it again if you still want that.",
             )
 
-    def _stop_driver(self, view: ClaimView) -> tuple[How, bool | None]:
+    def _stop_driver(self, view: ClaimView, leaving: bool) -> tuple[How, bool | None]:
+        """Ask a driver to stop, and wait until it has.
+
+        Args:
+            view: Its lease.
+            leaving: Return when it has given its lease back, though its processes are still on their way out
+                (`_until_gone` waits for those): its queries have ended.
+        """
         holder = view.holder
         if holder is None or not _is_driver(view):
             raise self.control.lease.refusal(view)
@@ -366,30 +379,64 @@ class _Stop:
                     code="lease-moved",
                     hint="Stop it again.",
                 )
-            if now.free and not self._is_still_there(now):
+            gave_back = leaving and now.end.get("how") == "released" and not killed
+            if now.free and (gave_back or not self._is_still_there(now)):
+                self.left = now
                 # A heartbeat that stood still is no proof: the cluster may have the driver all the same.
                 killed = (now.state == "dead" and self._end_left(now)) or killed
                 return how_it_ended(self.control, self.job, request, now, killed)
             if self.clock.monotonic() >= deadline:
-                driver = self._driver(launch_id, holder)
-                here = self.control.here.sees(holder.host)
-                if killed or not (here or driver.submission):
-                    raise StorageError(
-                        f"The driver of job {self.job.name} did not stop in time: {now.describe()}.",
-                        code="stop-timeout",
-                        hint="The stop request remains; look at the driver's host and log.",
-                    )
+                deadline = self._force(now, launch_id, holder, killed)
                 killed = True
-                deadline = self.clock.monotonic() + _MARGIN_S
-                if driver.submission is not None:
-                    assert self.launcher is not None, "who only asks does not wait"
-                    self.launcher.kill(driver)
-                    # Elsewhere it is seen to be gone when its beat has stood still for its TTL.
-                    deadline += CLUSTER_MARGIN_S + (0.0 if here else 1.5 * holder.ttl_s)
-                if here:
-                    self._kill(launch_id, holder.processes)
             self.waits(self._waiting(killed))
             self.clock.sleep(_LOOK_S)
+
+    def _until_gone(self) -> bool:
+        """Wait until the processes of the driver that was stopped are gone; whether they were killed.
+
+        Raises:
+            StorageError: They did not end (code `stop-timeout`).
+        """
+        deadline, killed = self.clock.monotonic() + self.patience_s(), False
+        while (view := self.left) is not None and self._is_still_there(view):
+            if self.clock.monotonic() >= deadline:
+                assert view.holder is not None, "it has processes"
+                launch_id = str(view.holder.details.get("launch_id"))
+                deadline = self._force(view, launch_id, view.holder, killed)
+                killed = True
+            self.waits(self._waiting(killed))
+            self.clock.sleep(_LOOK_S)
+        return killed
+
+    def _force(self, view: ClaimView, launch_id: str, holder: Holder, killed: bool) -> float:
+        """Kill a driver that did not stop in time; until when it is waited for then.
+
+        Args:
+            view: Its lease.
+            launch_id: Its launch.
+            holder: Who it is.
+            killed: Whether it was killed before.
+
+        Raises:
+            StorageError: It was, or cannot be (code `stop-timeout`).
+        """
+        driver = self._driver(launch_id, holder)
+        here = self.control.here.sees(holder.host)
+        if killed or not (here or driver.submission):
+            raise StorageError(
+                f"The driver of job {self.job.name} did not stop in time: {view.describe()}.",
+                code="stop-timeout",
+                hint="The stop request remains; look at the driver's host and log.",
+            )
+        deadline = self.clock.monotonic() + _MARGIN_S
+        if driver.submission is not None:
+            assert self.launcher is not None, "who only asks does not wait"
+            self.launcher.kill(driver)
+            # Elsewhere it is seen to be gone when its beat has stood still for its TTL.
+            deadline += CLUSTER_MARGIN_S + (0.0 if here else 1.5 * holder.ttl_s)
+        if here:
+            self._kill(launch_id, holder.processes)
+        return deadline
 
     def _kill(self, launch_id: str, processes: Iterable[ProcessId]) -> None:
         """Kill the driver's processes on this host, the JVM first, and nothing else."""

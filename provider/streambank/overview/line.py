@@ -10,7 +10,6 @@ from typing import Any
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.processes import person
-from streambank.control.progress import last_progress
 from streambank.core.units import to_json_time
 from streambank.job.crash_loop import CRASH_LOOP
 from streambank.job.status import JobStatus
@@ -22,6 +21,8 @@ from streambank.sla.history.point import Point
 from streambank.sla.history.progress_json import Measuring
 
 FORMAT = 1
+LINE = "line"
+"""The part, as its `error` says it, of what the line reads by itself."""
 LINE_BYTES = 4096
 """The largest line, as compact JSON in ASCII."""
 VERDICTS, REPLICAS, WAITS, QUERIES = 10, 5, 5, 20
@@ -38,7 +39,7 @@ _IDENTIFYING = frozenset(("id", "savepoint", "state", "level", "objective", "kin
 _IDENTIFYING_CHARACTERS = 32
 """Times, ids and names that a program compares are not shortened below this; they are no longer."""
 _DROPPED = ("spark", "drill", "operation", "health", "watch", "desired", "savepoint", "error")
-"""What goes where even that is not enough, in this order."""
+"""What goes where even that is not enough, in this order; of the error its part and its code stay."""
 _OF_VERDICT = ("objective", "query", "subject", "level", "why", "value", "limit", "unit", "since")
 
 
@@ -79,22 +80,23 @@ def _known(look: Look, status: JobStatus, records: JobControl) -> dict[str, Any]
         "batch": status.batch,
         "batch_at": max((one.progress_at for one in queries if one.progress_at), default=None),
         "watermark": min((one.watermark for one in queries if one.watermark), default=None),
-        **guarded(look, lambda: _measured(look, records)),
-        **guarded(look, lambda: _operation(look, records, status)),
+        **guarded(look, LINE, lambda: _measured(look)),
+        **guarded(look, LINE, lambda: _operation(look, records, status)),
     }
 
 
-def guarded(look: Look, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What is known besides; nothing where a record cannot be read.
+def guarded(look: Look, part: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Some fields of the line; none where they cannot be made, and why then stands in `look.failed`.
 
     Args:
         look: What is seen of the job.
-        make: Makes some fields of the line.
+        part: The part that they rest on, or `LINE`.
+        make: Makes them.
     """
     try:
         return make()
     except Exception as error:
-        look.error(error)
+        look.failed.setdefault(part, look.error(error))
         return {}
 
 
@@ -146,11 +148,11 @@ def _desired(status: JobStatus) -> dict[str, Any]:
     }
 
 
-def _measured(look: Look, records: JobControl) -> dict[str, Any]:
+def _measured(look: Look) -> dict[str, Any]:
     """By the newest record of progress of each query: sums, and of durations the longest."""
     points: list[Point] = []
     for query in look.job.queries:
-        last = last_progress(records.store, query)
+        last = look.progress(query)
         if last is not None:
             points.append(Measuring(last.run_id, last.batch).point(last, last.at))
     waiting = _sum(points, "source_lag_rows")
@@ -177,7 +179,7 @@ def _longest(points: Sequence[Point], metric: str) -> float | None:
 
 def _operation(look: Look, records: JobControl, status: JobStatus) -> dict[str, Any]:
     """Who works on the job, and what waits for a person."""
-    view = records.operation_lock.view()
+    view = None if status.operation_state is None else records.operation_lock.view()
     busy = view if view is not None and view.state != "ended" else None
     holder = busy.holder if busy is not None else None
     waits = [*_given_up(records, status), *_unfenced(status)]
@@ -320,8 +322,13 @@ def fitted_line(line: Mapping[str, Any], plain: Plain) -> dict[str, Any]:
             return short
     for name in _DROPPED:
         if size_of(short) > LINE_BYTES:
-            short[name] = None
+            short[name] = None if name != "error" else _bare(short[name])
     return short
+
+
+def _bare(error: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """An error without its texts: a line with one must not look like one of a job that is well."""
+    return None if error is None else {**error, "message": "", "hint": ""}
 
 
 def _shorter(name: str, value: Any, most: int) -> Any:

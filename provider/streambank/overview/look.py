@@ -8,6 +8,9 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from streambank.control.control import JobControl
+from streambank.control.drills import newest_drills
+from streambank.control.progress import ProgressRecord, last_progress
+from streambank.control.records import JsonDict
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import declared_query, savepoints_lost
@@ -65,6 +68,8 @@ class Look:
         repository: Its repository; None where it has taken no savepoint yet.
         saved: The newest savepoints of all its queries, newest first, and how many there are.
         judged: Each query with its verdicts and its history.
+        drills: The reports of its newest drills, newest first.
+        failed: Why fields of the line are missing, by the part that they rest on.
     """
 
     def __init__(self, job: Job, now: datetime) -> None:
@@ -72,10 +77,25 @@ class Look:
         self.now = now
         self.plain = Plain.of_job(job)
         self.records: Once[JobControl] = Once(job.records)
-        self.status: Once[JobStatus] = Once(lambda: job_status(job, control=self.records()))
+        self.status: Once[JobStatus] = Once(
+            lambda: job_status(job, control=self.records(), progress=self.progress)
+        )
+        self._progress: dict[str, ProgressRecord | None] = {}
         self.repository: Once[Repository | None] = Once(self._repository)
         self.saved: Once[Saved] = Once(self._saved)
         self.judged: Once[list[Judged]] = Once(lambda: judge_queries(job, now))
+        self.drills: Once[list[JsonDict]] = Once(lambda: newest_drills(self.records()))
+        self.failed: dict[str, dict[str, str]] = {}
+
+    def progress(self, query: str) -> ProgressRecord | None:
+        """The newest record of progress of a query; None where it has none.
+
+        Raises:
+            StorageError: The records cannot be read.
+        """
+        if query not in self._progress:
+            self._progress[query] = last_progress(self.records().store, query)
+        return self._progress[query]
 
     def _repository(self) -> Repository | None:
         try:

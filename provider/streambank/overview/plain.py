@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
@@ -30,6 +31,8 @@ PART_BYTES = 256 << 10
 _READ_CHARACTERS = 4000
 """So many characters of a text are read: the message of a failed query may be megabytes long."""
 _KEY_CHARACTERS = 200
+_REMEMBERED_CHARACTERS = 200
+"""A text that is no longer is made plain once, however often it is shown."""
 _DEPTH = 24
 _ELLIPSIS = "\u2026"
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
@@ -47,7 +50,7 @@ class Plain:
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        self._secrets = secret_values(secrets.items())
+        self._secrets = tuple(secret_values(secrets.items()))
 
     @classmethod
     def of_job(cls, job: Job) -> Plain:
@@ -66,12 +69,9 @@ class Plain:
                 named += [*sink.catalog.items(), *sink.options.items(), ("", sink.url or "")]
             named += [(name, value) for name, _, value in (each.partition("=") for each in one.args)]
             named += pairwise(one.args)
-        filled = [(name, _filled(str(value))) for name, value in named]
-        within = [found for _, value in filled for found in secrets_within(value)]
         plain = cls({})
-        plain._secrets = secret_values(
-            [*os.environ.items(), *filled], [*within, *(unquote(one) for one in within)]
-        )
+        variables = _shared(tuple(os.environ.items()))
+        plain._secrets = _secrets(variables, tuple((name, str(value)) for name, value in named))
         return plain
 
     def text(self, text: str, most: int = TEXT_CHARACTERS) -> str:
@@ -81,10 +81,8 @@ class Plain:
             text: It.
             most: How many characters are left.
         """
-        found = without(text[:_READ_CHARACTERS], self._secrets)
-        found = _ORACLE_USER.sub(r"\1@", _QUERY.sub(r"\1", _USER_INFO.sub("", found)))
-        found = visible(_BREAK.sub(" ", found).replace("\t", "    "))
-        return shortened(found, most)
+        make = _plain_again if len(text) <= _REMEMBERED_CHARACTERS else _plain
+        return shortened(make(text[:_READ_CHARACTERS], self._secrets), most)
 
     def json(self, value: Any, most: int = TEXT_CHARACTERS, depth: int = _DEPTH) -> Any:
         """A value as JSON that any reader understands: texts as `text`, times in UTC, no infinite numbers.
@@ -120,10 +118,36 @@ class Plain:
         return self.json(value, most, depth - 1)
 
 
-def _filled(value: str) -> str:
+def _plain(text: str, secrets: tuple[str, ...]) -> str:
+    found = without(text, secrets)
+    found = _ORACLE_USER.sub(r"\1@", _QUERY.sub(r"\1", _USER_INFO.sub("", found)))
+    return visible(_BREAK.sub(" ", found).replace("\t", "    "))
+
+
+# Most texts of a snapshot are those of the one before: names of fields, reasons, ids.
+_plain_again = lru_cache(maxsize=1 << 14)(_plain)
+
+
+@lru_cache(maxsize=4)
+def _shared(variables: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The same environment as one object, for all jobs."""
+    return variables
+
+
+@lru_cache(maxsize=2048)
+def _secrets(variables: tuple[tuple[str, str], ...], named: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """The secrets of an environment, and of what a job names."""
+    known = dict(variables)
+    filled = [(name, _filled(value, known)) for name, value in named]
+    within = [found for _, value in filled for found in secrets_within(value)]
+    more = [*within, *(unquote(one) for one in within)]
+    return tuple(secret_values([*variables, *filled], more))
+
+
+def _filled(value: str, variables: Mapping[str, str]) -> str:
     """A value with its variables, where they are set."""
     try:
-        return fill_in(value, os.environ, lambda what, hint: ValueError(what))
+        return fill_in(value, variables, lambda what, hint: ValueError(what))
     except ValueError:
         return value
 

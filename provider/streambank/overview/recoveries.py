@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.drills import called, drills_of, savepoints_of
+from streambank.control.drills import called, newest_drills, savepoints_of
 from streambank.control.processes import person
 from streambank.control.records import JsonDict, RecordStream
 from streambank.core.errors import InputError
 from streambank.core.names import QueryRef
 from streambank.core.units import from_json_time
 from streambank.declaration.declaration import Job
+from streambank.job.history import skipped_of
 from streambank.sla.judge.facts import Recovery, recoveries
 
 MOST = 50
-"""So many of the newest drills, and of the newest restores, are shown."""
+"""So many of the newest restores are shown."""
 
 
-def recoveries_part(job: Job, control: JobControl) -> dict[str, Any]:
+def recoveries_part(
+    job: Job, control: JobControl, drills: Iterable[JsonDict] | None = None
+) -> dict[str, Any]:
     """The content of the part.
 
     Args:
         job: The job.
         control: Its records.
+        drills: The reports of its newest drills, newest first; they are read when left out.
 
     Raises:
         StorageError: The records cannot be read.
     """
     return {
-        "drills": [_drill(job, one) for one in islice(drills_of(control), MOST)],
+        "drills": [_drill(job, one) for one in (newest_drills(control) if drills is None else drills)],
         "restores": _restores(job, control),
     }
 
@@ -90,6 +93,7 @@ def _restore(job: Job, report: JsonDict, found: Mapping[str, Sequence[Recovery]]
         "savepoint": report.get("savepoint"),
         "rto_s": rto_s,
         "rpo_s": _seconds(report.get("age_s")),
+        "skipped": skipped_of(report),
         "why": str(report.get("message") or report.get("sink_effect") or ""),
         "steps": steps,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,15 +17,28 @@ MANIFESTS = 20
 """So many of the newest savepoints have their manifest in words."""
 
 
-def savepoints_part(saved: Saved, retention: Policy | None) -> dict[str, Any]:
+def savepoints_part(
+    saved: Saved,
+    retention: Policy | None,
+    drilled: Mapping[tuple[str, str], Mapping[str, Any]],
+    repository: str,
+) -> dict[str, Any]:
     """The content of the part.
 
     Args:
         saved: The job's savepoints.
         retention: Which are kept; None if that is not declared.
+        drilled: The newest drill of each, by query and id (`control.drills.last_drills`).
+        repository: The location of the job's repository: a drill from another place names it.
     """
     return {
-        "savepoints": [_row(one, retention) for one in saved.newest],
+        "savepoints": [
+            {
+                **_row(one, retention),
+                "drilled": _drilled(drilled.get((one.query, one.summary.savepoint)), repository),
+            }
+            for one in saved.newest
+        ],
         "manifests": {
             one.summary.savepoint: in_words(one.head)
             for one in saved.newest[:MANIFESTS]
@@ -65,6 +79,15 @@ def _row(one: SavedOne, retention: Policy | None) -> dict[str, Any]:
         "kept": "; ".join(each.why for each in decision.reasons) if decision and decision.keep else "",
         "expires": _expires(one, retention),
     }
+
+
+def _drilled(drill: Mapping[str, Any] | None, repository: str) -> dict[str, Any] | None:
+    """The newest drill of a savepoint; None where none is known."""
+    if drill is None:
+        return None
+    place = drill["repository"]
+    kept = {name: drill[name] for name in ("at", "passed", "not_run")}
+    return {**kept, "replica": place if isinstance(place, str) and place != repository else None}
 
 
 def _expires(one: SavedOne, retention: Policy | None) -> dict[str, Any] | None:

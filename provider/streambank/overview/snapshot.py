@@ -9,6 +9,7 @@ from functools import partial
 from types import NoneType
 from typing import Any
 
+from streambank.control.drills import last_drills
 from streambank.core.errors import InputError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
@@ -17,6 +18,7 @@ from streambank.job.history import job_history
 from streambank.overview.charts import charts_part, sparkline, verdicts_part
 from streambank.overview.line import (
     FORMAT,
+    LINE,
     fitted_line,
     guarded,
     of_recoveries,
@@ -32,7 +34,6 @@ from streambank.overview.recoveries import recoveries_part
 from streambank.overview.repository import repository_part
 from streambank.overview.savepoints import newest_verified, savepoints_part
 
-LINE = "line"
 PARTS = (
     "status",
     "repository",
@@ -114,7 +115,7 @@ def snapshot(
     line = of_status(look) | _taken_over(earlier, asked)
     for name, part in made.items():
         if name in _LINE_OF and (part["error"] is None or "replicas" in part):
-            line |= guarded(look, partial(_LINE_OF[name], look, part))
+            line |= guarded(look, name, partial(_LINE_OF[name], look, part))
     line["parts"] = {
         **line["parts"],
         **{name: {"at": at, "digest": digest_of(part)} for name, part in made.items()},
@@ -138,11 +139,13 @@ def _makers(look: Look) -> dict[str, Callable[[], dict[str, Any]]]:
     return {
         "status": lambda: _status(look),
         "repository": lambda: repository_part(look),
-        "savepoints": lambda: savepoints_part(look.saved(), look.job.retention),
+        "savepoints": lambda: savepoints_part(
+            look.saved(), look.job.retention, _last_drills(look), look.job.repository
+        ),
         "verdicts": lambda: verdicts_part(look.judged()),
         "charts": lambda: charts_part(look.judged()),
         "events": lambda: {"events": [one.to_dict() for one in job_history(look.job, EVENTS)]},
-        "recoveries": lambda: recoveries_part(look.job, look.records()),
+        "recoveries": lambda: recoveries_part(look.job, look.records(), look.drills()),
         "log": lambda: log_part(look.job, look.records(), look.status(), look.plain),
         "findings": lambda: _findings(look.job),
     }
@@ -156,6 +159,13 @@ _LINE_OF: Mapping[str, Callable[[Look, Mapping[str, Any]], dict[str, Any]]] = {
     "recoveries": lambda look, part: of_recoveries(part),
 }
 """What the line says of a part that could be made."""
+
+
+def _last_drills(look: Look) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+    """The newest drill of each savepoint; none where that cannot be read, as `error` says."""
+    known = guarded(look, "recoveries", lambda: {"drilled": last_drills(look.drills())})
+    drilled: Mapping[tuple[str, str], Mapping[str, Any]] = known.get("drilled", {})
+    return drilled
 
 
 def _status(look: Look) -> dict[str, Any]:
@@ -223,8 +233,11 @@ def _is_stamp(value: object) -> bool:
 def _worst(
     look: Look, made: Mapping[str, Mapping[str, Any]], before: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The error of the first part that could not be read; of one that is not made now, that of before."""
-    errors = {name: part["error"] for name, part in made.items() if part["error"] is not None}
+    """The error of what the line reads by itself, else of the first part that could not be read.
+
+    Of a part that is not made now it is that of before.
+    """
+    errors = look.failed | {name: part["error"] for name, part in made.items() if part["error"] is not None}
     if "status" not in made:
         try:
             look.status()
@@ -234,4 +247,4 @@ def _worst(
     part = earlier.get("part")
     if part in PARTS and part != "status" and part not in made:
         errors[part] = {name: earlier.get(name) for name in ("code", "message", "hint")}
-    return next(({"part": name, **errors[name]} for name in PARTS if name in errors), None)
+    return next(({"part": name, **errors[name]} for name in (LINE, *PARTS) if name in errors), None)

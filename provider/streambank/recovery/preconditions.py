@@ -36,7 +36,7 @@ from streambank.recovery.choices import SinkChoices
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.reached import Reached, how_far, records_to_ask
 from streambank.recovery.report import Estimate, estimates
-from streambank.recovery.resolve import Chosen, next_ones
+from streambank.recovery.resolve import Chosen, Skipped, next_ones
 from streambank.recovery.sinks import (
     Sinks,
     check_stands_at,
@@ -96,6 +96,7 @@ class RestoreRequest:
             these.
         opener: Opens locations; tests bring their own.
         link: Let large files share their bytes with the repository.
+        skipped: What a plan has passed over before it came to the savepoint that is named now.
         by: Who asks; `restore` adds user and host.
     """
 
@@ -122,6 +123,7 @@ class RestoreRequest:
     together: bool = False
     opener: Opener = open_store
     link: bool = False
+    skipped: tuple[Skipped, ...] = ()
     by: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -320,7 +322,7 @@ def prepare(
         estimates=_estimates(request, manifest),
         next=next_ones(request.repository, manifest),
         as_of=chosen.as_of,
-        skipped=chosen.skipped,
+        skipped=tuple({one.savepoint: one for one in (*request.skipped, *chosen.skipped)}.values()),
         refusals=(*against, *by_sinks[request.sink], *by_sources[request.source]),
         other_refusals=tuple(against),
         sink_refusals=by_sinks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -46,6 +46,11 @@ class Skipped:
     def to_dict(self) -> dict[str, str]:
         """As JSON."""
         return asdict(self)
+
+    @classmethod
+    def all_of(cls, reports: Iterable[Mapping[str, Any]]) -> tuple[Skipped, ...]:
+        """Those that `skipped` of a plan, or of a report, names as JSON."""
+        return tuple(cls(str(one["savepoint"]), str(one["why"])) for one in reports)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ class TogetherRequest:
         sink_of: The same for single sinks, by the paths that a plan shows.
         source: What to do where input is gone; see `RestoreRequest`.
         kafka: How Kafka is reached.
+        skipped: What a plan has passed over of each query before it came to `savepoints`.
         by: Who asks.
     """
 
@@ -89,6 +90,7 @@ class TogetherRequest:
     sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
     source: SourceChoice = "refuse"
     kafka: Brokers = field(default_factory=Brokers)
+    skipped: Mapping[str, tuple[Skipped, ...]] = field(default_factory=dict)
     by: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -285,6 +287,7 @@ def _of_query(
         application=job.application,
         declared_sinks=job.sinks,
         together=len(job.queries) > 1,
+        skipped=request.skipped.get(query, ()),
         by=request.by,
     )
 

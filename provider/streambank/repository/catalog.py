@@ -66,7 +66,8 @@ class SavepointSummary:
         checkpoint: URI of the checkpoint it was taken from.
         derived_from: The savepoint it was made from by a compaction or a fork.
         restored: It was made from another one, and a job went on from it.
-        rejected: Its rehearsal has not passed, and no job went on from it: only its id or its name means it.
+        rejected: Its rehearsal has not passed, and no job went on from it: only its whole id or its name
+            means it.
         rehearsed_at: When the newest mark of its rehearsal was made, in UTC; None for none, or a damaged one.
         pinned: Whether retention leaves it alone; a pin mark that cannot be read counts as one.
         verified_at: When it was last verified, in UTC.
@@ -196,7 +197,7 @@ def only_rejected(job: str, rejected: Sequence[str]) -> NotFoundError:
     return NotFoundError(
         f"Of {job} only savepoints whose rehearsal has not passed could be meant: {some(rejected)}.",
         code="no-such-savepoint",
-        hint="Only its id or its name means such a savepoint. Give that, or take another one.",
+        hint="Only its whole id or its name means such a savepoint. Give that, or take another one.",
     )
 
 

@@ -9,9 +9,9 @@
 | `batch:41` | the one of this batch |
 | `03:00`, `2026-11-26`, `2026-11-26T03:00+01:00` | the one taken last before, or at, that moment |
 
-A savepoint whose rehearsal has not passed is meant by its id or its name alone. Each may stand behind `job/`
-or `job/query/`. Ids begin with `b` and digits, names with a letter and not like an id, times with a digit, so
-nothing means two things.
+A savepoint whose rehearsal has not passed is meant by its whole id or its name alone. Each may stand behind
+`job/` or `job/query/`. Ids begin with `b` and digits, names with a letter and not like an id, times with a
+digit, so nothing means two things.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ _TIME = re.compile(
     r"(?P<zone>[Zz]|[+-][0-9]{2}:?[0-9]{2})?",
     re.ASCII,
 )
+_READ = 100
+"""Of so many savepoints that a batch, or the beginning of an id, could mean the manifests are read."""
 _HINT = "Write 03:00, 2026-11-26, or 2026-11-26T03:00, with Z or +01:00 behind it for another time zone."
 
 
@@ -263,17 +265,27 @@ def _candidates(store: Store, asked: Reference, job: str | None) -> list[tuple[s
     ]
     if asked.kind == "batch":
         batch = int(asked.said.removeprefix("batch:"))
-        of_batch = [which for which in there if batch_of_id(which[1]) == batch]
-        rejected = [which for which in of_batch if (it := glimpse(store, *which)) and is_rejected(store, it)]
-        if rejected and len(rejected) == len(of_batch):
-            raise only_rejected(rejected[0][0], [savepoint for _, savepoint in rejected])
-        return [which for which in of_batch if which not in rejected]
+        return _meant(store, [which for which in there if batch_of_id(which[1]) == batch])
     exact = [which for which in there if which[1] == asked.said]
     if not exact and asked.kind == "name":
         jobs = dict.fromkeys(of_job for of_job, _ in there)
         named = [(of_job, holder_of(store, of_job, asked.said)) for of_job in jobs]
         exact = [(of_job, savepoint) for of_job, savepoint in named if savepoint is not None]
-    return exact or [which for which in there if which[1].startswith(asked.said)]
+    return exact or _meant(store, [which for which in there if which[1].startswith(asked.said)])
+
+
+def _meant(store: Store, several: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Which of several savepoints a batch, or the beginning of an id, means: none that is rejected.
+
+    Raises:
+        NotFoundError: Only rejected ones could be meant (code `no-such-savepoint`).
+    """
+    if len(several) > _READ:
+        return several  # so many are ambiguous, whatever some of them are
+    rejected = [which for which in several if (it := glimpse(store, *which)) and is_rejected(store, it)]
+    if rejected and len(rejected) == len(several):
+        raise only_rejected(rejected[0][0], [savepoint for _, savepoint in rejected])
+    return [which for which in several if which not in rejected]
 
 
 def holder_of(store: Store, job: str, name: str) -> str | None:

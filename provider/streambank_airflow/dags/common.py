@@ -23,6 +23,7 @@ from streambank_airflow.airflow_versions import (
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, ApprovePlanOperator
 from streambank_airflow.operators.base import StreambankOperator
+from streambank_airflow.page.names import TAG
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert
@@ -186,7 +187,7 @@ class DagFile:
             deadline: What Airflow is to watch of each run.
         """
         own, given = job.airflow, dict(self.dag_args)
-        tags = {"streambank", job.name, *job.tags, *given.pop("tags", ())}
+        tags = {TAG, job.name, *job.tags, *given.pop("tags", ())}
         roles = {**(given.pop("access_control", None) or {}), **_roles(job)}
         declared = {
             "access_control": roles or None,

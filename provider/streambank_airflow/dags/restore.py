@@ -119,8 +119,10 @@ def restore_tasks(
         # None where the task was marked as a success by hand.
         chosen = f"ti.xcom_pull(task_ids='{asked[0].task_id}', key='{CHOICE_KEY}')"
         approved, stop = f"{{{{ {chosen} }}}}", f"{stop} or ({chosen} or {{}}).get('stop')"
+    shown = f"ti.xcom_pull(task_ids='{plan.task_id}')"
     planned: dict[str, Any] = {
-        "savepoint": f"{{{{ ti.xcom_pull(task_ids='{plan.task_id}')['savepoint'] }}}}",
+        "savepoint": f"{{{{ {shown}['savepoint'] }}}}",
+        "skipped": f"{{{{ {shown}.get('skipped') }}}}",  # None in what an older version has planned
         "approved": approved,
         **how,
         **args,

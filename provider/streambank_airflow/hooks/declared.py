@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, wraps
+from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from streambank.core.errors import InputError
@@ -95,7 +99,7 @@ class DeclaredJobs:
         Raises:
             InputError: Nobody names a file (code `no-declaration`), or it is wrong.
         """
-        return load_jobs(self.jobs_file)
+        return remembered_jobs(self.jobs_file)
 
     def find(self, ref: str, site: str | None = None) -> tuple[Job, str | None]:
         """A declared job, and which query of it is meant (None for all, or the only one).
@@ -218,6 +222,63 @@ class DeclaredJobs:
 
     def _named_file(self) -> str | None:
         return self._jobs_file or self.settings.jobs_file or installed_jobs_file()
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a jobs file is read from.
+
+    Attributes:
+        file: The file itself, behind all links: relative paths in it are taken from there.
+        content: Its bytes.
+        variables: The environment, which it may name.
+    """
+
+    file: Path
+    content: bytes
+    variables: dict[str, str]
+
+    @classmethod
+    def now(cls, path: str) -> _Read | None:
+        """As it is now; None for a file that cannot be read."""
+        try:
+            file = Path(path).resolve(strict=True)
+            return cls(file, file.read_bytes(), dict(os.environ))
+        except (OSError, RuntimeError, ValueError):
+            return None
+
+
+_MOST_FILES = 8
+_remembered: dict[str, tuple[_Read, Declarations]] = {}
+_one_reads = Lock()
+
+
+def remembered_jobs(path: str) -> Declarations:
+    """As `load_jobs`; a file that this process has read already, and that is as it was, is not parsed again.
+
+    A triggerer asks for one job of the same file for each of its watches and pages: with a thousand jobs in
+    it, parsing it takes seconds of a processor each time.
+
+    Args:
+        path: The jobs file.
+
+    Raises:
+        InputError: As `load_jobs`.
+    """
+    with _one_reads:
+        now = _Read.now(path)
+        known = _remembered.pop(path, None)
+        if known is None or known[0] != now:
+            known = None
+            declared = load_jobs(path)
+            # One that was written to meanwhile may have been read half before and half after.
+            if now is None or _Read.now(path) != now:
+                return declared
+            known = (now, declared)
+        _remembered[path] = known
+        while len(_remembered) > _MOST_FILES:
+            del _remembered[next(iter(_remembered))]
+        return known[1]
 
 
 def find_declared(

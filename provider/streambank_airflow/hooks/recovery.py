@@ -5,7 +5,7 @@ The engine's modules for them are loaded when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -115,9 +115,13 @@ class RecoveryVerbs:
         kafka: str | None = None,
         executor: Executor | None = None,
         repository: str | None = None,
+        skipped: Iterable[Mapping[str, Any]] = (),
     ) -> dict[str, Any]:
-        """Restore a savepoint; see `plan` and `streambank.recovery.restore.restore`."""
-        from streambank.recovery.resolve import hinting_refresh
+        """Restore a savepoint; see `plan` and `streambank.recovery.restore.restore`.
+
+        `skipped` is that of the plan which chose the savepoint, for the report.
+        """
+        from streambank.recovery.resolve import Skipped, hinting_refresh
         from streambank.recovery.restore import restore
         from streambank.work.executor import Pace
 
@@ -126,7 +130,8 @@ class RecoveryVerbs:
         asked = (into, sink, mode, source, new_sinks, kafka, sink_of, repository)
         with hinting_refresh(self.declared.get(ref)):
             request = self._request(ref, savepoint, *asked, pace, by=asked_by, record=True)
-            return restore(replace(request, link=link, unmoved=unmoved), pace=pace).to_dict()
+            request = replace(request, link=link, unmoved=unmoved, skipped=Skipped.all_of(skipped))
+            return restore(request, pace=pace).to_dict()
 
     @connected
     def refresh(

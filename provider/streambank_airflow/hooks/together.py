@@ -5,7 +5,7 @@ The engine's modules for them are loaded when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ class AskedTogether:
         source: `refuse` or `accept`.
         kafka: Kafka's servers, where they are not those that the savepoints or the declaration name.
         executor: Who hashes and copies; threads of this process by default.
+        skipped: What the plan has passed over of each query before it came to those ids.
     """
 
     savepoint: str | Mapping[str, str] = "latest-good"
@@ -40,6 +41,7 @@ class AskedTogether:
     source: str = "refuse"
     kafka: str | None = None
     executor: Executor | None = None
+    skipped: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class TogetherVerbs:
     ) -> TogetherRequest:
         """What a plan and a restore ask for alike; what `nearest` chose is written down if `record`."""
         from streambank.kafka.settings import Brokers
+        from streambank.recovery.resolve import Skipped
         from streambank.recovery.together import TogetherRequest, from_place
 
         job, query = self.declared.find(ref)
@@ -143,5 +146,6 @@ class TogetherVerbs:
             sink_of=asked.sink_of,
             source=check_choice(asked.source, "source", SOURCE_CHOICES),
             kafka=Brokers(job.kafka.at(asked.kafka)),
+            skipped={name: Skipped.all_of(one) for name, one in asked.skipped.items()},
             by=by,
         )

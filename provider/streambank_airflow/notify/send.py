@@ -15,7 +15,7 @@ from typing import Any
 from airflow.sdk import BaseNotifier
 
 from streambank.declaration.notify import Notify
-from streambank.driver.failure import HIDDEN, shown
+from streambank.driver.failure import HIDDEN, shown, without
 from streambank_airflow.failures import said
 from streambank_airflow.notify.notifiers import load_notifier
 
@@ -140,6 +140,7 @@ def redacted(error: BaseException, secrets: Any) -> str:
     for secret in sorted(set(_texts(secrets)), key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, HIDDEN)
+    text = without(text, ())  # first: a password with a slash would end an address too early
     text = _ADDRESS.sub(lambda found: found[1] + found[2] + (f"/{HIDDEN}" if found[3] else ""), text)
     return shown(_PATH_ALONE.sub(rf"\g<1>/{HIDDEN}", text))
 

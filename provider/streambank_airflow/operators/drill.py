@@ -65,8 +65,9 @@ class RunDrillOperator(EndsWhenKilled):
             (seconds of each), `queries` (of each `query`, `savepoint`, `batch`, `age_s`, `batches_behind`,
             `batches`, `state_equal`, `differences`, `not_compared`), `scratch` (None where it is removed),
             `started_at`, `seconds`. Of `each`: `job`, `passed`, `failed_step` and `code` (of the first that
-            failed), `error` (names each that failed), `repository`, `rto_s` and `rpo_s` (of the first
-            drill), `drills` (of each drill what is returned of one, and its `savepoints`), `skipped`,
+            failed), `error` (names each that failed), `not_run` (of the first that did not run the
+            application), `repository`, `rto_s` and `rpo_s` (of the first drill), `drills` (of each drill what
+            is returned of one, and its `savepoints`), `skipped`,
             `ended` (why it ended before each savepoint was drilled), `left` (a list of those, by query),
             `resumed`, `started_at`, `seconds`.
     """
@@ -141,6 +142,8 @@ class RunDrillOperator(EndsWhenKilled):
             if not report.passed:
                 raise self._failure(report)
         self.log.info("The drill passed after %s.", say_duration(round(report.seconds)))
+        if result.get("not_run"):
+            self.log.warning("The application was not run on the copy: %s", result["not_run"])
         return result
 
     def _leave(self, context: Context, report: DrillReport | RoundReport) -> dict[str, Any]:
@@ -232,6 +235,7 @@ def result_of_round(report: RoundReport) -> dict[str, Any]:
         "failed_step",
         "code",
         "error",
+        "not_run",
         "repository",
         "rto_s",
         "rpo_s",

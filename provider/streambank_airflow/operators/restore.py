@@ -100,12 +100,15 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             that is gone. XCom `choices` has what `ApprovePlanOperator` then offers.
         approved: What a person chose there, instead of `sink` and `source`. It is done as long as nothing
             else speaks against the restore than what they saw.
+        skipped: `skipped` of the plan that chose the savepoint: the report then says which newer ones were
+            passed over, and why.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
             operator.
 
     Returns:
         Flat: `savepoint`, `job`, `batch`, `taken_at`, `age_s`, `files`, `bytes`, `rows`, `location`,
-            `generation`, `sink_effect` (what became of output that is newer than the savepoint), ...
+            `generation`, `sink_effect` (what became of output that is newer than the savepoint), ..., and the
+            list `skipped` (`savepoint` and `why` of newer ones that were passed over).
     """
 
     operation = "restore"
@@ -126,6 +129,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         "only_if",
         "if_running",
         "approved",
+        "skipped",
     )
 
     def __init__(
@@ -148,6 +152,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         from_form: bool = False,
         offer: bool = False,
         approved: Mapping[str, Any] | str | None = None,
+        skipped: Sequence[Mapping[str, Any]] | Mapping[str, Any] | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -168,6 +173,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         self.from_form = from_form
         self.offer = offer
         self.approved = approved
+        self.skipped = skipped
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -195,9 +201,14 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         for said in (report["sink_effect"], report["source_effect"]):
             if said:
                 self.log.info("%s", said)
+        self._say_skipped(report)
         for warning in report["warnings"]:
             self.log.warning("%s", warning)
-        return flat(report)
+        return _flat(report)
+
+    def _say_skipped(self, report: Mapping[str, Any]) -> None:
+        for one in report["skipped"]:
+            self.log.warning("Savepoint %(savepoint)s was passed over: %(why)s", one)
 
     def _all_queries(self, context: Context) -> dict[str, Any]:
         """The same for all queries of the job, as one."""
@@ -231,12 +242,13 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             for said in (one["sink_effect"], one["source_effect"]):
                 if said:
                     self.log.info("%s", said)
+            self._say_skipped(one)
             for warning in one["warnings"]:
                 self.log.warning("%s", warning)
         return _flat_together(done)
 
     def _asked_together(self) -> AskedTogether:
-        savepoint = as_data(self.savepoint)
+        savepoint, skipped = as_data(self.savepoint), as_data(self.skipped)
         return AskedTogether(
             dict(savepoint) if isinstance(savepoint, Mapping) else str(savepoint),
             as_text(self.repository),
@@ -245,6 +257,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             source=self.source,
             kafka=self.kafka or None,
             executor=self.machines,
+            skipped=skipped if isinstance(skipped, Mapping) else {},
         )
 
     def _plan_all(self, *, offer: bool, whole: bool = True) -> TogetherPlan:
@@ -301,6 +314,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             self._check_still_so(approved)
             self.sink, self.source = approved.sink, approved.source
             self.sink_of = {**sink_choices(self.sink_of), **approved.sink_of}
+        skipped = as_data(self.skipped)
         return self.hook.recovery.restore(
             self.job,
             str(self.savepoint),
@@ -309,6 +323,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             by=asked_by(context),
             unmoved=as_bool(self.unmoved, "unmoved"),
             executor=self.machines,
+            skipped=skipped if isinstance(skipped, (list, tuple)) else (),
             **self._choices(),
         )
 
@@ -376,7 +391,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         self._retry_what_may_pass(plan, context["ti"])
         subject = subject_of(plan, offered, age=say_duration(round(plan.age_s)))
         self._leave(context, plan_markdown(plan, offered), subject, offered)
-        return flat(plan.to_dict())
+        return _flat(plan.to_dict())
 
     def _retry_what_may_pass(self, plan: RestorePlan, task_instance: Any) -> None:
         """A cluster that is away for a moment needs no choice: ask again while there are tries left."""
@@ -387,12 +402,18 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
                 raise refusal
 
 
+def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan or report for an XCom, with what it has passed over."""
+    return {**flat(result), "skipped": result["skipped"]}
+
+
 def _flat_together(result: Mapping[str, Any]) -> dict[str, Any]:
     """A plan or report of all queries for an XCom: what is of all, and each query's own."""
-    queries = {name: flat(one) for name, one in result["queries"].items()}
+    queries = {name: _flat(one) for name, one in result["queries"].items()}
     return {
         **flat(result),
         "savepoint": {name: one["savepoint"] for name, one in queries.items()},
+        "skipped": {name: one["skipped"] for name, one in queries.items()},
         "queries": queries,
         "already_restored": result["already_restored"],
     }

@@ -10,21 +10,23 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial
 from hashlib import blake2b
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 
 from streambank.core.errors import StreambankError
+from streambank.core.json_text import loads
 from streambank.core.names import SEPARATOR
 from streambank_airflow.configuration import page_has_log, page_is_on
 from streambank_airflow.failures import said
-from streambank_airflow.page.store import LINE, PageStore, values_of
+from streambank_airflow.page.pace import LINES_TO_ALL, THREADS, Pace
+from streambank_airflow.page.store import LINE, PageStore, as_json, values_of
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -38,16 +40,14 @@ PATIENCE_S = 8.0
 
 Airflow ends what takes 20 after the task's own end (`[core] task_success_overtime`), and alerts may take 10.
 """
-LINE_EVERY_S = 60.0
-"""How often a watch keeps the line."""
-ALL_EVERY_S = 600.0
-"""How often it keeps all parts; at once where another driver runs."""
-MOST_THREADS = 4
-"""How many pages a triggerer makes at once, whatever the number of its jobs: others wait for their turn."""
+URGENT_THREADS = 2
+"""How many pages more it makes at once of what cannot wait: a job that has changed its state."""
 LATE_S = 300.0
 """After how many seconds a page that is not made yet is a warning."""
 IDENTITY = "identity"
 """Field of the line that tells jobs of one name apart."""
+NEXT_S = "next_s"
+"""Field of the line: after how many seconds the watch of the job keeps the next one; none without a watch."""
 TRIES = 2
 """How often a snapshot is made where another process has kept one meanwhile."""
 
@@ -78,23 +78,45 @@ def keep_page(
         TimeoutError: The snapshot took too long.
         Exception: Airflow did not take it, or something that must not happen did.
     """
-    store = PageStore(values_of(job))
     until = None if patience_s is None else time.monotonic() + patience_s
-    line, made = store.line(), None
+
+    def make(before: Mapping[str, Any] | None) -> Snapshot | None:
+        if before is None and not is_new:
+            return None
+        one = partial(_snapshot, hook, job, before, parts, is_new)
+        return one() if until is None else _within(max(0.0, until - time.monotonic()), one, patience_s)
+
+    store = PageStore(values_of(job))
+    return _made_and_kept(store, store.line(), make) is not None
+
+
+def _made_and_kept(
+    store: PageStore,
+    line: Mapping[str, Any] | None,
+    make: Callable[[Mapping[str, Any] | None], Snapshot | None],
+) -> Mapping[str, Any] | None:
+    """Make a snapshot and keep it.
+
+    Args:
+        store: Where to.
+        line: The line that was kept last, as it is known.
+        make: Makes the snapshot, given that line; None for a job that is not kept.
+
+    Returns:
+        The line that was kept.
+    """
+    made = None
     for _try in range(TRIES):
         before = line
-        if before is None and not is_new:
-            return False
-        make = partial(_snapshot, hook, job, before, parts, is_new)
-        made = make() if until is None else _within(max(0.0, until - time.monotonic()), make, patience_s)
+        made = make(before)
         if made is None:
-            return False
+            return None
         # What another process has kept meanwhile is newer than what this one began with.
         if (line := store.line()) == before:
             break
     assert made is not None, "at least one was made"
     store.keep(made.line, made.parts, line)
-    return True
+    return made.line
 
 
 def _snapshot(
@@ -103,6 +125,7 @@ def _snapshot(
     before: Mapping[str, Any] | None,
     parts: Collection[str] | None,
     is_new: bool,
+    next_s: float | None = None,
 ) -> Snapshot | None:
     """The snapshot of a job; None for one that is not declared, or is not the one that was kept."""
     from streambank.overview.snapshot import DEFAULT_PARTS, Snapshot, snapshot
@@ -119,7 +142,9 @@ def _snapshot(
             return None
         # Of another job of this name nothing is taken over.
         made = snapshot(declared, before=None if known is None else Snapshot(known), parts=parts)
-    line = {**made.line, IDENTITY: identity}
+    # A task that keeps the line between two of the watch changes nothing of when that keeps the next.
+    due_s = round(next_s) if next_s is not None else (known or {}).get(NEXT_S)
+    line = {**made.line, NEXT_S: due_s if isinstance(due_s, int) else None, IDENTITY: identity}
     if not page_has_log():
         line["parts"] = {name: one for name, one in made.line["parts"].items() if name != "log"}
     return Snapshot(line, made.parts)
@@ -170,59 +195,119 @@ def job_of(task: Any) -> str | None:
 class WatchedPage:
     """Keeps a job's page beside its watch, in a thread: the watch itself is never held up.
 
+    The line is kept each minute, or as often as all watches of the process can (pace.py); at once where the
+    job has changed, by threads that wait for nothing else. All parts are kept with each tenth line, and where
+    another driver runs.
+
     Args:
         hook: Finds the job.
         job: The declared job's name.
         clock: Seconds on a clock that never jumps.
+        pace: The pace of all watches of a process; that of this process when left out.
     """
 
-    def __init__(self, hook: StreambankHook, job: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        hook: StreambankHook,
+        job: str,
+        clock: Callable[[], float] = time.monotonic,
+        pace: Pace | None = None,
+    ) -> None:
         self._hook, self._job, self._clock = hook, job, clock
+        self._pace = pace or _pace()
         self._work: asyncio.Future[None] | None = None
-        self._driver: str | None = None
-        self._line_at: float | None = None
+        self._turn: _Turn | None = None
+        self._seen: tuple[str | None, Hashable] | None = None
+        self._line_at = self._pace.join(self, clock())
         # After a start of the triggerer not all of its jobs at once.
-        self._all_at = clock() - ALL_EVERY_S + random.uniform(0, LINE_EVERY_S)
+        self._all_at = self._line_at + random.uniform(0, self._pace.every_s())
+        self._kept: str | None = None
         self._failed = False
         self._begun_at = 0.0
         self._late = False
 
-    def after_look(self, driver: str | None) -> None:
+    def after_look(self, driver: str | None, state: Hashable = None) -> None:
         """Begin to keep what is due, unless the last time is not over yet; on the loop of the triggerer.
 
         Args:
             driver: The newest launch; where it changes, everything is due.
+            state: What else of the job must be seen at once; where it changes, the line is due.
         """
-        now = self._clock()
-        if self._work is not None and not self._work.done():
-            if now - self._begun_at > LATE_S and not self._late:
-                self._late = True
-                log.warning(
-                    "The page of job %s has been under way for %g s.", self._job, now - self._begun_at
-                )
+        now, seen = self._clock(), (driver, state)
+        before = self._seen or seen
+        is_urgent = seen != before
+        is_whole = now >= self._all_at or driver != before[0]
+        self._seen = before
+        if self._turn is not None and self._work is not None and not self._work.done():
+            if not (is_urgent and self._turn.give_up()):
+                self._warn_late(now)
+                return
+            # What waits for its turn is made now, with what is urgent.
+            is_whole = is_whole or self._turn.parts is None
+        elif not is_urgent and not is_whole and now < self._line_at:
             return
-        is_other = driver != self._driver and self._line_at is not None
-        if is_other or now - self._all_at >= ALL_EVERY_S:
-            self._all_at = self._line_at = now
-            parts = None
-        elif self._line_at is None or now - self._line_at >= LINE_EVERY_S:
-            self._line_at = now
-            parts = (LINE,)
-        else:
-            return
-        self._driver, self._begun_at, self._late = driver, now, False
+        self._seen, self._begun_at, self._late = seen, now, False
+        next_s = self._pace.next_s()
+        self._line_at = now + next_s
+        if is_whole:
+            self._all_at = now + LINES_TO_ALL * self._pace.every_s()
+        self._turn = turn = _Turn(None if is_whole else (LINE,), next_s)
         # By asgiref: Airflow before 3.2 answers no other threads of its triggerer.
-        keep = sync_to_async(self._keep, thread_sensitive=False, executor=_threads())
-        self._work = asyncio.ensure_future(keep(parts))
+        keep = sync_to_async(self._keep, thread_sensitive=False, executor=_threads(is_urgent))
+        self._work = asyncio.ensure_future(keep(turn))
 
-    def _keep(self, parts: Collection[str] | None) -> None:
+    def _warn_late(self, now: float) -> None:
+        if now - self._begun_at > LATE_S and not self._late:
+            self._late = True
+            log.warning("The page of job %s has been under way for %g s.", self._job, now - self._begun_at)
+
+    def _keep(self, turn: _Turn) -> None:
+        if not turn.begin():
+            return
+        began, processor = time.monotonic(), time.thread_time()
         try:
-            keep_page(self._hook, self._job, parts)
+            self._make_and_keep(turn)
             self._failed = False
         except Exception as error:
+            self._kept = None
             if not self._failed:
                 _warn(self._job, error)
             self._failed = True
+        finally:
+            self._pace.kept(turn.parts is None, time.thread_time() - processor, time.monotonic() - began)
+
+    def _make_and_keep(self, turn: _Turn) -> None:
+        store = PageStore(values_of(self._job))
+        # What this watch has kept last is what is there, unless a task has kept something since: that is seen
+        # before this is kept.
+        line = store.line() if self._kept is None else loads(self._kept)
+        kept = _made_and_kept(
+            store,
+            line,
+            lambda before: _snapshot(self._hook, self._job, before, turn.parts, True, turn.next_s),
+        )
+        self._kept = None if kept is None else as_json(kept)
+
+
+class _Turn:
+    """One time that a page is kept: it waits for a thread, and then has begun, or was given up before.
+
+    Args:
+        parts: Which parts are made; None for all.
+        next_s: After how many seconds the next line is due.
+    """
+
+    def __init__(self, parts: Collection[str] | None, next_s: float) -> None:
+        self.parts, self.next_s = parts, next_s
+        self._claim = Lock()
+
+    def begin(self) -> bool:
+        """Whether it may begin: it was not given up."""
+        return self._claim.acquire(blocking=False)
+
+    def give_up(self) -> bool:
+        """Whether it was given up: it had not begun."""
+        return self._claim.acquire(blocking=False)
 
 
 def page_of_watch(hook: StreambankHook, job: str) -> WatchedPage | None:
@@ -233,8 +318,15 @@ def page_of_watch(hook: StreambankHook, job: str) -> WatchedPage | None:
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="streambank-page")
+def _pace() -> Pace:
+    """The pace of this process."""
+    return Pace()
+
+
+@cache
+def _threads(is_urgent: bool) -> ThreadPoolExecutor:
+    """The threads that make pages; what is urgent has its own."""
+    return ThreadPoolExecutor(URGENT_THREADS if is_urgent else THREADS, thread_name_prefix="streambank-page")
 
 
 def _within(left_s: float, make: Callable[[], Snapshot | None], patience_s: float | None) -> Snapshot | None:

@@ -13,9 +13,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.configuration import conf
 from airflow.models.dag import DagModel
+from airflow.models.errors import ParseImportError
 from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import or_, select
@@ -59,7 +60,9 @@ class JobDag:
         verb: Its verb, or `refresh.<copy>`.
         name: How Airflow shows it.
         paused: Whether it is paused.
-        broken: Whether its DAG file cannot be read now: Airflow shows why, and runs nothing of it.
+        broken: Whether its DAG file cannot be imported now: Airflow shows why, and runs nothing of it.
+        bundle: The bundle of its DAG file.
+        file: Its DAG file, by its path in the bundle, as Airflow's import errors name it.
     """
 
     job: str
@@ -68,6 +71,8 @@ class JobDag:
     name: str
     paused: bool
     broken: bool = False
+    bundle: str | None = None
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,13 @@ class Rights:
     def may_read_logs(self, dag_id: str) -> bool:
         """Whether the user may read the logs of a DAG's tasks."""
         return self.may("GET", dag_id, DagAccessEntity.TASK_LOGS)
+
+    def may_read_import_errors(self) -> bool:
+        """Whether Airflow has import errors at all, and the user the right to read some: it says which."""
+        if self.session.scalar(select(ParseImportError.id).limit(1)) is None:
+            return False
+        view = AccessView.IMPORT_ERRORS
+        return bool(get_auth_manager().is_authorized_view(access_view=view, user=self.user))
 
     def approvals(
         self, dag_ids: Collection[str] | None = None, jobs: Collection[str] | None = None
@@ -231,11 +243,12 @@ def _dags(session: Session, known: dict[str, tuple[str, str]]) -> list[JobDag]:
         name: Any = DagModel.dag_display_name  # a column here, and a text of one DAG elsewhere
         # A DAG is stale, too, while its file cannot be read; its job goes on, and so do rights to it.
         is_there = or_(DagModel.is_stale.is_(False), DagModel.has_import_errors.is_(True))
-        wanted = select(DagModel.dag_id, name, DagModel.is_paused, DagModel.has_import_errors)
+        broken, bundle, file = DagModel.has_import_errors, DagModel.bundle_name, DagModel.relative_fileloc
+        wanted = select(DagModel.dag_id, name, DagModel.is_paused, broken, bundle, file)
         wanted = wanted.where(DagModel.dag_id.in_(some), is_there)
-        for dag_id, shown, paused, broken in session.execute(wanted):
+        for dag_id, shown, paused, is_broken, *place in session.execute(wanted):
             job, verb = known[dag_id]
-            found.append(JobDag(job, dag_id, verb, shown, bool(paused), bool(broken)))
+            found.append(JobDag(job, dag_id, verb, shown, bool(paused), bool(is_broken), *place))
     return found
 
 

@@ -79,7 +79,8 @@ def list_jobs(user: GetUserDep, session: SessionDep) -> Response:
     seen = {job: dags[job] for job in sorted(lines) if job in dags and dags[job].dag_id in readable}
     approvals = _approvals_by_job(rights, seen)
     entries = ",".join(_entry(dag, lines[job], approvals[job]) for job, dag in seen.items())
-    return _json(f'{{"format":{FORMAT},"now":{as_json(_now())},"jobs":[{entries}]}}')
+    facts = {"format": FORMAT, "now": _now(), "import_errors": rights.may_read_import_errors()}
+    return _json(f'{as_json(facts)[:-1]},"jobs":[{entries}]}}')
 
 
 def show_job(job: str, user: GetUserDep, session: SessionDep) -> Response:
@@ -95,6 +96,8 @@ def show_job(job: str, user: GetUserDep, session: SessionDep) -> Response:
             "name": dag.name,
             "paused": dag.paused,
             "broken": dag.broken,
+            "bundle": dag.bundle,
+            "file": dag.file,
             "may": {"read": True, "trigger": rights.may_trigger(dag.dag_id)},
         }
         for dag in dags
@@ -104,6 +107,7 @@ def show_job(job: str, user: GetUserDep, session: SessionDep) -> Response:
         "format": FORMAT,
         "now": _now(),
         "job": job,
+        "import_errors": rights.may_read_import_errors(),
         "dags": shown,
         "approvals": [asdict(one) for one in rights.approvals(readable)],
     }

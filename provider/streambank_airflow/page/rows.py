@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.models import Variable
 from airflow.models.asset import AssetActive, AssetModel
-from sqlalchemy import and_, select
+from airflow.models.dag import DagTag
+from sqlalchemy import and_, or_, select
+from sqlalchemy.orm import aliased
 
 from streambank.core.json_text import loads
 from streambank_airflow.airflow_versions import keeps_in_assets
-from streambank_airflow.page.names import PAGES, page_name
+from streambank_airflow.page.names import PAGES, TAG, page_name
+from streambank_airflow.page.rights import VERBS
 from streambank_airflow.page.store import LINE, variable_key
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ class AssetRows:
 
 
 class VariableRows:
-    """Reads Variables."""
+    """Reads Variables; jobs of which none is kept are known by the tags of their DAGs."""
 
     def lines(self, session: Session, job: str | None = None) -> dict[str, str | None]:
         """See `Rows.lines`."""
@@ -72,7 +75,7 @@ class VariableRows:
             wanted = wanted.where(Variable.key.like(variable_key("%", LINE)))
         else:
             wanted = wanted.where(Variable.key == variable_key(job, LINE))
-        found: dict[str, str | None] = {}
+        found: dict[str, str | None] = dict.fromkeys(_tagged(session, job))
         for one in session.scalars(wanted):
             found[one.key.split(":")[1]] = one.val
         return found
@@ -87,6 +90,15 @@ class VariableRows:
 def rows() -> Rows:
     """Where this Airflow keeps it."""
     return AssetRows() if keeps_in_assets() else VariableRows()
+
+
+def _tagged(session: Session, job: str | None) -> Sequence[str]:
+    """Jobs that have a DAG, or of these the one, by the tags that `build_dags` gives it."""
+    every, own = aliased(DagTag), aliased(DagTag)
+    of_job = or_(*(own.dag_id == own.name + f".{verb}" for verb in VERBS))
+    wanted = select(own.name).distinct().join(every, every.dag_id == own.dag_id)
+    wanted = wanted.where(every.name == TAG, of_job)
+    return session.scalars(wanted if job is None else wanted.where(own.name == job)).all()
 
 
 def _active() -> tuple[Any, Any]:

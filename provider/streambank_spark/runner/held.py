@@ -37,7 +37,7 @@ from streambank_spark.runner.warm_up import warm_up
 
 _log = logging.getLogger(__name__)
 
-_LOOK_S = 0.1
+_LOOK_S = 0.05
 _REMOTE_LOOK_S = 0.5
 _NEEDED_S = 2.0
 """How often it is asked whether this driver still is needed."""

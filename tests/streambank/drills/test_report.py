@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streambank.control.drills import outcomes
 from streambank.core.units import utc_now
+from streambank.drills.drill import leave_report
 from streambank.drills.report import BatchDrill, DrillReport, QueryDrill
+from streambank.drills.request import DrillRequest
+from streambank.job.history import job_history
+from streambank.sla.judge.facts import drills_seen
+from tests.support.cli import succeed
+from tests.support.jobs.declared import declare
 
 EVEN = BatchDrill(
     42,
@@ -57,22 +65,38 @@ def test_state_that_differs_is_a_difference_and_state_that_was_not_compared_is_n
     assert query(state_equal=False).differences == ["the state after batch 42 is not that of the live query"]
 
 
-def test_the_oldest_savepoint_is_the_rpo_and_a_failed_step_fails_the_drill() -> None:
-    report = DrillReport(
+def report_of(*queries: QueryDrill, not_run: str = "") -> DrillReport:
+    return DrillReport(
         job="orders",
         repository="file:///savepoints",
-        queries=(query(), query(age_s=90.0)),
+        queries=queries,
         steps={"choose": 0.1234},
         rto_s=None,
         failed_step=None,
         code=None,
         error="",
-        not_run="",
+        not_run=not_run,
         scratch="file:///scratch",
         kept=False,
         started_at=utc_now(),
         seconds=1.0,
     )
+
+
+def test_what_a_drill_did_not_run_is_said_wherever_it_is_said_that_it_passed(folder: Path) -> None:
+    job, why = declare(folder), "Its sink is foreachBatch."
+    for not_run in ("", why):
+        leave_report(DrillRequest(job), report_of(query(), not_run=not_run))
+    ran, alone = (one.facts or {} for one in job_history(job))
+    assert ran["passed"] is alone["passed"] is True
+    assert "not_run" not in ran and alone["not_run"] == why
+    said = succeed("job", "history", "flights", "--jobs", folder / "streaming_jobs.toml").out
+    assert said.count("the application was not run: Its sink is foreachBatch.") == 1
+    assert next(outcomes(job.records())).not_run == drills_seen(job.records(), ()).not_run == why
+
+
+def test_the_oldest_savepoint_is_the_rpo_and_a_failed_step_fails_the_drill() -> None:
+    report = report_of(query(), query(age_s=90.0))
     assert report.passed
     assert (report.rpo_s, report.to_dict()["rto_s"]) == (90.0, None)
     assert report.to_dict()["steps"] == {"choose": 0.123}

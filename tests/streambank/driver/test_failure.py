@@ -126,7 +126,13 @@ def test_else_what_is_of_that_level_else_how_the_log_ends() -> None:
         "Error: it said hunter2hunter2, which a variable holds",
         "Error: s3a://key:ab/hunter2+hunter2@bucket/path",
         "Error: amqp://guest:1x/hunter2hunter2@h/",
+        "Error: amqp://guest:12345/hunter2hunter2@rabbit/vhost",
+        "Error: amqp://guest:1/hunter2@hunter2@rabbit:5672 and hdfs://nn:8020/x",
         "Error: jdbc:oracle:thin:scott/hunter2hunter2@//db:1521/x",
+        "Error: 404 of https://hooks.slack.com/services/T0hunter2/B0hunter2/hunter2hunter2",
+        "Error: POST hooks.slack.com/workflows/T0/A0/1/hunter2hunter2?x=1",
+        "Error: https://discord.com/api/webhooks/123/hunter2hunter2",
+        "Error: https://corp.webhook.office.com/webhookb2/hunter2@hunter2/IncomingWebhook/hunter2/x",
         'Error: jdbc:oracle:thin:scott/"hunter2@hunter2"@db:1521:x',
         "Error: sv=2020&sig=hunter2hunter2&se=1",
         "Error: fs.azure.sas.c.acc=hunter2hunter2",
@@ -143,6 +149,18 @@ def test_secrets_are_left_out(said: str) -> None:
     assert found.startswith("Error: ")
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("amqp://guest:12345/@rabbit.example/x", "amqp://guest:***@rabbit.example/x"),
+        ("x://u:123/45@h, x://v:6/7@10.0.0.1:80", "x://u:***@h, x://v:***@10.0.0.1:80"),
+        ("https://hooks.slack.com/services/T0/B0/x is gone", "https://hooks.slack.com/services/*** is gone"),
+    ],
+)
+def test_only_the_secret_of_an_address_is_left_out(said: str, kept: str) -> None:
+    assert shown(said, {}) == kept
+
+
 def test_secrets_that_begin_alike_or_have_several_lines_are_left_out() -> None:
     values = secret_values(
         [("A_TOKEN", "abcdef"), ("B_TOKEN", "abcdefghij"), ("KEY_SECRET", "first-line\nsecond")]
@@ -155,6 +173,10 @@ def test_secrets_that_begin_alike_or_have_several_lines_are_left_out() -> None:
     "plain",
     [
         "hdfs://nn:8020/tables/x@v12 and http://h:80/@scope/x",
+        "jdbc:postgresql://host:5432/db and kafka://host:9092/topic, ann@corp.com wrote it",
+        "jdbc:postgresql://host:5432/db?user=ann@corp.com",
+        "s3://host:9000/lake/x@20261128, s3://host:9000/lake/x@3",
+        "https://hooks.slack.com/docs and https://slack.com/services/help",
         "sigma=0.1234567 passed=12345678 signals: 12345678",
         "jdbc:oracle:thin:@//db:1521/service",
         "--token-file /run/secrets/one --passed 12345678 --password --other",

@@ -275,6 +275,17 @@ def test_a_watcher_whose_dag_is_paused_gives_signs_and_watches_nothing(control: 
     assert life(control).watched
 
 
+def test_the_end_of_a_watcher_whose_records_are_lost_is_not_that_of_the_next_one(control: JobControl) -> None:
+    """Its number is given again where a restore begins new records."""
+    lost = control.watches.begin(by=BY_RUN, desired=1)
+    for name in [*control.store.names("watch")]:
+        control.store.delete(f"watch/{name}")
+    assert not control.watches.end(lost, "failed", "the records are gone")
+    assert control.watches.begin(by=BY_RUN, desired=1) == lost
+    view = control.watches.view()
+    assert view is not None and not view.end
+
+
 def test_of_two_watchers_the_newer_one_counts_and_the_older_one_learns_it(control: JobControl) -> None:
     older = control.watches.begin(by=BY_RUN, desired=1)
     assert control.watches.sign(older, desired=1) is None

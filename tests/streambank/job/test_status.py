@@ -4,17 +4,21 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId
 from streambank.control.progress import ProgressWriter
-from streambank.core.errors import FormatError
+from streambank.control.records import encode_json
+from streambank.core.errors import FormatError, StorageError
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.start import start_job
 from streambank.job.status import JobStatus, job_status
 from streambank.job.stop import stop_job
+from streambank.storage.local.store import LocalStore
 from tests.support.jobs.declared import BY, ELSEWHERE, declare, fake_launcher
 from tests.support.waiting import poll
 
@@ -63,6 +67,49 @@ def test_a_dead_driver_and_a_dead_lock_are_seen(folder: Path) -> None:
     assert isinstance(claim, Claim)
     found = status(folder, job)
     assert (found.operation, found.operation_state, found.operation_by) == ("restore", "dead", BY)
+
+
+def add_events(records: JobControl, count: int) -> None:
+    """So many events after those that are there, without a listing for each."""
+    first = records.event_records.numbers()[-1] + 1
+    for number in range(first, first + count):
+        event = {"kind": "savepoint-taken", "at": to_json_time(utc_now()), "batch": number}
+        records.store.write(records.event_records.key(number), encode_json(event))
+
+
+def test_the_events_since_the_last_launch_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = declare(folder)
+    started = start_job(job, by=BY, launcher=fake_launcher(folder))
+    assert started.pid is not None
+    os.kill(started.pid, signal.SIGKILL)
+    assert poll(lambda: status(folder, job).state == "failed")
+    records, reads = job.records(), list[str]()
+    add_events(records, 300)
+    opened = LocalStore.open
+
+    def open_it(self: LocalStore, key: str) -> Any:
+        reads.append(f"{self.uri}/{key}")
+        return opened(self, key)
+
+    monkeypatch.setattr(LocalStore, "open", open_it)
+    found = status(folder, job)
+    assert found.state == "failed" and "none of its processes" in found.why
+    assert sum("/events/" in key for key in reads) <= 50  # the newest, which say since when it is down
+
+    # The next driver never holds the lease, and events say how it ended.
+    monkeypatch.setattr("streambank.job.status._EVENTS", 60)
+    job = declare(folder, "--die-before-lease", "3")
+    with pytest.raises(StorageError, match="before its first batch"):
+        start_job(job, by=BY, launcher=fake_launcher(folder))
+    early = status(folder, job)
+    assert (early.state, early.why) == ("failed", "its driver ended before it took the lease")
+    assert early.launch_id not in (None, started.launch_id)
+    add_events(records, 100)
+    reads.clear()
+    lost = status(folder, job)
+    assert (lost.state, lost.launch_id) == ("unknown", early.launch_id)
+    assert lost.why.endswith("never took the lease, and the newest 60 events do not say how it ended")
+    assert sum("/events/" in key for key in reads) <= 110
 
 
 def test_a_restore_at_work_is_seen(folder: Path) -> None:
@@ -120,3 +167,54 @@ def test_a_damaged_desired_state_is_an_error(folder: Path) -> None:
     with pytest.raises(FormatError) as caught:
         status(folder, job)
     assert caught.value.code == "damaged-record"
+
+
+def test_of_a_driver_that_works_nothing_of_those_before_it_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = declare(folder, "--period-s", "0.05")
+    launcher = fake_launcher(folder)
+    for _ in range(3):
+        start_job(job, by=BY, launcher=launcher)
+        stop_job(job, by=BY, launcher=launcher)
+    start_job(job, by=BY, launcher=launcher)
+    poll(lambda: status(folder, job).batch is not None)
+    read: list[str] = []
+    records = job.records()
+    opened = type(records.store).open
+
+    def count(store: Any, key: str) -> Any:
+        read.append(key)
+        return opened(store, key)
+
+    monkeypatch.setattr(type(records.store), "open", count)
+
+    found = job_status(job, control=records)
+    read_of_all = [*read]
+    read.clear()
+    seen = job_status(job, control=records, follow=False)
+
+    assert (found.state, found.down_since, seen.state) == ("running", None, "running")
+    assert not [key for key in read_of_all if key.startswith("events/")]
+    assert {key for key in read_of_all if key.startswith("lease/") and key.endswith("4.json")}
+    assert not [key for key in read_of_all if key.startswith(("lease/0000000001", "lease/0000000003"))]
+    assert len(read_of_all) == len({*read_of_all}), "nothing is read twice"
+    assert not [key for key in read if key.startswith(("events/", "launches/", "queries/", "progress/"))]
+    assert seen.batch is not None
+
+
+def test_a_driver_that_dies_is_down_at_the_next_look(folder: Path) -> None:
+    job = declare(folder, "--period-s", "0.05")
+    launcher = fake_launcher(folder)
+    start_job(job, by=BY, launcher=launcher)
+    poll(lambda: status(folder, job).batch is not None)
+    assert status(folder, job).down_since is None
+    driver = status(folder, job).pid
+    assert driver is not None
+    os.kill(driver, signal.SIGKILL)
+    poll(lambda: not Path(f"/proc/{driver}").exists() or status(folder, job).state == "failed")
+
+    found = status(folder, job)
+
+    assert (found.state, found.down_since is not None) == ("failed", True)
+    assert found.down_why.startswith("No driver has run since")

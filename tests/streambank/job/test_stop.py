@@ -6,13 +6,15 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streambank.control.control import JobControl
-from streambank.control.processes import ProcessId
+from streambank.control.processes import ProcessId, process
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
+from streambank.job.savepoint import JobSavepoints, savepoint_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import StopResult, stop_job
@@ -59,6 +61,50 @@ def test_nothing_is_committed_after_the_savepoint_of_a_stop(
         assert kept.batch == stopped.batch == managed.last_batch() >= 3
         planned = max(int(one.name) for one in (managed.checkpoint / "offsets").glob("[0-9]*"))
         assert planned == kept.batch, "no batch was begun, either"
+
+
+@pytest.mark.parametrize("goes", [True, False])
+def test_the_savepoint_of_a_stop_is_taken_while_the_processes_end(
+    folder: Path, goes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queries have ended when the lease is given back; the stop itself waits for the processes."""
+    monkeypatch.setattr("streambank.job.stop._MARGIN_S", 0.5)
+    leave = folder / "leave"
+    job = declare(folder, "--period-s", "0.1", "--lingers", str(leave))
+    running = process(start(folder, job), "python")
+    assert running is not None
+    seen = []
+
+    def taken(*args: Any, **options: Any) -> JobSavepoints:
+        seen.append(running.is_living())
+        if goes:
+            leave.touch()
+        return savepoint_job(*args, **options)
+
+    monkeypatch.setattr("streambank.job.stop.savepoint_job", taken)
+    result = stop(folder, job, savepoint=True, force_after_s=0.2 if not goes else 30.0)
+    assert seen == [True], "the savepoint waited for the end of the process"
+    assert (result.state, result.how) == ("stopped", "boundary" if goes else "killed")
+    assert result.savepoints and not running.is_living()
+
+
+def test_a_stop_whose_savepoint_fails_waits_for_the_processes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave = folder / "leave"
+    job = declare(folder, "--lingers", str(leave))
+    running = process(start(folder, job), "python")
+    assert running is not None
+
+    def fails(*args: object, **options: object) -> None:
+        assert running.is_living(), "the fault is injected while the process ends"
+        threading.Timer(1.0, leave.touch).start()
+        raise StorageError("The disk is full.")
+
+    monkeypatch.setattr("streambank.job.stop.savepoint_job", fails)
+    with pytest.raises(StorageError, match="The disk is full"):
+        stop(folder, job, savepoint=True)
+    assert not running.is_living()
 
 
 def test_stopping_a_stopped_job_says_so(folder: Path) -> None:

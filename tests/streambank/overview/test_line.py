@@ -54,7 +54,15 @@ def test_no_line_is_larger_than_it_may_be(length: int) -> None:
     line = fitted_line(hostile(length), Plain({}))
     assert size_of(line) <= LINE_BYTES
     assert line["job"] == "a" * 100 and line["state"] == "running" and line["parts"].keys() == set(PARTS)
+    assert line["error"]["part"] == "status" and len(line["error"]["code"]) == min(length, 32)
     assert not set(json.dumps(line, ensure_ascii=False)) & {"\x1b", "\u202e", "\n"}
+
+
+def test_an_error_keeps_its_part_and_its_code_however_long_the_line_is() -> None:
+    error = {"part": "recoveries", "code": "damaged-record", "message": LONG, "hint": LONG}
+    names = {f"{number:03d}" + "n" * 190: 1 for number in range(30)}  # nothing of this becomes shorter
+    line = fitted_line({**hostile(500), "objectives": names, "error": error}, Plain({}))
+    assert line["error"] == {"part": "recoveries", "code": "damaged-record", "message": "", "hint": ""}
 
 
 def test_what_is_short_stays_as_it_is() -> None:

@@ -23,6 +23,8 @@ PLAIN = Plain({"DB_PASSWORD": "swordfish77", "PATH": "/usr/bin/swordfish"})
         ("https://ann@host:81/x?sig=abc&y=1, and more?", "https://host:81/x and more?"),
         ("jdbc:postgresql://u:p@h/db?user=x", "jdbc:postgresql://h/db"),
         ("s3a://key:ab/cd@bucket/x", "s3a://bucket/x"),
+        ("s3a://key:12/cd@bucket/x", "s3a://bucket/x"),
+        ("https://hooks.slack.com/services/T0/B0/xyz", "https://hooks.slack.com/services/***"),
         ("jdbc:oracle:thin:scott/tiger@db:1521:x", "jdbc:oracle:thin:@db:1521:x"),
         ("file:///data/what?/a@b", "file:///data/what?/a@b"),
         ("one\n  two\r\nthree\tfour", "one two three    four"),

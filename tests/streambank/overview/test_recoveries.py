@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from streambank.control.progress import ProgressWriter
 from streambank.declaration.declaration import Job
@@ -8,6 +9,7 @@ from streambank.overview.recoveries import MOST, recoveries_part
 from streambank.overview.snapshot import snapshot
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.cli import succeed
 from tests.support.jobs.declared import BY, declare
 from tests.support.jobs.left_behind import next_generation, save
 from tests.support.sla.drilled_job import drilled
@@ -54,6 +56,34 @@ def test_drills_are_shown_newest_first_with_the_step_that_failed(folder: Path) -
     }
     assert (failed["passed"], failed["step"], failed["why"]) == (False, "compare", "batch 7 differs")
     assert failed["replica"] == "s3://elsewhere" and failed["rto_s"] is None
+
+
+def test_a_savepoint_says_when_and_from_where_it_was_drilled_last(folder: Path) -> None:
+    job = declare(folder)
+    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    job.records().generations().ensure_first(job.checkpoint, by=BY)
+    savepoint, where = save(job), (folder / "replica").as_uri()
+
+    def shown() -> tuple[Any, Any, str]:
+        (row,) = snapshot(job, parts={"savepoints"}).parts["savepoints"]["savepoints"]
+        asked = ("show", savepoint, "-r", job.repository, "--jobs", folder / "streaming_jobs.toml")
+        document = succeed(*asked, "--json").document["drilled"]
+        return row["drilled"], document, succeed(*asked).out
+
+    assert shown()[:2] == (None, None)
+    drilled(job, 1, savepoint=savepoint, repository=job.repository)
+    row, document, said = shown()
+    assert row == {"at": document["at"], "passed": True, "not_run": "", "replica": None}
+    assert document["repository"] == job.repository and f", from {job.repository}" in said
+    drilled(job, 2, savepoint=savepoint, repository=where, not_run="Its sink is foreachBatch.")
+    drilled(job, 3, repository=job.repository)  # another savepoint
+    row, document, said = shown()
+    assert row["replica"] == document["repository"] == where and row["not_run"]
+    at = document["at"][:19].replace("T", " ")
+    assert f"savepoint proved, application not run {at}Z, from {where}" in said
+    drilled(job, 4, savepoint=savepoint, repository=where, failed_step="compare")
+    row, document, said = shown()
+    assert row["passed"] is document["passed"] is False and "FAILED" in said
 
 
 def test_so_many_drills_are_shown(folder: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streambank.control.records import RecordStream
+from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
 from streambank.job.savepoint import savepoint_job
 from streambank.overview.line import LINE_BYTES
@@ -71,6 +72,45 @@ def test_a_record_that_is_damaged(job: Job) -> None:
     assert found.line["state"] == "unreadable" and "cannot be read" in found.line["state_why"]
     assert found.line["error"]["part"] == "status"
     assert found.parts["savepoints"]["savepoints"] and found.parts["events"]["events"]
+
+
+def test_what_the_line_cannot_read_by_itself_is_its_error(job: Job) -> None:
+    records = job.records()
+    records.set_desired("running", by=BY)
+    key = records.event_records.key(records.event_records.numbers()[-1])
+    whole = records.store.read(key)
+    records.store.write(key, b"{")
+    records.record_event("stopped", how="none")  # the status is known by this one alone
+    found = snapshot(job)
+    assert errors(found) == {} and found.line["state"] == "never-started" and found.line["waits"] == []
+    error = found.line["error"]
+    assert (error["part"], error["code"]) == ("line", "damaged-record") and key in error["message"]
+    later = snapshot(job, parts={"line"}, before=found)
+    assert later.line["error"] == error
+    records.store.write(key, whole)
+    assert snapshot(job, parts={"line"}, before=later).line["error"] is None
+
+
+@pytest.mark.parametrize(
+    ("what", "part", "left_out"),
+    [
+        ("line.last_progress", "line", ("state_rows", "lag", "commit_s")),
+        ("snapshot.sparkline", "charts", ("spark",)),
+        ("snapshot.newest_verified", "savepoints", ("savepoint",)),
+    ],
+)
+def test_fields_that_cannot_be_made_have_an_error(
+    job: Job, monkeypatch: pytest.MonkeyPatch, what: str, part: str, left_out: tuple[str, ...]
+) -> None:
+    def fail(*args: object) -> None:
+        raise StorageError("The store is away.", code="store-away", hint="Ask again.")
+
+    monkeypatch.setattr(f"streambank.overview.{what}", fail)
+    found = snapshot(job)
+    assert found.line["error"] == {
+        "part": part, "code": "store-away", "message": "The store is away.", "hint": "Ask again.",
+    }  # fmt: skip
+    assert all(found.line[name] is None for name in left_out) and errors(found) == {}
 
 
 @pytest.mark.parametrize("odd", ["[]", '{"started_at": 3, "steps": 4, "queries": 7, "by": "x"}', "{"])

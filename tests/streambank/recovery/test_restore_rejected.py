@@ -132,6 +132,23 @@ class TestOneQuery:
         assert [one.savepoint for one in savepoints_of(made.job, "main")[0]] == [good]
         assert good in _saved(made.job)["main"]
 
+    def test_the_beginning_of_its_id_means_another(self, tmp_path: Path) -> None:
+        made = saved(tmp_path)
+        good = made.save(41, 3)
+        rejected = made.reject(41, 1, good)
+        assert made.resolve("b000041") == made.resolve(good) == good
+        assert made.resolve(rejected) == rejected
+        for start in ("b000041-d", rejected[:-1]):
+            with pytest.raises(NotFoundError, match=f"not passed could be meant: {rejected}") as caught:
+                made.resolve(start)
+            assert "Only its whole id or its name" in caught.value.hint
+        made.save(42, 2)
+        with pytest.raises(InputError, match="could be any of 2 savepoints") as ambiguous:
+            made.resolve("b00004")
+        assert ambiguous.value.code == "ambiguous" and rejected not in ambiguous.value.message
+        made.mark(rejected, True)
+        assert made.resolve(rejected[:-1]) == rejected
+
     def test_a_drill_takes_another(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def refused(*args: object, **more: object) -> None:
             raise RefusedError("No driver is started here.", code="job-running", hint="")
@@ -176,6 +193,16 @@ class TestOneQuery:
             monkeypatch.setattr("streambank.drills.drill.rehearse", lambda *a, report=report, **b: report)
             drill(DrillRequest(made.job, savepoint=bad, by=BY))
             assert made.resolve("latest") == meant
+
+        # One from a replica counts in the repository, too, where that has the same savepoint.
+        other = made.reject(43, 0.5, good)
+        location = f"{made.job.repository}-replica"
+        replicate_to(made.repository, open_store, location, [("flights", other)])
+        replica = Repository.open(open_store(location))
+        there = replace(passed, queries=(replace(query, savepoint=other),), repository=replica.store.uri)
+        monkeypatch.setattr("streambank.drills.drill.rehearse", lambda *a, **b: there)
+        drill(DrillRequest(made.job, savepoint=other, repository=replica.store.uri, by=BY))
+        assert made.resolve("latest") == replica.resolve("latest", "flights").savepoint == other
 
     def test_a_drill_of_it_does_not_fail_by_differences_from_the_live_query(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

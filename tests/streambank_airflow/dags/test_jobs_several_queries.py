@@ -156,6 +156,8 @@ def test_a_start_while_another_query_is_still_lost_is_refused(
 @pytest.mark.storm
 def test_all_are_restored_as_one_with_one_approval(airflow_database: None, managed: Managed) -> None:
     took = saved_and_killed(managed)
+    unreadable = managed.folder / "repository/savepoints/flights/hourly/b999999-0123456789ab.json"
+    unreadable.write_text("{")
 
     run = restore(managed)
 
@@ -166,6 +168,10 @@ def test_all_are_restored_as_one_with_one_approval(airflow_database: None, manag
     assert "All queries, as one" in shown and "goes back to this savepoint" not in shown
     assert all(f"**Query `{query}`**" in shown and took[query] in shown for query in QUERIES)
     assert xcom(run, "plan")["savepoint"] == xcom(run, "restore")["savepoint"] == took
+    skipped = xcom(run, "restore")["skipped"]
+    assert skipped == xcom(run, "plan")["skipped"] and skipped["sessions"] == []
+    assert [one["savepoint"] for one in skipped["hourly"]] == [unreadable.stem]
+    assert xcom(run, "restore")["queries"]["hourly"]["skipped"] == skipped["hourly"]
     (choice,) = xcom(run, "plan", CHOICES_KEY)
     assert choice["savepoints"] == took and set(choice["newest_by_query"]) == set(QUERIES)
     assert generations(managed) == {query: (2, took[query]) for query in QUERIES}

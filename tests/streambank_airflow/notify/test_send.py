@@ -69,6 +69,7 @@ def test_the_address_of_a_webhook_reaches_neither_log_nor_error(
         (f"404 Client Error for url: {WEBHOOK}", "404 Client Error for url: https://hooks.example/***"),
         (f"url=URL('{WEBHOOK}?a=b')", "url=URL('https://hooks.example/***')"),
         ("https://me:pass@[::1]:80?a=b no", "https://[::1]:80/*** no"),
+        ("https://me:12345/x@hooks.example/y no", "https://hooks.example/*** no"),
         ("Cannot connect to https://hooks.example", "Cannot connect to https://hooks.example"),
         ("with url: /services/T0AB (Caused by x)", "with url: /*** (Caused by x)"),
         ("says abcd-efg to abc", "says *** to abc"),

@@ -21,9 +21,12 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
+from streambank.control.records import RecordStream
 from streambank.control.watch import Watches
+from streambank.job.history import job_history
 from streambank.job.savepoint import savepoint_job
 from streambank.job.status import job_status
+from streambank.overview.recoveries import recoveries_part
 from streambank.storage import open_store
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.approve import PLAN_KEY
@@ -70,6 +73,8 @@ def out(managed: Managed) -> Path:
 
 def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Managed, out: Path) -> None:
     new, before = managed.folder / "new", contents(open_store(out))
+    unreadable = managed.folder / "repository/savepoints/flights/b999999-0123456789ab.json"
+    unreadable.write_text("{")
 
     run = run_dag(
         build_dags(managed.jobs_file)["flights.restore"],
@@ -88,6 +93,15 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
     batch = xcom(run, "restore")["batch"]
     assert sorted(open_store(new).names("_spark_metadata")) == [str(number) for number in range(batch + 1)]
     assert contents(open_store(out)) == before
+    # What the plan has passed over stands in the report, though that is of a savepoint by its id.
+    (skipped,) = xcom(run, "restore")["skipped"]
+    assert skipped["savepoint"] == unreadable.stem and "manifest" in skipped["why"]
+    assert xcom(run, "plan")["skipped"] == [skipped]
+    (report,) = (one.data for one in RecordStream(managed.control.store, "restores").all())
+    assert report["skipped"] == recoveries_part(managed.job, managed.control)["restores"][0]["skipped"]
+    assert report["skipped"] == [skipped]
+    (restored,) = (one for one in job_history(managed.job) if one.kind == "restored")
+    assert restored.facts is not None and restored.facts["skipped"].startswith(f"{unreadable.stem}: ")
 
 
 ROLLBACK = "Restore and set later output aside"

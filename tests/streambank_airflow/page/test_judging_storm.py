@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
+from demo.pictures.chromium import Chromium
 from tests.support.airflow_face.page_api import page_api
-from tests.support.airflow_face.releases import needs_3_3
-from tests.support.page.chromium import Chromium
 from tests.support.page.site import Site, jobs, site
 from tests.support.page.story import DAY, HOUR, MINUTE, ago, line
 
@@ -19,7 +18,6 @@ __all__ = ["jobs", "page_api", "site"]
 # Airflow answers with fields of its own that it has deprecated.
 pytestmark = [
     pytest.mark.storm,
-    needs_3_3,
     pytest.mark.filterwarnings("default:deprecated:DeprecationWarning"),
 ]
 
@@ -29,8 +27,10 @@ NO_SIGN = {"expected": True, "watched": False, "by": None, "seen_at": ago(HOUR),
 RESTORING = {"name": "restore", "by": "ann on etl-1", "state": "live", "since": ago(MINUTE)}
 AT_WORK = "Restore by ann on etl-1 is at work"
 FAILED = "The job is not running, as it should be, but its driver failed"
+UNREADABLE = {"part": "repository", "code": "damaged-record", "message": "It cannot be read.", "hint": ""}
 UNREAD = "Not all of the job's history could be read"
 LOCK = {"kind": "lock", "what": "The operation restore has not ended.", "since": ago(HOUR)}
+BROKEN_FILE = "The DAG file of the job cannot be imported"
 BROKEN = {
     "objective": "state_bytes",
     "query": "main",
@@ -94,8 +94,13 @@ def is_well(page: Chromium, **more: Any) -> bool:
         ({"savepoint": None}, "warn", "There is no verified savepoint"),
         ({"verdicts": [{**BROKEN, "objective": "history"}]}, "bad", UNREAD),
         ({"verdicts": [{**BROKEN, "objective": "alive"}]}, "bad", "The job has been down, or not watched"),
-        ({"verdicts": [BROKEN]}, "bad", "State bytes is beyond its limit"),
+        ({"verdicts": [BROKEN]}, "bad", "State bytes are beyond their limit"),
+        ({"error": UNREADABLE}, "bad", "The job's storage cannot be read"),
+        ({"error": {**UNREADABLE, "part": "line"}}, "bad", "Some of the job's records cannot be read"),
         ({"watch": BY_HAND, "seen_s": 30 * MINUTE}, "bad", "What is shown is 30 min old"),
+        ({"seen_s": 6 * MINUTE}, "bad", "What is shown is 6 min old"),
+        ({"seen_s": 6 * MINUTE, "next_s": 1}, "bad", "What is shown is 6 min old"),
+        ({"seen_s": 20 * MINUTE, "next_s": 600}, "bad", "What is shown is 20 min old"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_has_one_name(page: Chromium, more: dict[str, Any], tone: str, what: str) -> None:
@@ -110,6 +115,7 @@ def test_what_is_wrong_has_one_name(page: Chromium, more: dict[str, Any], tone: 
         {"state": "stopped", "desired": STOPPED, "seen_s": 7 * DAY},
         {"state": "starting"},
         {"watch": BY_HAND, "seen_s": 10 * MINUTE},
+        {"seen_s": 15 * MINUTE, "next_s": 600},
         {"savepoint": None, "parts": {}},
         {"verdicts": [{**BROKEN, "mute": True}]},
     ],
@@ -117,6 +123,16 @@ def test_what_is_wrong_has_one_name(page: Chromium, more: dict[str, Any], tone: 
 def test_what_is_well_has_no_trouble(page: Chromium, more: dict[str, Any]) -> None:
     assert troubles(page, **more) == []
     assert is_well(page, **{name: one for name, one in more.items() if name != "seen_s"})
+
+
+def test_the_event_of_a_drill_says_what_it_proved(page: Chromium) -> None:
+    def event(**facts: Any) -> Any:
+        return said(page, "words", "m.eventOf(a[0])", {"kind": "drilled", "facts": facts})
+
+    assert event(passed=True) == {"words": "Drill passed", "tone": "ok"}
+    assert event(passed=False) == event() == {"words": "Drill failed", "tone": "bad"}
+    alone = event(passed=True, not_run="Its sink is foreachBatch.")
+    assert alone == {"words": "Drill: savepoint proved, application not run", "tone": "warn"}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +169,20 @@ def test_a_dag_file_that_cannot_be_read_is_said(page: Chromium) -> None:
     for answer in (listed, shown):
         entry = said(page, "api", "m.entryOf(a[0])", {**answer, "line": line("orders")})
         (one,) = said(page, "trouble", "m.troubles(a[0])", entry)
-        assert (one["tone"], one["what"]) == ("bad", "The DAG file of the job cannot be read")
+        assert (one["tone"], one["what"]) == ("bad", BROKEN_FILE)
+
+
+def test_of_a_job_of_which_nothing_is_known_a_broken_dag_file_is_said(page: Chromium) -> None:
+    """Nothing else is: it cannot be run until the file is whole."""
+    entry: dict[str, Any] = {"job": "new", "line": None, "error": None, "broken": True, "approvals": []}
+    (one,) = said(page, "trouble", "m.troubles(a[0])", entry)
+    cause = {**entry, "file": "streams.py", "cause": "NameError: name 'job' is not defined"}
+    (why,) = [each["why"] for each in said(page, "trouble", "m.troubles(a[0])", cause)]
+
+    assert (one["tone"], one["what"], one["action"]) == ("bad", BROKEN_FILE, None)
+    assert said(page, "trouble", "m.toneOf(a[0])", entry) == "bad"
+    assert one["why"].startswith("Airflow runs nothing")
+    assert why.startswith("streams.py: NameError: name 'job' is not defined. Airflow runs nothing")
 
 
 TEXTS = {
@@ -255,3 +284,19 @@ def test_a_short_range_of_a_plot_is_not_mostly_forecast(page: Chromium) -> None:
         1_000_000 + hour,
     ]
     assert said(page, "charts", "m.span(...a)", None, 0, 1_000_000 + days, 1_000_000) == [0, 1_000_000 + days]
+
+
+def test_a_line_ends_where_a_run_ended_and_begins_again_with_the_next(page: Chromium) -> None:
+    chart = {"t": [10, 20, 80, 90], "v": [1, 2, 3, 4], "high": [1, 2, 3, 5], "low": []}
+    found = said(page, "charts", "m.withGaps(a[0])", {**chart, "restarts": [5, 60]})
+    assert found["t"] == [10, 20, 60, 80, 90] and found["v"] == [1, 2, None, 3, 4]
+    assert found["high"] == [1, 2, None, 3, 5] and found["low"] == []
+    found = said(page, "charts", "m.withGaps(a[0])", {**chart, "restarts": [80]})
+    assert found["t"] == [10, 20, 79.5, 80, 90] and found["v"] == [1, 2, None, 3, 4]
+    assert said(page, "charts", "m.withGaps(a[0]).v", {**chart, "restarts": []}) == [1, 2, 3, 4]
+
+
+def test_times_of_reads_and_writes_are_called_so(page: Chromium) -> None:
+    assert said(page, "words", "m.ofSubject(a[0])", "get_ms") == " of reads"
+    assert said(page, "words", "m.ofSubject(a[0])", "operator 0") == " of operator 0"
+    assert said(page, "words", "m.ofSubject(a[0])", "") == ""

@@ -25,14 +25,13 @@ from streambank_airflow.operators.savepoint import VerifySavepointOperator
 from streambank_airflow.operators.sla import CheckSlaOperator
 from streambank_airflow.page import keep
 from streambank_airflow.page.keep import (
-    ALL_EVERY_S,
-    LINE_EVERY_S,
     WatchedPage,
     job_of,
     keep_after_task,
     keep_page,
     page_of_watch,
 )
+from streambank_airflow.page.pace import LINE_EVERY_S, LINES_TO_ALL, THREADS, Pace
 from streambank_airflow.page.store import LINE, Values, part_key
 from streambank_airflow.triggers.job import JobEndTrigger
 from streambank_airflow.watch.job import JobView
@@ -44,6 +43,7 @@ from tests.support.jobs.declared import write_jobs
 __all__ = ["page_api", "page_on"]
 
 MOMENT = "2026-11-27T22:00:00.000Z"
+ALL_EVERY_S = LINES_TO_ALL * LINE_EVERY_S
 
 
 def declared(folder: Path, name: str) -> Path:
@@ -320,14 +320,14 @@ def made(monkeypatch: pytest.MonkeyPatch, values: MemoryValues) -> list[Any]:
     return asked
 
 
-async def watch(page: WatchedPage, driver: str = "one") -> None:
-    page.after_look(driver)
+async def watch(page: WatchedPage, driver: str = "one", state: str = "running") -> None:
+    page.after_look(driver, state)
     if page._work is not None:
         await page._work
 
 
 def page_of(folder: Path, clock: Clock) -> WatchedPage:
-    return WatchedPage(StreambankHook(jobs_file=str(declared(folder, "flights"))), "flights", clock)
+    return WatchedPage(StreambankHook(jobs_file=str(declared(folder, "flights"))), "flights", clock, Pace())
 
 
 def test_a_watch_keeps_the_line_each_minute_and_all_parts_each_ten(tmp_path: Path, made: list[Any]) -> None:
@@ -344,7 +344,7 @@ def test_a_watch_keeps_the_line_each_minute_and_all_parts_each_ten(tmp_path: Pat
     everything = [at for at, parts in enumerate(made) if parts is None]
     assert made[0] == (LINE,) or everything[0] == 0
     assert len(everything) == 2
-    assert 19 <= len(made) <= 22
+    assert 17 <= len(made) <= 24, "an interval is a tenth shorter or longer"
 
 
 def test_another_driver_is_kept_at_once(tmp_path: Path, made: list[Any]) -> None:
@@ -364,23 +364,139 @@ def test_another_driver_is_kept_at_once(tmp_path: Path, made: list[Any]) -> None
     asyncio.run(look())
 
 
+def test_a_change_of_state_is_kept_at_once(tmp_path: Path, made: list[Any]) -> None:
+    clock = Clock()
+    page = page_of(tmp_path, clock)
+
+    async def look() -> None:
+        clock.now += LINE_EVERY_S
+        await watch(page)
+        for state in ("running", "failed", "failed", "running"):
+            clock.now += 1
+            await watch(page, state=state)
+
+    asyncio.run(look())
+
+    assert made == [None, (LINE,), (LINE,)]
+
+
+def test_what_changes_before_the_first_line_is_kept_at_once(tmp_path: Path, made: list[Any]) -> None:
+    clock, pace = Clock(), Pace()
+    others = [Clock() for _ in range(1000)]
+    for one in others:
+        pace.join(one, clock())
+    hook = StreambankHook(jobs_file=str(declared(tmp_path, "flights")))
+    page = WatchedPage(hook, "flights", clock, pace)
+
+    async def look() -> None:
+        await watch(page)
+        assert made == []
+        await watch(page, state="failed")
+
+    asyncio.run(look())
+
+    assert made == [(LINE,)]
+
+
+def test_what_is_urgent_overtakes_what_waits_for_its_turn(
+    tmp_path: Path, made: list[Any], values: MemoryValues
+) -> None:
+    clock = Clock()
+    page = page_of(tmp_path, clock)
+    go_on, begun = threading.Event(), threading.Semaphore(0)
+
+    def hang() -> None:
+        begun.release()
+        go_on.wait(60)
+
+    async def look() -> None:
+        await watch(page)
+        made.clear()
+        busy = [keep._threads(False).submit(hang) for _ in range(THREADS)]
+        for _ in busy:
+            assert await asyncio.to_thread(begun.acquire, timeout=60)
+        clock.now += ALL_EVERY_S
+        page.after_look("one", "running")
+        waiting = page._work
+        assert waiting is not None
+        await watch(page, state="failed")
+        assert made == [None], "all parts were due, and are made with the urgent line"
+        go_on.set()
+        await waiting
+
+    asyncio.run(look())
+
+    assert made == [None]
+
+
+def test_a_line_says_when_the_next_one_is_due(tmp_path: Path, made: list[Any], values: MemoryValues) -> None:
+    clock, pace = Clock(), Pace(lambda low, high: high)
+    hook = StreambankHook(jobs_file=str(declared(tmp_path, "flights")))
+    page = WatchedPage(hook, "flights", clock, pace)
+
+    asyncio.run(watch(page))
+    assert values.get(LINE)["next_s"] == 66
+    keep_page(hook, "flights")
+    assert values.get(LINE)["next_s"] == 66, "a task does not change what the watch does"
+    pace.line.processor_s = 300.0
+    clock.now += 66
+    asyncio.run(watch(page))
+    assert values.get(LINE)["next_s"] == round(1.1 * pace.every_s()) > 1000
+
+
+def test_a_line_that_only_the_watch_keeps_is_read_and_written_once(
+    tmp_path: Path, made: list[Any], values: MemoryValues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    page = page_of(tmp_path, clock)
+    asked: list[str] = []
+    kept = values.get
+
+    def get(key: str) -> Any:
+        asked.append(f"get {key}")
+        return kept(key)
+
+    values.before_write = lambda key: asked.append(f"set {key}")
+    monkeypatch.setattr(values, "get", get)
+
+    async def look() -> None:
+        for _ in range(2):
+            clock.now += 2 * LINE_EVERY_S
+            await watch(page)
+
+    asyncio.run(look())
+    asked.clear()
+    made.clear()
+    clock.now += 2 * LINE_EVERY_S
+    asyncio.run(watch(page))
+    assert (made, asked) == ([(LINE,)], ["get line", "set line"])
+
+    # A task has kept one since: that is what the next one begins with.
+    values.set(LINE, {**values.get(LINE), "savepoint": "new"})
+    made.clear()
+    clock.now += 2 * LINE_EVERY_S
+    asyncio.run(watch(page))
+    assert made == [(LINE,), (LINE,)]
+
+
 def test_a_watch_never_waits_for_its_page_and_warns_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on, begun = threading.Event(), threading.Semaphore(0)
 
-    def hang(*_: Any) -> bool:
+    def hang(*_: Any) -> None:
         begun.release()
         go_on.wait(60)
         raise StorageError("The storage is not reached.", code="unreachable", hint="")
 
-    monkeypatch.setattr(keep, "keep_page", hang)
+    monkeypatch.setattr(keep, "values_of", lambda job: MemoryValues())
+    monkeypatch.setattr(keep, "_snapshot", hang)
     clock = Clock()
     page = page_of(tmp_path, clock)
 
     async def look() -> None:
         for _ in range(100):
-            page.after_look("one")
+            page.after_look("one", "running")
             clock.now += LINE_EVERY_S
             await asyncio.sleep(0)
         assert await asyncio.to_thread(begun.acquire, timeout=60)
@@ -388,7 +504,7 @@ def test_a_watch_never_waits_for_its_page_and_warns_once(
         go_on.set()
         for _ in range(3):
             await watch(page)
-            clock.now += LINE_EVERY_S
+            clock.now += 2 * LINE_EVERY_S
 
     with caplog.at_level(logging.WARNING, keep.__name__):
         asyncio.run(look())

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
+from demo.pictures.chromium import Chromium
 from streambank_airflow.operators.on_savepoint import page_url
-from tests.support.airflow_face.metadata_db import pause
-from tests.support.airflow_face.page_api import page_api
-from tests.support.airflow_face.releases import needs_3_3
+from tests.support.airflow_face.metadata_db import delete_import_errors, pause, write_import_error
+from tests.support.airflow_face.page_api import page_api, write_job
+from tests.support.airflow_face.page_values import ask
+from tests.support.airflow_face.releases import BEFORE_3_3
 from tests.support.page import story as page_story
-from tests.support.page.chromium import Chromium
-from tests.support.page.site import QUESTION, Site, jobs, keep, many, site
+from tests.support.page.site import FEW, QUESTION, Site, jobs, keep, many, site
 
 __all__ = ["jobs", "page_api", "site"]
 
 # Airflow answers with fields of its own that it has deprecated.
 pytestmark = [
     pytest.mark.storm,
-    needs_3_3,
     pytest.mark.filterwarnings("default:deprecated:DeprecationWarning"),
 ]
 
 VIEWS = {
     "": "At a glance",
     "savepoints": "Time line",
-    f"savepoints/{page_story.savepoint_id(0)}": "What a restore would do",
+    f"savepoints/{page_story.savepoint_id(0)}": "s3://standby/savepoints",
+    f"savepoints/{page_story.savepoint_id(1)}": "What a restore would do",
     "events": "Restored",
     "log": "Timed out waiting for a node assignment",
-    "recovery": "RTO",
+    "recovery": "Newer savepoints that were passed over",
     "repository": "s3://lake/savepoints",
 }
 ACTIONS = ("run", "savepoint", "restore", "drill", "stop", "upgrade", "compact", "rescale", "sla")
@@ -469,6 +472,72 @@ def test_a_question_that_waits_has_a_link(jobs: Site) -> None:
         assert link.startswith(f"{jobs.url}/dags/clicks.restore/runs/")
 
 
+def test_the_question_of_a_run_appears_where_the_run_was_begun(jobs: Site) -> None:
+    with jobs.visit("admin") as page:
+        page.open(jobs.page("ledger"))
+        page.click("Restore…", ".sb-toolbar")
+        page.until("document.querySelector('dialog[open] [name=savepoint]') !== null")
+        page.click("Show the plan", "dialog")
+        page.shows("The run has begun.")
+        begun = page.js("document.querySelector('dialog[open] a').innerText").removeprefix("Open the run ")
+        assert page.js("document.querySelector('dialog[open] a.sb-primary')") is None
+        ask("ledger.restore", begun, "approve", "Restore ledger?")
+        page.shows("It waits for an answer: Restore ledger?")
+        link = page.js("document.querySelector('dialog[open] a.sb-primary').href")
+
+        assert unquote(link) == f"{jobs.url}/dags/ledger.restore/runs/{begun}/tasks/approve/required_actions"
+        no_errors(page)
+
+
+def test_a_watcher_that_is_due_is_not_missed(jobs: Site) -> None:
+    """After a start or a restore the next watcher comes within a minute or so: that needs no person."""
+    due = {"expected": True, "watched": False, "by": None, "seen_at": None, "why": ""}
+    keep("clicks", page_story.line("clicks", state="starting", watch=due), page_story.parts())
+    with jobs.visit("viewer") as page:
+        for path in ((), ("clicks",)):
+            page.open(jobs.page(*path))
+            page.shows("not yet")
+            row = ".sb-page" if path else ".sb-row:has(a[href$=clicks])"
+            assert "Nothing watches" not in page.js(f"document.querySelector('{row}').innerText")
+    keep("clicks", page_story.line("clicks"), page_story.parts())
+
+
+def test_what_is_lost_is_lost_since_then_and_is_not_run(jobs: Site) -> None:
+    """Nor is a second restore begun where the first one waits for an answer."""
+    ended = {
+        "expected": True,
+        "watched": False,
+        "by": "run",
+        "seen_at": page_story.ago(12),
+        "why": "It ended.",
+    }
+    lost = {"state": "checkpoint-lost", "down_since": page_story.ago(14), "watch": ended}
+    with jobs.visit("admin") as page:
+        for job, button in (("orders", "Restore…"), ("clicks", "Read and answer")):
+            keep(job, page_story.line(job, **lost), page_story.parts())
+            page.open(jobs.page(job))
+            page.shows("The job's checkpoint is gone")
+            head, banner = (
+                page.js(f"document.querySelector('{one}').innerText") for one in (".sb-head", ".sb-banner")
+            )
+            assert " s, but it should run" in head, "its driver began a day ago"
+            assert page.js("document.querySelector('.sb-banner .sb-primary').innerText") == button
+            assert "Run…" not in banner
+            keep(job, page_story.jobs()[job], page_story.parts())
+
+
+def test_without_its_records_it_is_not_known_whether_a_job_needs_a_watcher(jobs: Site) -> None:
+    none = {"expected": False, "watched": False, "by": None, "seen_at": None, "why": ""}
+    lost = {"state": "repository-lost", "desired": None, "watch": none}
+    keep("orders", page_story.line("orders", **lost), page_story.parts())
+    with jobs.visit("admin") as page:
+        page.open(jobs.page("orders"))
+        page.shows("The job's records are lost")
+        assert "not needed" not in page.text()
+        assert "begins new records from a savepoint" in page.text()
+    keep("orders", page_story.jobs()["orders"], page_story.parts())
+
+
 NO_ANSWER = """
 (() => {
   const ask = window.fetch;
@@ -520,6 +589,49 @@ def test_home_has_a_card_and_a_dag_a_tab(jobs: Site) -> None:
             "/dags/orders.restore/plugin/streambank-job/savepoints"
         )
         no_errors(page)
+
+
+def test_the_navigation_leads_to_the_page(jobs: Site) -> None:
+    """At the top on Airflow 3.3, below Browse before that."""
+    with jobs.visit("viewer") as page:
+        page.open(jobs.url)
+        if BEFORE_3_3:
+            page.click("Browse")
+        page.click("Streambank")
+        page.shows("sessions")
+
+        assert page.js("location.pathname") == "/plugin/streambank"
+        no_errors(page)
+
+
+CANNOT_IMPORT = """Traceback (most recent call last):
+  File "/opt/airflow/dags/streams.py", line 5, in <module>
+    globals().update(build_dags("/opt/airflow/dags/streaming_jobs.toml"))
+streambank.core.errors.InputError: [jobs.typo] has no application.
+"""
+
+
+def test_a_dag_file_that_cannot_be_imported_is_said(jobs: Site, tmp_path: Path) -> None:
+    """Also of a job of which nothing was ever kept, and of a file whose jobs Airflow does not know."""
+    write_job(tmp_path, "typo", only=FEW)
+    write_import_error("streams.py", CANNOT_IMPORT, *(f"typo.{verb}" for verb in FEW))
+    write_import_error("other.py", "SyntaxError: invalid syntax")
+    try:
+        with jobs.visit("admin") as page:
+            page.open(jobs.page())
+            page.shows("Airflow cannot import 2 DAG files: streams.py, other.py.")
+            page.shows("The DAG file of the job cannot be imported")
+            page.open(jobs.page("typo"))
+            page.shows(
+                "streams.py: streambank.core.errors.InputError: [jobs.typo] has no application. Airflow"
+            )
+            page.shows("Airflow runs none of the job's DAGs")
+            page.click("See Airflow's Home")
+            page.until("location.pathname === '/'")
+            page.shows("Import Error")
+            no_errors(page)
+    finally:
+        delete_import_errors()
 
 
 def test_what_goes_away_while_one_watches_is_said(jobs: Site) -> None:

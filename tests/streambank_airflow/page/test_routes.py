@@ -12,9 +12,15 @@ from airflow.sdk import DAG
 from streambank_airflow.airflow_versions import keeps_in_assets
 from streambank_airflow.page.files import static_files
 from streambank_airflow.page.store import LINE, part_key
-from tests.support.airflow_face.metadata_db import pause, write_dags
+from tests.support.airflow_face.metadata_db import (
+    delete_import_errors,
+    pause,
+    write_dags,
+    write_import_error,
+)
 from tests.support.airflow_face.page_api import ON, PageApi, keep_line, page_api, page_on, write_job
 from tests.support.airflow_face.page_values import DatabaseValues
+from tests.support.airflow_face.releases import BEFORE_3_3
 
 __all__ = ["page_api", "page_on"]
 
@@ -49,12 +55,27 @@ def test_a_viewer_sees_the_lines_of_all_jobs(jobs: None, page_api: PageApi) -> N
     answer = page_api.get("jobs")
 
     found = jobs_of(answer)
-    # Variables say nothing of a job of which nothing is kept.
-    assert list(found) == (["half", "new", "orders"] if keeps_in_assets() else ["half", "orders"])
+    assert list(found) == ["half", "new", "orders"]
     assert found["orders"]["line"]["state_why"] == HTML
     assert found["orders"]["dag"] == "orders.run" and found["half"]["dag"] == "half.stop"
-    assert "new" not in found or found["new"]["line"] is None
+    assert found["new"]["line"] is None
     assert answer.json()["format"] == 1 and answer.json()["now"].endswith("Z")
+
+
+def test_a_job_is_known_by_its_dags_where_variables_keep_its_page(
+    jobs: None, page_api: PageApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before Airflow 3.3, and with a state store of one's own: nothing of any job is kept yet."""
+    monkeypatch.setenv("AIRFLOW__STATE_STORE__BACKEND", "acme.Store")
+    assert not keeps_in_assets()
+    if not BEFORE_3_3:
+        keep_line("half")
+
+    found = jobs_of(page_api.get("jobs"))
+    assert list(found) == ["half", "new", "orders"]
+    assert found["half"]["line"] and found["new"]["line"] is None
+    assert page_api.get("jobs/new").json()["line"] is None
+    assert page_api.get("jobs/maintenance").status_code == 404
 
 
 PATHS = ("jobs", "jobs/orders", "jobs/orders/status", "jobs/nothing", "jobs/orders/log")
@@ -167,6 +188,26 @@ def test_a_dag_file_with_an_error_hides_no_job(tmp_path: Path, page_on: None, pa
     assert {one["verb"]: one["broken"] for one in answer["dags"]} == {"run": True, "stop": True}
     (entry,) = [one for one in page_api.get("jobs").json()["jobs"] if one["job"] == "typo"]
     assert entry["broken"]
+
+
+def test_the_file_of_a_broken_dag_is_named_as_airflow_s_import_errors_name_it(
+    tmp_path: Path, page_on: None, page_api: PageApi
+) -> None:
+    write_job(tmp_path, "slip", only=("run", "stop"))
+    assert not page_api.get("jobs").json()["import_errors"]
+    write_import_error("slip.py", "NameError: job", "slip.run", "slip.stop")
+    try:
+        answer = page_api.get("jobs/slip").json()
+        (error,) = page_api.client("viewer").get("/api/v2/importErrors").json()["import_errors"][:1]
+
+        assert answer["line"] is None and answer["import_errors"]
+        assert page_api.get("jobs").json()["import_errors"]
+        for dag in answer["dags"]:
+            assert (dag["broken"], dag["file"], dag["bundle"]) == (True, "slip.py", error["bundle_name"])
+        assert error["filename"] == "slip.py"
+    finally:
+        delete_import_errors()
+    assert page_api.get("jobs/slip").status_code == 404
 
 
 def test_a_job_called_as_copies_are_has_dags_of_its_own(

@@ -1,7 +1,8 @@
 """The page with FAB's auth manager: who sees which job, and may trigger what; in a process of its own.
 
 `python -m tests.support.airflow_face.fab_rights FOLDER` makes an Airflow in an empty folder, with two jobs
-and users of several roles, asks the page's routes as each of them, and prints the answers as JSON.
+and users of several roles, asks the page's routes as each of them, and prints the answers as JSON. With a
+second argument, a port, it serves Airflow there instead, and prints the token of each user.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from demo import ports
 from tests.support.paths import ROOT
 from tests.support.venvs import LOCKS, filled_venv, version_of
 
@@ -43,25 +48,71 @@ USERS = {
     "nobody": "Public",
 }
 """Names of users, and the role of each."""
+PASSWORD = "a password of tests"
+"""That of each user."""
+OF_ROLES = (("can_read", "DAG Runs"), ("can_read", "Plugins"), ("can_read", "website"))
+"""What the roles of one job may do beside what `access_control` gives them: Airflow's UI loads plugins for
+those who may read them."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """An Airflow with FAB's auth manager.
+
+    Attributes:
+        url: Its address.
+        tokens: User -> what a login leaves.
+    """
+
+    url: str
+    tokens: dict[str, str]
 
 
 def answers_with_fab(folder: Path) -> dict[str, Any]:
     """What the process says, by user."""
+    return asked(__name__, folder, _environment(folder))
+
+
+def asked(module: str, folder: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a module prints that is run with a folder."""
+    command = [sys.executable, "-m", module, str(folder)]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@contextmanager
+def served_with_fab(folder: Path) -> Iterator[Served]:
+    """That Airflow, served until the end of the `with`."""
+    port = ports.any_free()
+    url = f"http://{ports.HOST}:{port}"
+    environment = {**_environment(folder), "AIRFLOW__API__BASE_URL": url}
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", __name__, str(folder), str(port)],
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None and process.stdin is not None
+        said = next((line for line in process.stdout if line.startswith("{")), "")
+        assert said, (folder / "log").read_text(encoding="utf-8")[-4000:]
+        yield Served(url, json.loads(said))
+        process.stdin.close()
+
+
+def _environment(folder: Path) -> dict[str, str]:
     place = ROOT / ".streambank" / "airflows" / f"fab-{version_of(sys.executable)}"
     python = filled_venv(place, LOCKS / "fab.lock", sys.executable)
     (packages,) = (python.parent.parent / "lib").glob("python3.*/site-packages")
     paths = (packages, ROOT / "provider", ROOT)
-    done = subprocess.run(
-        [sys.executable, "-m", __name__, str(folder)],
-        env={**os.environ, **settings(folder), "PYTHONPATH": os.pathsep.join(map(str, paths))},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return {**os.environ, **settings(folder), "PYTHONPATH": os.pathsep.join(map(str, paths))}
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -79,15 +130,16 @@ def settings(folder: Path) -> dict[str, str]:
     }
 
 
-def main(folder: Path) -> dict[str, Any]:
-    """See the module."""
+def made(folder: Path) -> tuple[Any, dict[str, str]]:
+    """Airflow's application with the jobs and users, and the token of each user."""
     from airflow.api_fastapi.app import create_app, get_auth_manager
     from airflow.utils.db import initdb
-    from fastapi.testclient import TestClient
+    from werkzeug.security import generate_password_hash
 
     from streambank_airflow.dags.jobs import build_dags
     from tests.support.airflow_face.metadata_db import write_dags
-    from tests.support.airflow_face.page_api import keep_line
+    from tests.support.page import story
+    from tests.support.page.site import keep
 
     (folder / "dags").mkdir()
     (folder / "app.py").write_text("", encoding="utf-8")
@@ -98,28 +150,39 @@ def main(folder: Path) -> dict[str, Any]:
     roles = manager.security_manager
     for role in ("payments", "readers"):
         roles.add_role(role)
-        menu = roles.create_permission("can_read", "DAG Runs")
-        roles.add_permission_to_role(roles.find_role(role), menu)
-    users = {
-        name: roles.add_user(
-            name, name, name, f"{name}@example.org", roles.find_role(role), hashed_password="no"
+        for right in OF_ROLES:
+            roles.add_permission_to_role(roles.find_role(role), roles.create_permission(*right))
+    hashed = generate_password_hash(PASSWORD)
+    tokens = {
+        name: manager.generate_jwt(
+            roles.add_user(
+                name, name, name, f"{name}@example.org", roles.find_role(role), hashed_password=hashed
+            )
         )
         for name, role in USERS.items()
     }
     write_dags(*build_dags(folder / "streaming_jobs.toml").values())
     for job in ("flights", "orders"):
-        keep_line(job, {"log": {"at": None, "error": None, "lines": []}})
+        keep(job, story.line(job), story.parts())
+    return app, tokens
+
+
+def main(folder: Path) -> dict[str, Any]:
+    """See the module."""
+    from fastapi.testclient import TestClient
+
+    app, tokens = made(folder)
     found: dict[str, Any] = {"anonymous": TestClient(app).get("/streambank/jobs").status_code}
-    for name, user in users.items():
-        client = TestClient(app, headers={"Authorization": f"Bearer {manager.generate_jwt(user)}"})
-        found[name] = _seen(client)
+    for name, token in tokens.items():
+        found[name] = seen(TestClient(app, headers={"Authorization": f"Bearer {token}"}), "flights", "orders")
     return found
 
 
-def _seen(client: Any) -> dict[str, Any]:
+def seen(client: Any, *jobs: str) -> dict[str, Any]:
+    """What the page's routes say to a user of some jobs, and whether Airflow's own API lets them trigger."""
     listed = client.get("/streambank/jobs").json()["jobs"]
     found: dict[str, Any] = {"jobs": [one["job"] for one in listed], "status": {}, "trigger": {}, "log": {}}
-    for job in ("flights", "orders"):
+    for job in jobs:
         answer = client.get(f"/streambank/jobs/{job}")
         found["status"][job] = answer.status_code
         found["log"][job] = client.get(f"/streambank/jobs/{job}/log").status_code
@@ -130,5 +193,27 @@ def _seen(client: Any) -> dict[str, Any]:
     return found
 
 
+def serve(folder: Path, port: int) -> None:
+    """Serve Airflow until the standard input ends."""
+    import threading
+
+    import uvicorn
+
+    app, tokens = made(folder)
+    server = uvicorn.Server(uvicorn.Config(app, host=ports.HOST, port=port, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        thread.join(0.1)
+        assert thread.is_alive(), "the API server does not start"
+    print(json.dumps(tokens), flush=True)
+    sys.stdin.read()
+    server.should_exit = True
+    thread.join(30)
+
+
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]))))
+    if len(sys.argv) > 2:
+        serve(Path(sys.argv[1]), int(sys.argv[2]))
+    else:
+        print(json.dumps(main(Path(sys.argv[1]))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
 
 _FINALIZE = task_runner.finalize
+BUNDLE = "dags-folder"
+"""The bundle of DAGs that tests write."""
 LOOP_S = 0.1
 """How long `dag.test` waits in these tests before it looks again for tasks to run."""
 
@@ -67,26 +69,53 @@ def _check_each_schema_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Draft202012Validator, "check_schema", check_once)
 
 
-def write_dags(*dags: DAG) -> None:
+def write_dags(*dags: DAG, bundle: str = BUNDLE) -> None:
     """Write DAGs to the database as the DAG processor does."""
+    from airflow.serialization.serialized_objects import LazyDeserializedDAG
+
+    _parsed(bundle, [LazyDeserializedDAG.from_dag(dag) for dag in dags], {})
+
+
+def write_import_error(file: str, error: str, *dag_ids: str) -> None:
+    """Write that a DAG file cannot be imported, as the DAG processor does.
+
+    Args:
+        file: The file.
+        error: What Python said, as a traceback.
+        dag_ids: DAGs that were written, which become those of this file.
+    """
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        for dag_id in dag_ids:
+            session.get_one(DagModel, dag_id).relative_fileloc = file
+    _parsed(BUNDLE, [], {(BUNDLE, file): error})
+
+
+def delete_import_errors() -> None:
+    """Delete all of them, and take their DAGs out of all files."""
+    from airflow.models.dag import DagModel
+    from airflow.models.errors import ParseImportError
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        session.query(ParseImportError).delete()
+        session.query(DagModel).filter(DagModel.has_import_errors.is_(True)).update(
+            {"has_import_errors": False}
+        )
+
+
+def _parsed(bundle: str, dags: Sequence[Any], errors: dict[tuple[str, str], str]) -> None:
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.collection import update_dag_parsing_results_in_db
-    from airflow.serialization.serialized_objects import LazyDeserializedDAG
     from airflow.utils.session import create_session
 
     with create_session() as session:
         bundles = DagBundlesManager()  # type: ignore[no-untyped-call]  # Airflow's has no types
         bundles.sync_bundles_to_db(session=session)
         session.commit()
-        update_dag_parsing_results_in_db(
-            "dags-folder",
-            None,
-            [LazyDeserializedDAG.from_dag(dag) for dag in dags],
-            {},
-            None,
-            set(),
-            session=session,
-        )
+        update_dag_parsing_results_in_db(bundle, None, dags, errors, None, set(), session=session)
 
 
 def pause(dag_id: str, paused: bool = True) -> None:

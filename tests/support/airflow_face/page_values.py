@@ -145,18 +145,30 @@ def page_asset_of(job: str) -> Iterator[None]:
             session.query(kind).filter_by(name=asset.name).delete()
 
 
+def ask(dag_id: str, run_id: str, task_id: str, subject: str) -> None:
+    """Let a task of a run wait for a person."""
+    from airflow.models.hitl import HITLDetail
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from airflow.utils.state import TaskInstanceState
+
+    with create_session() as session:
+        task = session.query(TaskInstance).filter_by(dag_id=dag_id, run_id=run_id, task_id=task_id).one()
+        task.state = TaskInstanceState(WAITS_FOR_A_PERSON)
+        session.add(HITLDetail(ti_id=task.id, options=["Approve", "Reject"], subject=subject, params={}))
+
+
 @contextmanager
 def waiting_question(dag_id: str, task_id: str, subject: str) -> Iterator[None]:
     """A task of a DAG that was written waits for a person, until the end of the `with`."""
     from airflow.models.dag import DagModel
     from airflow.models.dag_version import DagVersion
     from airflow.models.dagrun import DagRun
-    from airflow.models.hitl import HITLDetail
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.models.taskinstance import TaskInstance
     from airflow.sdk.timezone import utcnow
     from airflow.utils.session import create_session
-    from airflow.utils.state import DagRunState, TaskInstanceState
+    from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
     with create_session() as session:
@@ -176,10 +188,8 @@ def waiting_question(dag_id: str, task_id: str, subject: str) -> Iterator[None]:
         session.flush()
         task = TaskInstance(written.get_task(task_id), run_id=run.run_id, dag_version_id=version.id)
         task.dag_run = run
-        task.state = TaskInstanceState(WAITS_FOR_A_PERSON)
         session.add(task)
-        session.flush()
-        session.add(HITLDetail(ti_id=task.id, options=["Approve", "Reject"], subject=subject, params={}))
+    ask(dag_id, f"manual__{task_id}", task_id, subject)
     yield
     with create_session() as session:
         session.delete(session.query(DagRun).filter_by(dag_id=dag_id, run_id=f"manual__{task_id}").one())

@@ -123,6 +123,8 @@ def main() -> int:
     work.run()
     watch.stop()
     driver.end(code)
+    while options.lingers is not None and not options.lingers.exists():
+        time.sleep(0.02)
     return code
 
 
@@ -148,6 +150,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--without-query", type=int, help="end with this code, and no query was started")
     found.add_argument("--deaf", action="store_true")
     found.add_argument("--forced", action="store_true")
+    found.add_argument("--lingers", type=Path, help="a file: stay until it is there")
     found.add_argument("--still-s", type=float, help="say that there has been no progress for so long")
     found.add_argument("--first", action="store_true", help="say that its first batch still runs")
     found.add_argument("--recovers", type=Path, help="a file: where it is, there is progress again")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from streambank_airflow.page.store import PageStore
+from demo.pictures.chromium import Chromium, chromium
+from streambank_airflow.airflow_versions import keeps_in_assets
+from streambank_airflow.page.store import LINE, PageStore, variable_key
 from tests.support.airflow_face.metadata_db import pause
 from tests.support.airflow_face.page_api import ON, PageApi, write_job
 from tests.support.airflow_face.page_values import DatabaseValues, waiting_question
 from tests.support.page import story as page_story
-from tests.support.page.chromium import Chromium, chromium
 
 HOST = "127.0.0.1"
 FULL = ("orders", "clicks", "flights", "ledger")
@@ -45,10 +46,8 @@ class Site:
     @contextmanager
     def visit(self, role: str | None, width: int = 1440, height: int = 900) -> Iterator[Chromium]:
         """A browser of a user of the simple auth manager with this role; without one nobody is signed in."""
-        profile = self.folder / f"profile-{time.monotonic_ns()}"
-        with chromium(profile, width, height) as page:
-            if role is not None:
-                page.call("Network.setCookie", name="_token", value=self._token(role), url=self.url)
+        token = None if role is None else self._token(role)
+        with visit(self.url, self.folder, token, width, height) as page:
             yield page
 
     def _token(self, role: str) -> str:
@@ -60,6 +59,25 @@ class Site:
     def page(self, *parts: str) -> str:
         """The address of a view of the page."""
         return "/".join((f"{self.url}/plugin/streambank", *parts))
+
+
+@contextmanager
+def visit(
+    url: str, folder: Path, token: str | None, width: int = 1440, height: int = 900
+) -> Iterator[Chromium]:
+    """A browser of the user who has a token of Airflow's.
+
+    Args:
+        url: Airflow's address.
+        folder: For browsers' profiles.
+        token: As a login leaves it; None for a visitor who is not signed in.
+        width: Of the window, in pixels.
+        height: Likewise.
+    """
+    with chromium(folder / f"profile-{time.monotonic_ns()}", width, height) as page:
+        if token is not None:
+            page.call("Network.setCookie", name="_token", value=token, url=url)
+        yield page
 
 
 @pytest.fixture(scope="session")
@@ -123,16 +141,14 @@ def keep(job: str, line: dict[str, Any], parts: dict[str, Any]) -> None:
 @contextmanager
 def many(count: int) -> Iterator[Sequence[str]]:
     """So many more jobs, each with `.run` and a line, as Airflow's database has them."""
-    from airflow.models.asset import AssetActive, AssetModel
-    from airflow.models.asset_state_store import AssetStateStoreModel
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
     from sqlalchemy import delete, insert, select
 
-    from streambank_airflow.assets import page_asset
-
-    jobs = [f"job-{number:04d}" for number in range(count)]
-    assets = {page_asset(job).name: page_asset(job) for job in jobs}
+    lines = {
+        f"job-{number:04d}": page_story.line(f"job-{number:04d}", state_bytes=number * 10**6)
+        for number in range(count)
+    }
     with create_session() as session:
         bundle = session.scalars(select(DagModel.bundle_name)).first()
         fixed = {
@@ -143,7 +159,39 @@ def many(count: int) -> Iterator[Sequence[str]]:
             "max_consecutive_failed_dag_runs": 0,
             "has_task_concurrency_limits": False,
         }
-        session.execute(insert(DagModel), [{"dag_id": f"{job}.run", **fixed} for job in jobs])
+        session.execute(insert(DagModel), [{"dag_id": f"{job}.run", **fixed} for job in lines])
+    with _in_assets(lines) if keeps_in_assets() else _in_variables(lines):
+        yield [*lines]
+    with create_session() as session:
+        session.execute(delete(DagModel).where(DagModel.dag_id.in_([f"{job}.run" for job in lines])))
+
+
+@contextmanager
+def _in_variables(lines: Mapping[str, dict[str, Any]]) -> Iterator[None]:
+    from airflow.models import Variable
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    keys = {job: variable_key(job, LINE) for job in lines}
+    made: Callable[..., Variable] = Variable
+    with create_session() as session:
+        session.add_all(made(key=keys[job], val=json.dumps(line)) for job, line in lines.items())
+    yield
+    with create_session() as session:
+        session.execute(delete(Variable).where(Variable.key.in_(keys.values())))
+
+
+@contextmanager
+def _in_assets(lines: Mapping[str, dict[str, Any]]) -> Iterator[None]:
+    from airflow.models.asset import AssetActive, AssetModel
+    from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete, insert, select
+
+    from streambank_airflow.assets import page_asset
+
+    assets = {page_asset(job).name: page_asset(job) for job in lines}
+    with create_session() as session:
         rows = [
             {"name": one.name, "uri": one.uri, "group": one.group, "extra": {}} for one in assets.values()
         ]
@@ -151,22 +199,16 @@ def many(count: int) -> Iterator[Sequence[str]]:
         session.execute(insert(AssetActive), [{"name": one["name"], "uri": one["uri"]} for one in rows])
         found = session.execute(select(AssetModel.name, AssetModel.id).where(AssetModel.name.in_(assets)))
         ids = {name: number for name, number in found}
-        now = datetime.now(UTC)
+        fixed = {"key": LINE, "updated_at": datetime.now(UTC)}
         session.execute(
             insert(AssetStateStoreModel),
             [
-                {
-                    "asset_id": ids[page_asset(job).name],
-                    "key": "line",
-                    "value": json.dumps(page_story.line(job, state_bytes=number * 10**6)),
-                    "updated_at": now,
-                }
-                for number, job in enumerate(jobs)
+                {"asset_id": ids[page_asset(job).name], "value": json.dumps(line), **fixed}
+                for job, line in lines.items()
             ],
         )
-    yield jobs
+    yield
     with create_session() as session:
         session.execute(delete(AssetStateStoreModel).where(AssetStateStoreModel.asset_id.in_(ids.values())))
         session.execute(delete(AssetActive).where(AssetActive.name.in_(assets)))
         session.execute(delete(AssetModel).where(AssetModel.name.in_(assets)))
-        session.execute(delete(DagModel).where(DagModel.dag_id.in_([f"{job}.run" for job in jobs])))

@@ -374,6 +374,9 @@ def _charts() -> dict[str, Any]:
 
 def _savepoints(query: str) -> dict[str, Any]:
     found = []
+    place = "s3://standby/savepoints"
+    why = "Its sink is foreachBatch."
+    drilled = {"at": ago(5 * MINUTE), "passed": True, "not_run": why, "replica": place}
     for number in range(SAVEPOINTS):
         taken = 25 * MINUTE + number * 2 * HOUR
         damaged = number == 9
@@ -410,6 +413,7 @@ def _savepoints(query: str) -> dict[str, Any]:
                 "spark_version": "4.3.0",
                 "kept": "one of the last 24",
                 "expires": None if number < 24 else {"at": None, "why": "it is older than the last 24"},
+                "drilled": None if number else drilled,
             }
         )
     manifest = {
@@ -498,10 +502,11 @@ def _recoveries() -> dict[str, Any]:
             **more,
         }
 
+    skipped = [{"savepoint": savepoint_id(9), "why": "state/0/3/7.delta: The object is damaged."}]
     failed = {"passed": False, "step": "compare", "rto_s": None, "why": "the output of batch 7 lacks 3 rows"}
     return {
         "drills": [run(3 * DAY), run(5 * DAY, **failed)],
-        "restores": [run(2 * DAY, by="ann by orders.restore")],
+        "restores": [run(2 * DAY, by="ann by orders.restore", skipped=skipped)],
     }
 
 

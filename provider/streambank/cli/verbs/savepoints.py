@@ -21,7 +21,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.cli.verbs import verify
-from streambank.core.errors import InputError, IntegrityError
+from streambank.core.errors import InputError, IntegrityError, StreambankError
 
 if TYPE_CHECKING:
     from streambank.kafka.retention import Replay
@@ -180,7 +180,12 @@ def show(
     manifest = opened.load(*opened.find(savepoint, job))
     names = list(opened.names(manifest))
     told = [] if not replay else replays_of(opened, manifest, kafka, jobs)
-    found = manifest.to_dict() | {"names": names, "replay": [one.to_dict() for one in told]}
+    drilled = _last_drill(opened, manifest, jobs)
+    found = manifest.to_dict() | {
+        "names": names,
+        "drilled": drilled,
+        "replay": [one.to_dict() for one in told],
+    }
 
     def shown() -> None:
         _show(found, opened.pinned(manifest.job, manifest.savepoint))
@@ -189,6 +194,31 @@ def show(
             console.line(f"source {one.source} kafka {topics}: replay {can_be_replayed(one)} ({one.why})")
 
     console.answer(found, shown)
+
+
+def _last_drill(repository: Repository, manifest: Manifest, jobs: str | None) -> dict[str, Any] | None:
+    """The newest drill of a savepoint, by the records of its job; None where none is known."""
+    from streambank.control.control import JobControl
+    from streambank.control.drills import last_drills, newest_drills
+    from streambank.core.names import MAIN, QueryRef
+
+    asked = QueryRef.parse(manifest.job)
+    declared = declared_job(manifest.job, jobs)
+    try:
+        records = declared.records() if declared else JobControl.of_repository(repository.store, asked.job)
+        return last_drills(newest_drills(records)).get((asked.query or MAIN, manifest.savepoint))
+    except StreambankError as error:
+        console.note(f"When it was drilled is not known: {error.message}")
+        return None
+
+
+def _drilled(drill: Mapping[str, Any] | None) -> str | None:
+    if drill is None:
+        return None
+    how = "passed" if drill["passed"] else "FAILED"
+    if drill["passed"] and drill["not_run"]:
+        how = "savepoint proved, application not run"
+    return f"{how} {_time(drill['at'])}, from {drill['repository']}"
 
 
 def _show(found: dict[str, Any], pinned: bool) -> None:
@@ -209,6 +239,7 @@ def _show(found: dict[str, Any], pinned: bool) -> None:
             ("taken by", ", ".join(f"{name} {value}" for name, value in by.items())),
             ("note", found["note"]),
             ("pinned", "yes" if pinned else ""),
+            ("drilled", _drilled(found["drilled"])),
             ("checkpoint", found["checkpoint"]),
             ("closure", found["closure"]),
             ("watermark", to_json_time(watermark) if watermark else None),

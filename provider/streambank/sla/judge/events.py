@@ -57,11 +57,13 @@ class Drills:
         passed_at: When the newest one that passed began; None where none has.
         failed: The newest one where that failed: the step, and why. Empty where it passed, or there is none.
         begun: When the first checkpoint of the job was begun; None before its first start.
+        not_run: Why the newest one that passed did not run the application; empty where it did.
     """
 
     passed_at: datetime | None = None
     failed: str = ""
     begun: datetime | None = None
+    not_run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +291,8 @@ def _drill_age(case: Case, objective: Objective, facts: Facts, newest: datetime 
         found = _age(case, objective, drills.begun, "No drill of it has passed, and its checkpoint")
     else:
         found = case.verdict(objective, "unknown", "No drill of it has passed, and it was never started.")
-    return replace(found, why=f"{found.why} {drills.failed}".rstrip())
+    not_run = f"It proved the savepoint alone: {drills.not_run}" if drills.not_run else ""
+    return replace(found, why=" ".join(filter(None, (found.why, not_run, drills.failed))))
 
 
 def _progress_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:

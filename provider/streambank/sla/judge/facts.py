@@ -223,7 +223,7 @@ def drills_seen(control: JobControl, queries: Sequence[str]) -> Drills:
     failed = ""
     for number, outcome in enumerate(outcomes(control)):
         if outcome.passed:
-            return Drills(from_json_time(outcome.started_at), failed)
+            return Drills(from_json_time(outcome.started_at), failed, not_run=outcome.not_run)
         if number == 0:
             failed = f"The newest drill {outcome.failed}"
     begun = (begun_at(control, query) for query in queries)

@@ -2,7 +2,7 @@
 // rights, approvals and the audit log are Airflow's.
 
 import { Fragment, h, cx, createContext, useCallback, useContext, useEffect, useId, useMemo, useRef, useState } from "./h.js";
-import { airflowUrl, dagDetails, newRunId, trigger, unpause } from "./api.js";
+import { airflowUrl, dagDetails, newRunId, questionUrl, trigger, unpause } from "./api.js";
 import { Form, answersOf, fieldsOf, initialOf, misfits } from "./form.js";
 import { Failed, Loading } from "./ui.js";
 import { ACTIONS, FIRST_ACTIONS, actionOf, titled } from "./words.js";
@@ -26,13 +26,13 @@ export function pausedOnes(dags, verb, inputs) {
   return found;
 }
 
-/** What is inside may begin actions on a job: `dags` says which DAGs there are, and which of them this user may trigger. */
-export function Actions({ job, dags, done, children }) {
+/** What is inside may begin actions on a job: `dags` says which DAGs there are, and which of them this user may trigger; `approvals` which questions wait. */
+export function Actions({ job, dags, approvals, done, children }) {
   const [asked, setAsked] = useState(null);
   const act = useCallback((verb, fill = {}) => setAsked({ verb, fill }), []);
   const value = useMemo(() => ({ job, dags: dags || {}, act }), [job, dags, act]);
   return h(Acting.Provider, { value }, children,
-    asked && value.dags[asked.verb] && h(ActionDialog, { key: JSON.stringify(asked), job, dags: value.dags, ...asked, close: () => setAsked(null), done }));
+    asked && value.dags[asked.verb] && h(ActionDialog, { key: JSON.stringify(asked), job, dags: value.dags, approvals, ...asked, close: () => setAsked(null), done }));
 }
 
 /** A button that opens an action's form; nothing for who may not do it. */
@@ -59,7 +59,10 @@ export function Toolbar({ running }) {
   const verbs = Object.keys(dags);
   const may = verbs.filter((verb) => dags[verb].trigger);
   if (!verbs.length) return null;
-  if (!may.length) return h("p", { className: "sb-muted sb-viewer" }, "You may see this job. Its actions need the right to trigger its DAGs.");
+  if (!may.length) {
+    return h("p", { className: "sb-muted sb-viewer" }, verbs.every((verb) => dags[verb].broken)
+      ? "Airflow runs none of the job's DAGs until it can import their file." : "You may see this job. Its actions need the right to trigger its DAGs.");
+  }
   const first = FIRST_ACTIONS.filter((verb) => may.includes(verb));
   const order = Object.keys(ACTIONS);
   const others = may.filter((verb) => !first.includes(verb)).sort((a, b) => (order.indexOf(a) + 1 || 99) - (order.indexOf(b) + 1 || 99));
@@ -70,7 +73,7 @@ export function Toolbar({ running }) {
     h("div", { id, className: "sb-more", hidden: !more }, others.map(button)));
 }
 
-function ActionDialog({ job, dags, verb, fill, close, done }) {
+function ActionDialog({ job, dags, approvals, verb, fill, close, done }) {
   const action = actionOf(verb);
   const { dag_id: dagId } = dags[verb];
   const [dag, setDag] = useState(null);
@@ -126,7 +129,7 @@ function ActionDialog({ job, dags, verb, fill, close, done }) {
   };
 
   const title = `${action.title} ${job}`;
-  if (run) return h(Modal, { title, close }, h(Begun, { run, dagId, verb, paused, close }));
+  if (run) return h(Modal, { title, close }, h(Begun, { run, dagId, verb, paused, approvals, close }));
   if (unfit.length) {
     return h(Modal, { title, close }, h("div", { className: "sb-form" },
       h(Failed, { error: {
@@ -161,21 +164,25 @@ async function leftPaused(asleep, wake) {
   return left;
 }
 
-function Begun({ run, dagId, verb, paused, close }) {
+function Begun({ run, dagId, verb, paused, approvals, close }) {
   const id = run.dag_run_id;
+  const question = (approvals || []).find((one) => one.dag_id === dagId && one.run_id === id);
   const waits = paused.some((one) => one.id === dagId);
   const asks = verb === "restore" || ["compact", "rescale", "transform", "bootstrap", "failover"].includes(verb);
   return h("div", { className: "sb-form", role: "status" },
     h("p", null, h("strong", null, waits ? "The run waits." : "The run has begun."), " ",
       waits ? h(Fragment, null, h("code", null, dagId), " is paused: unpause it, and the run begins.")
-        : asks ? "It shows what it would do, and may ask for your approval before it changes anything." : "This page shows what it does within a minute."),
+        : question ? `It waits for an answer: ${question.subject || question.task_id}`
+          : asks ? "It shows what it would do, and may ask for your approval before it changes anything: the question appears here." : "This page shows what it does within a minute."),
     paused.filter((one) => one.id !== dagId).map((one) =>
       h("p", { key: one.id, className: "sb-text-warn" }, h("code", null, one.id), " is paused, so the run stops at its task ", h("code", null, "check_run"),
         " before anything is changed. Unpause it and clear that task, and the run goes on.")),
     paused.filter((one) => one.error).map((one) => h(Failed, { key: one.id, error: { message: `${one.id} could not be unpaused. ${one.error.message}` } })),
     h("p", null, h("a", { href: airflowUrl("dags", dagId, "runs", id), autoFocus: true }, `Open the run ${id}`)),
-    asks && h("p", null, h("a", { href: airflowUrl("dags", dagId, "runs", id, "required_actions") }, "Open its questions")),
-    h("footer", null, h("button", { type: "button", className: "sb-button sb-primary", onClick: close }, "Close")));
+    asks && !question && h("p", null, h("a", { href: airflowUrl("dags", dagId, "runs", id, "required_actions") }, "Open its questions")),
+    h("footer", null,
+      question && h("a", { className: "sb-button sb-primary", href: questionUrl(question) }, "Read and answer"),
+      h("button", { type: "button", className: cx("sb-button", !question && "sb-primary"), onClick: close }, "Close")));
 }
 
 /** A dialog of the browser's own: it keeps the focus inside, closes by Escape, and gives the focus back. */

@@ -12,6 +12,10 @@ const PATIENCE_MS = 60_000;
 /** A page of Airflow: airflowUrl("dags", id, "runs", run). */
 export const airflowUrl = (...parts) => new URL(parts.map(encodeURIComponent).join("/"), AIRFLOW).href;
 
+/** Where Airflow asks a person. */
+export const questionUrl = (one) => airflowUrl("dags", one.dag_id, "runs", one.run_id, "tasks", one.task_id,
+  ...(one.map_index >= 0 ? ["mapped", String(one.map_index)] : []), "required_actions");
+
 /** An answer that is a refusal, in words. */
 export class Refusal extends Error {
   constructor(status, message) {
@@ -139,7 +143,8 @@ const kept = new Map();
 /** One job as the views read it, from an entry of the list or from its own answer. */
 export function entryOf(answer) {
   const dags = {};
-  for (const one of answer.dags || []) dags[one.verb] = { dag_id: one.dag_id, paused: one.paused, trigger: Boolean(one.may?.trigger) };
+  // Airflow refuses a run of a DAG whose file it cannot import.
+  for (const one of answer.dags || []) dags[one.verb] = { dag_id: one.dag_id, paused: one.paused, broken: Boolean(one.broken), trigger: Boolean(one.may?.trigger) && !one.broken };
   const run = dags.run || (answer.dag?.endsWith(".run") ? { dag_id: answer.dag, paused: answer.paused } : null);
   // A line that could not be read has nothing but its error.
   const damaged = answer.line && answer.line.error && !answer.line.at;
@@ -154,9 +159,27 @@ export const useAnswer = (...parts) => useAsked(own(...parts), POLL_MS);
 export const usePart = (job, part, line) => useAsked(own("jobs", job, part), null, line?.parts?.[part]?.digest);
 
 /**
+ * DAG files that Airflow cannot import, of those whose errors this user may read.
+ *
+ * @param there Whether the page's route says that there are any.
+ * @param dag Only the file of this DAG: {file, bundle}; null for all files.
+ * @returns [{import_error_id, filename, bundle_name, stack_trace}].
+ */
+export function useImportErrors(there, dag = null) {
+  const url = `${airflowUrl("api", "v2", "importErrors")}?limit=100${dag ? `&filename_pattern=${encodeURIComponent(dag.file)}` : ""}`;
+  const { data } = useAsked(there && (!dag || dag.file) ? url : null, POLL_MS);
+  // Before 3.3 it names a file once for each of its DAGs.
+  const found = new Map((data?.import_errors || []).map((one) => [one.import_error_id, one]));
+  return [...found.values()].filter((one) => !dag || (one.filename === dag.file && one.bundle_name === dag.bundle));
+}
+
+/** The error itself, the last line of what Airflow keeps of an import error. */
+export const causeOf = (error) => (error?.stack_trace || "").trim().split("\n").pop().trim();
+
+/**
  * What a route answers.
  *
- * @param url The route.
+ * @param url The route; null for none.
  * @param every After how many milliseconds it is asked again; null for not by time.
  * @param version It is asked again when this changes.
  * @returns {data, error, loading, again}: the newest answer even where a later request failed.
@@ -196,7 +219,7 @@ function useAsked(url, every, version = null) {
   useEffect(() => {
     const visible = () => document.visibilityState === "visible";
     // One request at a time: an answer that takes longer than this is waited for.
-    const look = () => visible() && running.current === null && again();
+    const look = () => url !== null && visible() && running.current === null && again();
     look();
     // A part that could not be had is tried again, too.
     const timer = setInterval(() => (every !== null || kept.get(url)?.error) && look(), POLL_MS);
@@ -210,5 +233,5 @@ function useAsked(url, every, version = null) {
   }, [url, again, every, version]);
 
   const { data, error = null } = kept.get(url) || {};
-  return { data, error, loading: data === undefined && error === null, again };
+  return { data, error, loading: url !== null && data === undefined && error === null, again };
 }

@@ -3,8 +3,8 @@
 import { Fragment, h, cx, useEffect, useId, useMemo, useRef, useState } from "./h.js";
 import { bytes, clock, count, counted, epoch, figure, time, zone } from "./format.js";
 import uPlot from "./uPlot.esm.js";
-import { Bar, Card, Empty, Marked, Pill, notDrawn } from "./ui.js";
-import { LEVEL_TONE, LEVELS, MARKED, eventOf, titled } from "./words.js";
+import { Ago, Bar, Card, Empty, Marked, Pill, notDrawn } from "./ui.js";
+import { LEVEL_TONE, LEVELS, MARKED, eventOf, ofSubject, titled } from "./words.js";
 
 const HEIGHT = 190;
 /** A limit this many times above all values would press the curve flat; it is named instead of drawn. */
@@ -32,10 +32,10 @@ export function Charts({ answer, events }) {
   const until = Math.max(...shown.map((one) => one.t[one.t.length - 1]), 0);
   return h(Card, {
     title: "Measurements", id,
-    aside: shown.length > 0 && h("div", { className: "sb-chips", role: "group", "aria-label": "Time range" },
+    aside: shown.length > 0 && h(Fragment, null, h("span", { className: "sb-muted" }, "kept ", h(Ago, { iso: answer.data.at })), h("div", { className: "sb-chips", role: "group", "aria-label": "Time range" },
       Object.entries(RANGES).map(([name, [words]]) =>
         h("button", { key: name, type: "button", className: cx("sb-chip", range === name && "sb-on"), "aria-pressed": range === name,
-          onClick: () => setRange(name) }, words))),
+          onClick: () => setRange(name) }, words)))),
   },
   missing || (shown.length === 0
     ? h(Empty, null, "No batch has been measured yet.")
@@ -62,7 +62,7 @@ function Chart({ chart, marks, theme, from, several }) {
   }, [chart, marks, theme, from]);
   const limits = [["warns at", chart.warn], ["broken at", chart.breach]].filter(([, value]) => typeof value === "number")
     .map(([words, value]) => `${words} ${figure(value, chart.unit)}`).join(", ");
-  const title = titled(chart.objective) + (chart.subject ? ` of ${chart.subject}` : "") + (several ? ` (${chart.query})` : "");
+  const title = titled(chart.objective) + ofSubject(chart.subject) + (several ? ` (${chart.query})` : "");
   return h("figure", { className: "sb-chart", "aria-labelledby": id },
     h("figcaption", { id },
       h("span", { className: "sb-chart-title", title: chart.meaning }, title),
@@ -95,7 +95,19 @@ export function span(from, low, high, newest) {
   return [begin, end <= begin ? begin + 60 : end];
 }
 
-function drawn(place, chart, marks, from, setTip) {
+/** A chart whose line ends at each restart and begins again after it: nothing was measured between. */
+export function withGaps(chart) {
+  const restarts = (chart.restarts || []).map(seconds).filter((at) => at > chart.t[0] && at < chart.t[chart.t.length - 1]);
+  const all = chart.t.map((at, index) => [at, chart.v[index], chart.high?.[index], chart.low?.[index]]);
+  // The first batch of a run may have been measured in the second in which the run began.
+  restarts.forEach((at) => all.push([chart.t.includes(at) ? at - 0.5 : at, null, null, null]));
+  all.sort(([a], [b]) => a - b);
+  const column = (index) => all.map((one) => one[index]);
+  return { ...chart, t: column(0), v: column(1), high: chart.high?.length ? column(2) : chart.high, low: chart.low?.length ? column(3) : chart.low };
+}
+
+function drawn(place, whole, marks, from, setTip) {
+  const chart = withGaps(whole);
   const colour = colours(place);
   const { forecast, unit } = chart;
   const far = forecast && seconds(forecast.end);

@@ -55,6 +55,12 @@ function Happening({ one }) {
       (one.why || one.facts?.error || one.facts?.failure) && h("p", null, one.why || one.facts.error || one.facts.failure)));
 }
 
+/** How a job was stopped. */
+const HOW = {
+  boundary: "at a batch boundary", forced: "its batch was abandoned", killed: "its driver was killed", dead: "its driver had died before",
+  none: "no driver ran",
+};
+
 /** The facts of an event that a person reads at a glance. */
 function factsOf({ facts, kind }) {
   if (!facts) return "";
@@ -64,7 +70,8 @@ function factsOf({ facts, kind }) {
   if (typeof facts.batch === "number") add(`batch ${count(facts.batch)}`);
   if (typeof facts.paused_s === "number") add(`without a batch for ${duration(facts.paused_s)}`);
   if (typeof facts.batches_back === "number") add(`${counted(facts.batches_back, "batch")} back`);
-  if (facts.how) add(`at ${facts.how === "boundary" ? "a batch boundary" : facts.how}`);
+  if (facts.skipped) add(`passed over ${facts.skipped}`);
+  if (facts.how) add(HOW[facts.how] || facts.how);
   if (facts.cause) add(`cause: ${facts.cause}`);
   if (typeof facts.exit_code === "number" && facts.exit_code !== 0) add(`exit code ${facts.exit_code}`);
   if (typeof facts.seconds === "number") add(`took ${duration(facts.seconds)}`);
@@ -72,6 +79,7 @@ function factsOf({ facts, kind }) {
   if (typeof facts.still_s === "number") add(`no batch for ${duration(facts.still_s)}`);
   if (kind === "crash-loop" && Array.isArray(facts.failures)) add(counted(facts.failures.length, "failure"));
   if (facts.step) add(`at ${facts.step}`);
+  if (facts.not_run) add(`application not run: ${facts.not_run}`);
   return said.join(", ");
 }
 

@@ -1,7 +1,7 @@
 // One job: what is wrong and what to do at the top, then everything that explains it.
 
 import { Fragment, h, cx, useId } from "./h.js";
-import { POLL_MS, airflowUrl, entryOf, useAnswer, usePart } from "./api.js";
+import { POLL_MS, airflowUrl, causeOf, entryOf, questionUrl, useAnswer, useImportErrors, usePart } from "./api.js";
 import { Act, Actions, Toolbar, useMay } from "./actions.js";
 import { Charts, Partitions } from "./charts.js";
 import { DriverLog, Events, Findings } from "./events.js";
@@ -9,9 +9,9 @@ import { bytes, count, counted, duration, figure, shortId } from "./format.js";
 import { Recovery, Repository } from "./recovery.js";
 import { Go } from "./route.js";
 import { Savepoint, Savepoints } from "./savepoints.js";
-import { RANK, isLate, isWell, since, troubles } from "./trouble.js";
+import { RANK, inStateSince, isLate, isWell, since, troubles, unwatched } from "./trouble.js";
 import { Ago, At, Behind, Card, Empty, Ended, Fact, Facts, Failed, Loading, Marked, Pill, useTick } from "./ui.js";
-import { DESIRED, LEVELS, LEVEL_TONE, actionOf, stateOf, titled, whoOf } from "./words.js";
+import { DESIRED, LEVELS, LEVEL_TONE, actionOf, ofSubject, stateOf, titled, whoOf } from "./words.js";
 
 const TABS = {
   overview: "Overview", savepoints: "Savepoints", events: "Events", log: "Log", recovery: "Drills and restores", repository: "Repository",
@@ -21,6 +21,8 @@ const TABS = {
 export function JobPage({ job, tab = "overview", item = null, alone = false }) {
   const answer = useAnswer("jobs", job);
   const verdicts = usePart(job, "verdicts", answer.data?.line);
+  const broken = answer.data?.dags.find((one) => one.broken);
+  const [failed] = useImportErrors(Boolean(broken && answer.data.import_errors), broken);
   useTick(POLL_MS);
   const head = alone ? null : h("nav", { className: "sb-crumbs", "aria-label": "Breadcrumb" }, h(Go, { to: [] }, "Streaming jobs"), " / ", h("span", { "aria-current": "page" }, job));
   // With the verdicts comes what to do: it must not push buttons down when a person is about to press one.
@@ -30,11 +32,11 @@ export function JobPage({ job, tab = "overview", item = null, alone = false }) {
       ? h(Empty, null, alone ? "This DAG belongs to no streaming job." : `There is no job ${job} that you may see.`)
       : h(Failed, { error: answer.error, again: answer.again }));
   }
-  const entry = entryOf(answer.data);
+  const entry = { ...entryOf(answer.data), file: broken?.file, cause: causeOf(failed) };
   const shown = TABS[tab] ? tab : "overview";
   const again = () => setTimeout(answer.again, 1500);
   const base = alone ? [] : [job];
-  return h(Actions, { job, dags: entry.dags, done: again },
+  return h(Actions, { job, dags: entry.dags, approvals: entry.approvals, done: again },
     head,
     h(Head, { entry }),
     h(Behind, { answer }),
@@ -70,7 +72,7 @@ function Head({ entry }) {
     h("h1", { tabIndex: -1 }, job),
     line && h("p", { className: "sb-summary" },
       h(Pill, { tone: state.tone, title: line.state_why }, state.words),
-      h("span", null, [since(line.since), asMeant(line)].filter(Boolean).join(", ")),
+      h("span", null, [since(inStateSince(line)), asMeant(line)].filter(Boolean).join(", ")),
       line.site && h("span", { className: "sb-muted" }, `at ${line.site}`),
       h("span", { className: isLate(line) ? "sb-text-bad" : "sb-muted" }, "seen ", h(Ago, { iso: line.at }))));
 }
@@ -89,6 +91,8 @@ function Trouble({ entry, base, verdicts, short }) {
         : entry.line.level === "ok" || entry.line.objectives?.ok ? "Nothing needs a person." : "Nothing needs a person. No objective has data yet.") : null;
   }
   const [worst, ...others] = found;
+  // What helps may have been begun already, and wait for an answer.
+  const asks = worst.approval || entry.approvals.find((one) => worst.action && one.dag_id === entry.dags[worst.action]?.dag_id);
   // What is wrong is read aloud when it changes; not each minute, with how long it has been so.
   return h("section", { className: `sb-banner sb-banner-${worst.tone}`, "aria-labelledby": id },
     h("div", { className: "sb-banner-main" },
@@ -96,8 +100,9 @@ function Trouble({ entry, base, verdicts, short }) {
       worst.why && h("p", null, worst.why),
       worst.do && h("p", { className: "sb-do" }, h("strong", null, "What to do: "), h(Marked, { text: worst.do }))),
     h("div", { className: "sb-banner-act" },
-      worst.approval ? h("a", { className: "sb-button sb-primary", href: questionUrl(worst.approval) }, "Read and answer")
-        : worst.action && may(worst.action) ? h(Act, { verb: worst.action, primary: true }, `${actionOf(worst.action).button}…`) : null,
+      asks ? h("a", { className: "sb-button sb-primary", href: questionUrl(asks) }, "Read and answer")
+        : worst.home ? h("a", { className: "sb-button", href: airflowUrl() }, "See Airflow's Home")
+          : worst.action && may(worst.action) ? h(Act, { verb: worst.action, primary: true }, `${actionOf(worst.action).button}…`) : null,
       worst.tab && worst.tab !== "overview" && h(Go, { className: "sb-button", to: [...base, worst.tab] }, { log: "Read the log", events: "See the events" }[worst.tab] || `See ${TABS[worst.tab].toLowerCase()}`)),
     short && others.length > 0 && h("p", { className: "sb-others" }, h(Go, { to: base }, `and ${others.length} more`)),
     !short && others.length > 0 && h("ul", { className: "sb-others" }, others.map((one, index) =>
@@ -106,10 +111,6 @@ function Trouble({ entry, base, verdicts, short }) {
         one.approval ? h("a", { href: questionUrl(one.approval) }, "Read and answer")
           : one.action && one.action !== worst.action && may(one.action) ? h(Act, { verb: one.action, small: true }) : null))));
 }
-
-/** Where Airflow asks. */
-const questionUrl = (one) => airflowUrl("dags", one.dag_id, "runs", one.run_id, "tasks", one.task_id,
-  ...(one.map_index >= 0 ? ["mapped", String(one.map_index)] : []), "required_actions");
 
 function Overview({ job, entry, base }) {
   const charts = usePart(job, "charts", entry.line);
@@ -136,8 +137,8 @@ function Glance({ line, status, base }) {
     h(Facts, null,
       h(Fact, { name: "Newest batch" }, count(line.batch), line.batch_at && h(Fragment, null, ", ", h(Ago, { iso: line.batch_at }))),
       h(Fact, { name: "State" }, bytes(line.state_bytes), typeof line.state_rows === "number" && `, ${counted(line.state_rows, "row")}`),
-      h(Fact, { name: "Lag" }, line.lag ? h("span", { title: line.lag.what }, figure(line.lag.value, line.lag.unit)) : "–",
-        typeof line.watermark_lag_s === "number" && `, event time ${duration(Math.round(line.watermark_lag_s))} behind`),
+      h(Fact, { name: "Lag" }, line.lag ? h("span", { title: line.lag.what }, figure(line.lag.value, line.lag.unit)) : typeof line.watermark_lag_s !== "number" && "–",
+        typeof line.watermark_lag_s === "number" && `${line.lag ? ", " : ""}event time ${duration(Math.round(line.watermark_lag_s))} behind`),
       h(Fact, { name: "A batch takes" }, duration(line.batch_s), typeof line.commit_s === "number" && `, of which the checkpoint ${duration(line.commit_s)}`),
       h(Fact, { name: "Newest verified savepoint" }, line.savepoint
         ? h(Fragment, null, h(Go, { to: [...base, "savepoints", line.savepoint.id] }, line.savepoint.name || shortId(line.savepoint.id)), ", ", h(Ago, { iso: line.savepoint.taken_at }))
@@ -146,7 +147,7 @@ function Glance({ line, status, base }) {
         one.error ? h("span", { className: "sb-text-bad" }, "cannot be read") : one.taken_at ? h(Fragment, null, shortId(one.savepoint), ", ", h(Ago, { iso: one.taken_at })) : "none")),
       h(Fact, { name: "Last drill" }, line.drill ? h(Fragment, null, h(Ended, { drill: line.drill }), ", ",
         h(Ago, { iso: line.drill.at }), typeof line.drill.rto_s === "number" && `, back after ${duration(Math.round(line.drill.rto_s))}`) : "none"),
-      h(Fact, { name: "Watched" }, line.watch?.watched ? h("span", { title: line.watch.by }, "by ", watcherOf(line.watch.by), ", ", h(Ago, { iso: line.watch.seen_at })) : line.watch?.expected ? h("span", { className: "sb-text-bad" }, "no") : line.watch ? "not needed" : "not known"),
+      h(Fact, { name: "Watched" }, line.watch?.watched ? h("span", { title: line.watch.by }, "by ", watcherOf(line.watch.by), ", ", h(Ago, { iso: line.watch.seen_at })) : line.watch && unwatched(line) ? h("span", { className: "sb-text-bad" }, "no") : line.watch?.expected ? "not yet" : line.watch && line.desired ? "not needed" : "not known"),
       line.operation && h(Fact, { name: "Operation" }, line.operation.name, line.operation.by && ` by ${whoOf(line.operation.by)}`, line.operation.since && h(Fragment, null, ", ", h(Ago, { iso: line.operation.since }))),
       line.desired && h(Fact, { name: "Decided" }, line.desired.by && `by ${whoOf(line.desired.by)}, `, h(At, { iso: line.desired.at }), line.desired.why && `: ${line.desired.why}`),
       status.data?.tracking && h(Fact, { name: "Spark" }, h(WebLink, { href: status.data.tracking }, "the driver's page"))),
@@ -181,12 +182,12 @@ function Verdicts({ answer, line }) {
     bad.length === 0 ? h(Empty, null, "None is broken.")
       : h("ul", { className: "sb-findings" }, bad.map((one, index) =>
         h("li", { key: index }, h(Pill, { tone: LEVEL_TONE[one.level] }, LEVELS[one.level]), " ",
-          h("strong", null, titled(one.objective), one.subject && ` of ${one.subject}`, one.query && one.query !== "main" && ` (${one.query})`),
+          h("strong", null, titled(one.objective), ofSubject(one.subject), one.query && one.query !== "main" && ` (${one.query})`),
           typeof one.value === "number" && h("span", null, ` ${figure(one.value, one.unit)}`, typeof one.limit === "number" && h("span", { className: "sb-muted" }, `, limit ${figure(one.limit, one.unit)}`)),
           one.since && h("span", { className: "sb-muted" }, ` ${since(one.since)}`),
           one.mute && h(Pill, { tone: "off" }, "muted"),
           one.why && h("p", null, one.why),
           one.advice && h("p", { className: "sb-cure" }, h("strong", null, "What to do: "), h(Marked, { text: one.advice }))))),
     unknown.length > 0 && h("details", { className: "sb-section" }, h("summary", null, `${counted(unknown.length, "objective")} without data`),
-      h("ul", { className: "sb-list" }, unknown.map((one, index) => h("li", { key: index }, titled(one.objective), one.subject && ` of ${one.subject}`, one.why && h("span", { className: "sb-muted" }, `: ${one.why}`))))));
+      h("ul", { className: "sb-list" }, unknown.map((one, index) => h("li", { key: index }, titled(one.objective), ofSubject(one.subject), one.why && h("span", { className: "sb-muted" }, `: ${one.why}`))))));
 }

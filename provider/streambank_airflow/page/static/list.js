@@ -1,10 +1,10 @@
 // All jobs that the user may see, one line each, what needs a person first.
 
 import { Fragment, h, cx, memo, useDeferredValue, useEffect, useMemo, useRef, useState } from "./h.js";
-import { POLL_MS, ageOf, entryOf, useAnswer } from "./api.js";
+import { POLL_MS, ageOf, airflowUrl, entryOf, useAnswer, useImportErrors } from "./api.js";
 import { age, bytes, count, counted, figure, shortId } from "./format.js";
 import { Go, pageUrl, setQuery, useRoute } from "./route.js";
-import { RANK, isLate, since, toneOf, troubles } from "./trouble.js";
+import { RANK, inStateSince, isLate, since, toneOf, troubles, unwatched } from "./trouble.js";
 import { Ago, Behind, Dot, Empty, Ended, Failed, Loading, Pill, Spark, useTick } from "./ui.js";
 import { DESIRED, stateOf } from "./words.js";
 
@@ -38,8 +38,9 @@ function watched({ entry, line }) {
   if (meant && entry.run?.paused) return { tone: "bad", words: "run is paused" };
   if (!line.watch) return { tone: "off", words: "not known" };
   if (line.watch.watched) return { tone: "ok", words: "watched", by: line.watch.by, at: line.watch.seen_at };
-  if (line.watch.expected) return { tone: "bad", words: "no watcher", at: line.watch.seen_at, why: line.watch.why };
-  return { tone: "off", words: meant ? "started by hand" : "not needed" };
+  if (unwatched(line)) return { tone: "bad", words: "no watcher", at: line.watch.seen_at, why: line.watch.why };
+  if (line.watch.expected) return { tone: "off", words: "not yet" };
+  return { tone: "off", words: meant ? "started by hand" : line.desired ? "not needed" : "not known" };
 }
 
 const numberOr = (value, none) => (typeof value === "number" ? value : none);
@@ -94,18 +95,30 @@ export function JobList() {
   const matching = useMemo(() => all.filter((one) => !searchedFor || one.text.includes(searchedFor)), [all, searchedFor]);
   const lines = useMemo(() => sorted(matching.filter(SHOWN[shown][1]), by, upwards), [matching, shown, by, upwards]);
 
+  const broken = useImportErrors(Boolean(answer.data?.import_errors));
+
   if (answer.loading) return h(Fragment, null, h(Head, { all: [] }), h(Loading));
   if (answer.data === undefined) return h(Fragment, null, h(Head, { all: [] }), h(Failed, { error: answer.error, again: answer.again }));
   if (!all.length) {
-    return h(Fragment, null, h(Head, { all }), h(Empty, null,
+    return h(Fragment, null, h(Head, { all }), h(NotImported, { files: broken }), h(Empty, null,
       "There is no streaming job that you may see. Jobs appear here once their DAGs are parsed: declare one in streaming_jobs.toml."));
   }
   return h(Fragment, null,
     h(Head, { all }),
     h(Behind, { answer }),
+    h(NotImported, { files: broken }),
     h(Filters, { all: matching, text, setText, shown, by, upwards }),
     lines.length ? h(Table, { lines, by, upwards }) : h(Empty, null, "No job matches. ",
       h("button", { type: "button", className: "sb-link", onClick: () => (setText(""), setQuery({ show: null })) }, "Show all jobs")));
+}
+
+/** DAG files of which Airflow has no DAGs, or old ones: a job that they declare may be missing here. */
+function NotImported({ files }) {
+  if (!files.length) return null;
+  const names = files.slice(0, 3).map((one) => one.filename);
+  return h("p", { className: "sb-behind", role: "status" },
+    `Airflow cannot import ${counted(files.length, "DAG file")}: ${names.join(", ")}${files.length > names.length ? ", …" : ""}. Jobs that are declared there may be missing here. `,
+    h("a", { href: airflowUrl() }, "See Airflow's Home"));
 }
 
 /** What is typed, at once; the address follows when one has stopped typing: browsers limit how often it changes. */
@@ -202,7 +215,7 @@ function Known({ one }) {
   const watch = watched(one);
   return h(Fragment, null,
     h(Cell, { label: "State" }, h(Pill, { tone: state.tone, title: line.state_why }, state.words),
-      h("small", null, [line.desired ? DESIRED[line.desired.state] : "", since(line.since)].filter(Boolean).join(", "))),
+      h("small", null, [line.desired ? DESIRED[line.desired.state] : "", since(inStateSince(line))].filter(Boolean).join(", "))),
     h(Cell, { label: "Watched" }, watch.tone === "off" ? h("span", { className: "sb-muted" }, watch.words) :
       h("span", { className: `sb-text-${watch.tone}`, title: watch.why || watch.by || undefined }, watch.words),
       watch.at && h("small", null, watch.tone === "bad" ? "last sign " : "sign ", h(Ago, { iso: watch.at }))),
@@ -229,7 +242,7 @@ function Known({ one }) {
 function Lag({ line }) {
   const parts = [];
   if (line.lag && typeof line.lag.value === "number") parts.push(h("span", { key: "lag", title: line.lag.what }, figure(line.lag.value, line.lag.unit)));
-  if (typeof line.watermark_lag_s === "number") parts.push(h("small", { key: "event", className: "sb-nowrap", title: "How far event time is behind" }, "event time ", age(line.watermark_lag_s)));
+  if (typeof line.watermark_lag_s === "number") parts.push(h("small", { key: "event", title: "How far event time is behind" }, "event time ", age(line.watermark_lag_s)));
   return parts.length ? parts : h("span", { className: "sb-muted" }, "–");
 }
 

@@ -39,6 +39,9 @@ function Run({ one, base, open }) {
     (one.error || one.why) && h("p", null, typeof one.error === "object" && one.error ? one.error.message : one.error || one.why),
     h("p", { className: "sb-muted" }, savepoint && h(Fragment, null, "Savepoint ", h(Go, { to: [...base, "savepoints", savepoint] }, shortId(savepoint))),
       one.replica && ` from ${one.replica}`, one.by && ` by ${whoOf(one.by)}`),
+    (one.skipped || []).length > 0 && h(Fragment, null, h("p", { className: "sb-text-warn" }, "Newer savepoints that were passed over:"),
+      h("ul", { className: "sb-list" }, one.skipped.map((each) => h("li", { key: each.savepoint },
+        h(Go, { to: [...base, "savepoints", each.savepoint] }, shortId(each.savepoint)), `: ${each.why}`)))),
     steps.length > 0 && h("ol", { className: "sb-steps" }, steps.map((step) =>
       h("li", { key: step.name },
         h("span", null, titled(step.name)),
@@ -78,7 +81,7 @@ function Replicas({ replicas }) {
     h("div", { className: "sb-replicas" }, replicas.map((one) =>
       h("div", { key: one.name, className: "sb-replica" }, h("h3", null, one.name),
         one.error ? h(Failed, { error: typeof one.error === "string" ? { message: one.error } : one.error }) : h(Facts, null,
-          h(Fact, { name: "Location", wide: true }, h("code", null, one.location || "–")),
+          one.location !== one.name && h(Fact, { name: "Location", wide: true }, h("code", null, one.location || "–")),
           h(Fact, { name: "Newest" }, newestOf(one)),
           h(Fact, { name: "Behind" }, behindOf(one.behind)))))));
 }

@@ -2,10 +2,11 @@
 
 import { Fragment, h, cx, useId, useMemo, useState } from "./h.js";
 import { Act } from "./actions.js";
+import { now } from "./api.js";
 import { bytes, count, counted, day, duration, epoch, shortId, time } from "./format.js";
 import { Go } from "./route.js";
-import { Ago, At, Bar, Card, Empty, Fact, Facts, Marked, Pill, notDrawn } from "./ui.js";
-import { titled, whoOf } from "./words.js";
+import { Ago, At, Bar, Card, Empty, Ended, Fact, Facts, Marked, Pill, notDrawn } from "./ui.js";
+import { endedOf, titled, whoOf } from "./words.js";
 
 /** How far a savepoint is verified: its newest verification. */
 export function verifiedOf(savepoint) {
@@ -57,10 +58,13 @@ function SavepointRow({ one, base, several }) {
     h("td", null, one.why || one.note || h("span", { className: "sb-muted" }, "no reason given"), who && h("small", null, "by ", who)),
     h("td", null, share === null ? bytes(one.bytes) : h(Fragment, null, h(Bar, { share, label: `${bytes(one.new_bytes)} new, ${bytes(one.bytes - one.new_bytes)} shared` }),
       h("small", null, `${bytes(one.new_bytes)} of ${bytes(one.bytes)}`))),
-    h("td", null, h(Pill, { tone: verified.tone }, verified.words)),
+    h("td", null, h(Pill, { tone: verified.tone }, verified.words), one.drilled && h("small", null, drilledOf(one.drilled))),
     h("td", null, keptOf(one)),
     h("td", { className: "sb-row-actions" }, h(Act, { verb: "restore", fill: fillOf(one, several), small: true }, "Restore…")));
 }
+
+/** How the newest drill of a savepoint ended, and where it took it from if not from the job's repository. */
+export const drilledOf = (drill) => `drill: ${endedOf(drill).words}${drill.replica ? `, from ${drill.replica}` : ""}`;
 
 const hasSeveral = (line) => (line?.queries || []).length > 1;
 
@@ -87,7 +91,9 @@ function TimeLine({ base, all }) {
   const dated = all.filter((one) => epoch(one.taken_at) !== null);
   if (!dated.length) return null;
   const from = Math.min(...dated.map((one) => epoch(one.taken_at)));
-  const to = Math.max(...dated.map((one) => epoch(one.taken_at)), from + 3600);
+  const last = Math.max(...dated.map((one) => epoch(one.taken_at)));
+  // To the present, within an hour: how long nothing has been saved is seen, too.
+  const to = Math.max(last, Math.min(now(), last + 3600), from + 60);
   const largest = Math.max(...dated.map((one) => one.bytes || 0), 1);
   const place = (at) => 24 + ((at - from) / (to - from)) * (width - 48);
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => from + (to - from) * share);
@@ -132,6 +138,8 @@ export function Savepoint({ base, id, answer, line, status }) {
         h(Fact, { name: "Size" }, bytes(one.bytes), typeof one.new_bytes === "number" && `, of which ${bytes(one.new_bytes)} new`),
         typeof one.files === "number" && h(Fact, { name: "Files" }, count(one.files)),
         h(Fact, { name: "Kept" }, keptOf(one)),
+        one.drilled && h(Fact, { name: "Last drill of it" }, h(Ended, { drill: one.drilled }), ", ", h(Ago, { iso: one.drilled.at }),
+          one.drilled.replica && h(Fragment, null, ", from ", h("code", null, one.drilled.replica))),
         one.watermark && h(Fact, { name: "Event time until" }, h(At, { iso: one.watermark })),
         one.spark_version && h(Fact, { name: "Spark" }, one.spark_version),
         one.derived_from && h(Fact, { name: "Made from" }, h(Go, { to: [...base, "savepoints", one.derived_from] }, shortId(one.derived_from))),
@@ -193,10 +201,12 @@ const problemsOf = (one) =>
 function Manifest({ manifest }) {
   const id = useId();
   const lists = ["operators", "sources", "sinks"].filter((name) => manifest[name]?.length);
-  const rest = Object.entries(manifest).filter(([name, value]) => !lists.includes(name) && value !== null && typeof value !== "object");
+  // Its size and its number of files are said above.
+  const rest = Object.entries(manifest).filter(([name, value]) => ![...lists, "files", "bytes"].includes(name) && value !== null && typeof value !== "object");
   return h(Card, { title: "Manifest", id },
     h(Facts, null, rest.map(([name, value]) =>
-      h(Fact, { key: name, name: titled(name) }, typeof value === "number" ? (/bytes/.test(name) ? bytes(value) : count(value)) : String(value)))),
+      name === "seconds" ? h(Fact, { key: name, name: "The take took" }, duration(value))
+        : h(Fact, { key: name, name: titled(name) }, typeof value === "number" ? (/bytes/.test(name) ? bytes(value) : count(value)) : String(value)))),
     lists.map((name) => h("div", { key: name }, h("h3", null, titled(name)),
       h("ul", { className: "sb-list" }, manifest[name].map((one, index) => h("li", { key: index }, sentence(one)))))));
 }

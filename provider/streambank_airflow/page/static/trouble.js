@@ -2,7 +2,7 @@
 
 import { ageOf } from "./api.js";
 import { age, duration, figure } from "./format.js";
-import { stateOf, titled, whoOf } from "./words.js";
+import { ofSubject, stateOf, titled, whoOf } from "./words.js";
 
 /** Tones by how much they matter. */
 export const RANK = { bad: 0, warn: 1, info: 2, off: 3, ok: 4 };
@@ -20,7 +20,7 @@ const HELPS = {
 const LOST = {
   "repository-lost": {
     what: "The job's records are lost",
-    do: "Bring the repository back, or restore from a replica. The job is not started from nothing meanwhile.",
+    do: "Bring the repository and the records back, or restore: that begins new records from a savepoint of the repository, or of a replica. The job is not started from nothing meanwhile.",
     action: "restore",
   },
   "checkpoint-lost": {
@@ -39,13 +39,24 @@ const WAITS = {
     do: "Make sure that no driver of the job runs at the other site." },
 };
 
+/** Since when a job is in its state: of what is lost not since its driver began. */
+export const inStateSince = (line) => (LOST[line?.state] ? line.down_since : line?.since);
+
 /** A line that is older than this says little about the present: a watcher keeps one each minute, tasks of a job without one each 10 minutes or so. */
 const LATE_S = { watched: 300, unwatched: 1500 };
+/** How often a watcher keeps a line that does not say when the next one is due. */
+const EVERY_S = 60;
+
+/** How old the newest line of a job may become. One watcher of very many jobs keeps them less often, and each line says after how many seconds the next one comes. */
+function lateAfter(line) {
+  if (!line.watch?.watched && !line.watch?.expected) return LATE_S.unwatched;
+  const every = typeof line.next_s === "number" ? Math.max(line.next_s, EVERY_S) : EVERY_S;
+  return LATE_S.watched + 1.5 * (every - EVERY_S);
+}
 
 /** Whether the newest line of a job that should run is older than it should be. */
 export function isLate(line) {
-  const watched = line.watch?.watched || line.watch?.expected;
-  return line.desired?.state === "running" && ageOf(line.at) > (watched ? LATE_S.watched : LATE_S.unwatched);
+  return line.desired?.state === "running" && ageOf(line.at) > lateAfter(line);
 }
 
 /** Whether the job is known to be as it was decided, and to make progress where it runs. */
@@ -57,17 +68,23 @@ export function isWell({ line }) {
 /**
  * What is wrong, worst first.
  *
- * @param entry Of the list or of the job: {job, line, error, run, approvals}.
+ * @param entry Of the list or of the job: {job, line, error, run, broken, file, cause, approvals}; `cause` is why its DAG file cannot be imported.
  * @param verdicts In full, with advice, where they are known.
- * @returns [{tone, urgent, what, why, since, do, action, tab, approval}]: `action` is a verb, `tab` a view of the job.
+ * @returns [{tone, urgent, what, why, since, do, action, tab, home, approval}]: `action` is a verb, `tab` a view of the job, `home` that Airflow's Home says more.
  */
 export function troubles(entry, verdicts = []) {
   const found = [];
   const add = (tone, what, more = {}) => found.push({ tone, what, why: "", since: null, do: "", action: null, tab: null, urgent: false, ...more });
   const line = entry.line;
   if (entry.error) add("bad", "What was kept of this job cannot be read", { why: said(entry.error), do: entry.error.hint || "" });
+  if (entry.broken) {
+    add("bad", "The DAG file of the job cannot be imported", {
+      why: `${entry.cause ? `${entry.file}: ${sentence(entry.cause)} ` : ""}Airflow runs nothing of the job's DAGs meanwhile, and a driver that lives goes on.`,
+      do: "Correct the DAG file or the jobs file.", home: true,
+    });
+  }
   if (!line) {
-    if (!entry.error) {
+    if (!entry.error && !entry.broken) {
       add("info", "Nothing is known of this job yet", {
         why: "The page shows what the job's tasks have seen. None has ended yet.", do: "Run the job, or check it now.", action: "run",
       });
@@ -79,14 +96,9 @@ export function troubles(entry, verdicts = []) {
   const restarted = Boolean(line.watch?.watched) && !paused;
   const runDag = entry.run?.dag_id || `${line.job}.run`;
   const gaveUp = (line.waits || []).some((one) => one.kind === "give-up");
-  if (entry.broken) {
-    add("bad", "The DAG file of the job cannot be read", {
-      why: "Airflow shows why on its Home page. It runs nothing of the job's DAGs meanwhile, and a driver that lives goes on.",
-      do: "Correct the DAG file or the jobs file.",
-    });
-  }
   if (line.error) {
-    add("bad", "The job's storage cannot be read", { urgent: true, why: said(line.error), do: line.error.hint || "", action: "sla", tab: "repository" });
+    add("bad", inLine(line) ? "Some of the job's records cannot be read" : "The job's storage cannot be read", {
+      urgent: true, why: said(line.error), do: line.error.hint || "", action: "sla", tab: inLine(line) ? "events" : "repository" });
   }
   if (LOST[line.state]) add("bad", LOST[line.state].what, { urgent: true, ...LOST[line.state], why: line.state_why, since: line.down_since || line.since });
   for (const wait of line.waits || []) {
@@ -106,7 +118,7 @@ export function troubles(entry, verdicts = []) {
       why: `${runDag} is paused, so nothing restarts the job if it fails.`, since: line.watch?.seen_at, action: "run",
       do: `Unpause ${runDag} and run it.`,
     });
-  } else if (unwatched(line)) {
+  } else if (unwatched(line) && !LOST[line.state]) { // nothing could run what is lost: its watcher has ended by that
     add("bad", "Nothing watches the job", {
       why: line.watch.why, since: line.watch.seen_at, action: "run", do: "Run the job: a running job is not disturbed, and is watched again.",
     });
@@ -134,7 +146,7 @@ export function troubles(entry, verdicts = []) {
       add("warn", `Replica ${replica.name} cannot be read`, { why: said(replica.error), tab: "repository", do: replica.error.hint || "" });
     }
   }
-  if (meant && line.savepoint === null && line.parts?.savepoints && !line.error) {
+  if (meant && line.savepoint === null && line.parts?.savepoints && (!line.error || inLine(line))) {
     add("warn", "There is no verified savepoint", { why: "If the checkpoint is lost now, the state is lost.", action: "savepoint", tab: "savepoints",
       do: "Take one now." });
   }
@@ -143,7 +155,13 @@ export function troubles(entry, verdicts = []) {
   return all.sort((a, b) => RANK[a.tone] - RANK[b.tone] || Number(Boolean(b.urgent)) - Number(Boolean(a.urgent)) || order.get(a) - order.get(b));
 }
 
-const unwatched = (line) => Boolean(line.watch?.expected && !line.watch.watched);
+/** Whether the error is of what the line reads by itself: the parts may all be known. */
+const inLine = (line) => line.error?.part === "line";
+
+const sentence = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
+
+/** Whether nothing would restart the job: while its next watcher is due, after a start or a restore, there is no reason. */
+export const unwatched = (line) => Boolean(line.watch?.expected && !line.watch.watched && line.watch.why);
 
 /** Where the state is not known, or not what was decided; and who changes that at present. */
 function mismatched(line, gaveUp, add) {
@@ -158,7 +176,7 @@ function mismatched(line, gaveUp, add) {
   const known = !["unknown", "unreadable"].includes(state) && Boolean(state);
   if (!known) {
     // What cannot be read is said above, with its error.
-    if (!line.error) {
+    if (!line.error || inLine(line)) {
       add("warn", "It is not known whether the job runs", { why: line.state_why, since: line.since, action: "sla", tab: "log",
         do: "See whether its host and its cluster can be reached, then check the job now." });
     }
@@ -193,8 +211,9 @@ function broken(line, known, add) {
     if (one.objective === "alive" && (line.down_since || unwatched(line))) continue;
     if (one.level !== "breach" && one.level !== "warn") continue;
     if (one.mute || same?.mute) continue;
-    const what = titled(one.objective) + (one.subject ? ` of ${one.subject}` : "");
-    const is = one.level === "breach" ? "is beyond its limit" : "is near its limit";
+    const what = titled(one.objective) + ofSubject(one.subject);
+    const [are, its] = /s$/.test(one.objective) ? ["are", "their"] : ["is", "its"];
+    const is = one.level === "breach" ? `${are} beyond ${its} limit` : `${are} near ${its} limit`;
     const limit = typeof one.value === "number" && typeof one.limit === "number"
       ? `${figure(one.value, one.unit)}, limit ${figure(one.limit, one.unit)}` : "";
     add(one.level === "breach" ? "bad" : "warn", NO_LIMIT[one.objective] || `${what} ${is}`, {

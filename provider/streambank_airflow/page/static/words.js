@@ -27,6 +27,12 @@ export const titled = (name) => {
   return words.charAt(0).toUpperCase() + words.slice(1);
 };
 
+/** What an objective is measured of, where it has no name that people know. */
+const SUBJECTS = { get_ms: "reads", put_ms: "writes" };
+
+/** ` of reads`: what follows the name of an objective; nothing where it is of the whole job. */
+export const ofSubject = (subject) => (subject ? ` of ${SUBJECTS[subject] || subject}` : "");
+
 /** What happened, by the kind of its record: words, and whether it is bad, good, or a person's doing. */
 export const EVENTS = {
   launched: ["Driver launched", "info"],
@@ -91,7 +97,8 @@ export function endedOf(run) {
 export function eventOf(event) {
   const [words, tone] = EVENTS[event.kind] || [titled(event.kind), "info"];
   if (event.kind !== "drilled") return { words, tone };
-  return event.facts?.passed ? { words: "Drill passed", tone: "ok" } : { words: "Drill failed", tone: "bad" };
+  const ended = endedOf({ passed: false, ...event.facts });
+  return { words: ended.tone === "warn" ? `Drill: ${ended.words}` : `Drill ${ended.words}`, tone: ended.tone };
 }
 
 /** Events that explain what a plot does, and so are marked in it. */

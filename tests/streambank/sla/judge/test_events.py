@@ -220,6 +220,14 @@ def test_the_newest_drill_says_at_which_step_it_failed_and_does_not_count() -> N
         assert verdict.level == level and verdict.why.endswith(failed)
 
 
+def test_a_drill_that_did_not_run_the_application_says_so_in_its_verdict() -> None:
+    drills = Drills(NOW - timedelta(days=1), not_run="Its sink is foreachBatch.")
+    policy = declare(drill_age=Declared(breach=8 * 86_400.0))
+    verdict = verdicts(batches([STEADY]), policy, Facts(drills=drills))["drill_age"]
+    assert verdict.level == "ok"
+    assert verdict.why.endswith(" It proved the savepoint alone: Its sink is foreachBatch.")
+
+
 GONE = Replay("1", (), "gone", None, "Source 1 has read 2 files after the savepoint.")
 AWAY = Replay("2", ("late",), "not-known", None, "Kafka is down.")
 EVER = Replay("3", (), "for-ever", None, "its files are there")

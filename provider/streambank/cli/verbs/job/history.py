@@ -57,6 +57,8 @@ def _fact(name: str, value: Any) -> str:
         return f"took {console.age(value)}"
     if name.endswith("_s") and isinstance(value, int | float):
         return f"{name.removesuffix('_s').upper()} {console.age(value)}"
+    if name == "not_run":
+        return f"the application was not run: {value}"
     if name == "bytes":
         return str(console.size(value))
     return f"{name.replace('_', ' ')} {value}"

@@ -56,6 +56,15 @@ def test_a_part_that_cannot_be_read_says_why(jobs: Path) -> None:
     assert answer.code == 1 and "cannot be read" in answer.out and "unreadable" in answer.out
 
 
+def test_a_line_of_which_something_cannot_be_read_says_why(jobs: Path) -> None:
+    records = load_jobs(jobs).job("flights").records()
+    records.set_desired("running", by=BY)
+    records.store.write(records.event_records.key(records.record_event("restarted")), b"{")
+    records.record_event("stopped", how="none")
+    answer = streambank("job", "overview", "flights", "--jobs", jobs, "--part", "status")
+    assert answer.code == 1 and "line: The record " in answer.out and "cannot be read" in answer.out
+
+
 def test_an_unknown_part_is_a_usage_error_with_the_names(jobs: Path) -> None:
     answer = streambank("job", "overview", "flights", "--jobs", jobs, "--part", "all")
     assert answer.code == 2 and "recoveries" in answer.err

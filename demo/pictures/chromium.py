@@ -1,21 +1,23 @@
-"""A real Chromium that a test drives by its DevTools protocol: keys, clicks, sizes, themes, pictures."""
+"""A real Chromium, driven by its DevTools protocol: keys, clicks, sizes, themes, pictures."""
 
 from __future__ import annotations
 
 import base64
 import json
+import shutil
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
-from tests.support.browser import browser
+from demo.job import WaitedTooLongError
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 KEYS = {
     "Tab": 9,
     "Enter": 13,
@@ -46,6 +48,37 @@ STILL = """
 })()
 """
 
+# All pixels of a picture, from its top.
+PIXELS = """
+(async () => {
+  const image = await createImageBitmap(await (await fetch(DATA)).blob());
+  const { width, height } = image;
+  const canvas = new OffscreenCanvas(width, height).getContext("2d");
+  canvas.drawImage(image, 0, 0);
+  const reader = new FileReader();
+  const read = new Promise((done) => { reader.onload = done; });
+  reader.readAsDataURL(new Blob([canvas.getImageData(0, 0, width, height).data]));
+  await read;
+  return [width, height, reader.result.split(",")[1]];
+})()
+"""
+
+
+class BrowserError(WaitedTooLongError):
+    """There is no browser, or what a page should show is not there; the message says which."""
+
+
+def browser() -> str:
+    """The path of a Chromium.
+
+    Raises:
+        BrowserError: None is installed.
+    """
+    found = next((path for name in BROWSERS if (path := shutil.which(name)) is not None), None)
+    if found is None:
+        raise BrowserError("This needs a browser: install it (Debian: apt-get install chromium).")
+    return found
+
 
 class Chromium:
     """One page of a browser.
@@ -71,7 +104,8 @@ class Chromium:
         while True:
             said = json.loads(self._socket.recv(timeout=60))
             if said.get("id") == self._last:
-                assert "error" not in said, f"{method}: {said['error']}"
+                if "error" in said:
+                    raise BrowserError(f"{method}: {said['error']}")
                 return dict(said["result"])
             self._note(said)
 
@@ -90,16 +124,16 @@ class Chromium:
         result = self.call(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True
         )
-        assert "exceptionDetails" not in result, f"{expression}: {result['exceptionDetails']}"
+        if "exceptionDetails" in result:
+            raise BrowserError(f"{expression[:500]}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
     def until(self, expression: str, what: str = "", timeout_s: float = 30.0) -> None:
         """Wait until an expression is true."""
         deadline = time.monotonic() + timeout_s
         while not self.js(f"(async () => !!(await ({expression})))()"):
-            assert time.monotonic() < deadline, (
-                f"{what or expression} after {timeout_s:.0f} s: {self.text()[:1500]}"
-            )
+            if time.monotonic() > deadline:
+                raise BrowserError(f"{what or expression} after {timeout_s:.0f} s: {self.text()[:1500]}")
             time.sleep(0.1)
 
     def open(self, url: str) -> None:
@@ -128,10 +162,19 @@ class Chromium:
     def click(self, words: str, within: str = "body") -> None:
         """Click what has these words, with the mouse, once it is there."""
         place = f"document.querySelector({json.dumps(within)})"
-        find = f"({FIND.replace('document', place)})({json.dumps(words)})"
-        self.until(f"{place} && {find}", f"nothing says {words!r}")
+        self.click_on(f"({place} && ({FIND.replace('document', place)})({json.dumps(words)}))", words)
+
+    def click_on(self, find: str, what: str, timeout_s: float = 30.0) -> None:
+        """Click what an expression finds, with the mouse, once it is there and can be used.
+
+        Args:
+            find: The expression.
+            what: What it is, as an error says it.
+            timeout_s: How long it is waited for.
+        """
+        self.until(f"{find} && !{find}.disabled", f"there is no {what!r}", timeout_s)
         self.js(f"{find}.scrollIntoView({{ block: 'center' }})")
-        self.until(STILL.replace("FIND", find), f"{words!r} does not stand still")
+        self.until(STILL.replace("FIND", find), f"{what!r} does not stand still")
         x, y = self.js(
             f"(() => {{ const at = {find}.getBoundingClientRect();"
             " return [at.x + at.width / 2, at.y + at.height / 2]; })()"
@@ -184,10 +227,34 @@ class Chromium:
             source=f"localStorage.setItem('theme', {json.dumps(theme)})",
         )
 
-    def picture(self, path: Path) -> None:
-        """Keep what the window shows."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+    @contextmanager
+    def window(self, width: int = 1440, height: int = 900) -> Iterator[Chromium]:
+        """Another window of the same browser, so for the same person, until the end of the `with`."""
+        target = self.call("Target.createTarget", url="about:blank", newWindow=True)["targetId"]
+        host, port = self._socket.remote_address[:2]
+        with _devtools(f"ws://{host}:{port}/devtools/page/{target}") as socket:
+            page = Chromium(socket)
+            page.size(width, height)
+            yield page
+
+    def picture(self, clip: Mapping[str, float] | None = None) -> bytes:
+        """What the window shows, as PNG.
+
+        Args:
+            clip: Only this part of it: `x`, `y`, `width` and `height` in pixels.
+        """
+        part = {} if clip is None else {"clip": {**clip, "scale": 1}}
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png", **part)["data"])
+
+    def pixels(self, png: bytes) -> tuple[int, int, bytes]:
+        """Width and height of a picture, and four bytes of each pixel: red, green, blue, opacity.
+
+        The page that was open is left: another one may forbid its scripts to read a picture.
+        """
+        self.open("about:blank")
+        data = json.dumps(f"data:image/png;base64,{base64.b64encode(png).decode()}")
+        width, height, said = self.js(PIXELS.replace("DATA", data))
+        return int(width), int(height), base64.b64decode(said)
 
 
 @contextmanager
@@ -217,7 +284,7 @@ def chromium(profile: Path, width: int = 1440, height: int = 900) -> Iterator[Ch
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            with connect(_page(profile, process), max_size=None, open_timeout=60) as socket:
+            with _devtools(_page(profile, process)) as socket:
                 page = Chromium(socket)
                 page.size(width, height)
                 yield page
@@ -225,12 +292,17 @@ def chromium(profile: Path, width: int = 1440, height: int = 900) -> Iterator[Ch
             process.terminate()
 
 
+def _devtools(address: str) -> ClientConnection:
+    """A connection that stays although what the page says is not read for minutes."""
+    return connect(address, max_size=None, open_timeout=60, ping_interval=None)
+
+
 def _page(profile: Path, process: subprocess.Popen[bytes]) -> str:
     """The address of the first page's DevTools, once the browser listens."""
     deadline = time.monotonic() + 60
     while True:
-        assert process.poll() is None, "the browser has ended"
-        assert time.monotonic() < deadline, "the browser does not listen after 60 s"
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise BrowserError("the browser has ended, or does not listen after 60 s")
         try:
             port = (profile / "DevToolsActivePort").read_text(encoding="utf-8").split()[0]
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/json", timeout=5) as answer:
