@@ -15,6 +15,7 @@ from streambank.storage.locations import (
     open_store,
     same_place,
     scheme_of,
+    upwards,
 )
 from streambank.storage.s3.credentials import S3Access, answering_within, using_s3
 from streambank.storage.store import CHUNK_BYTES, Features, FileInfo, Held, Opener, Store
@@ -37,5 +38,6 @@ __all__ = [
     "open_store",
     "same_place",
     "scheme_of",
+    "upwards",
     "using_s3",
 ]

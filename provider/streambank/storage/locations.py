@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -156,6 +157,18 @@ def followed(location: str | os.PathLike[str]) -> str:
     if path is not None:
         return "file://" + os.path.realpath(path)
     return re.sub("^s3a:", "s3:", normalize_location(location))
+
+
+def upwards(place: str) -> Iterator[str]:
+    """A location as `followed` gives it, and then each that holds it, up to its server or the root.
+
+    Args:
+        place: It.
+    """
+    scheme, mark, path = place.partition("://")
+    parts = path.rstrip("/").split("/")
+    for length in range(len(parts), 0, -1):
+        yield f"{scheme}{mark}{'/'.join(parts[:length])}"
 
 
 def open_store(location: str | os.PathLike[str]) -> Store:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -465,3 +467,26 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path: Path, kind: str
 def test_variables_may_have_defaults(tmp_path: Path) -> None:
     text = job('args = ["${HERE:-there}", "${HOME:-nowhere}", "${NONE:-}"]')
     assert load(tmp_path, text, HOME="/home/x").job("a").args == ("there", "/home/x", "")
+
+
+def test_links_are_followed_for_each_job_and_not_for_each_pair_of_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    real = os.path.realpath
+
+    def counted(path: str, **options: Any) -> str:
+        found.append(path)
+        return real(path, **options)
+
+    def followed(jobs: int) -> int:
+        found.clear()
+        file = tmp_path / "streaming_jobs.toml"
+        tables = (f'[jobs.j{one}]\napplication = "a.py"\ncheckpoint = "ck{one}"\n' for one in range(jobs))
+        file.write_text('repository = "r"\n' + "".join(tables))
+        assert len(load_jobs(file).jobs) == jobs
+        return len(found)
+
+    monkeypatch.setattr(os.path, "realpath", counted)
+    few, many = followed(20), followed(80)
+    assert few >= 20 and many <= 4 * few

@@ -207,6 +207,7 @@ def serve(folder: Path, port: int) -> None:
         thread.join(0.1)
         assert thread.is_alive(), "the API server does not start"
     print(json.dumps(tokens), flush=True)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing reads a pipe that logs of requests would fill
     sys.stdin.read()
     server.should_exit = True
     thread.join(30)

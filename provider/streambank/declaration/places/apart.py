@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from streambank.declaration.fields import Source
-from streambank.storage import is_inside
+from streambank.storage import followed, is_inside, upwards
 
 
 def refuse_shared_checkpoints(checkpoints: Iterable[tuple[str, str, str]], source: Source) -> None:
@@ -18,16 +18,21 @@ def refuse_shared_checkpoints(checkpoints: Iterable[tuple[str, str, str]], sourc
     Raises:
         InputError: Two share one (code `bad-declaration`).
     """
-    owners: dict[str, str] = {}
+    at: dict[str, tuple[str, str]] = {}
+    inside: dict[str, tuple[str, str]] = {}  # what holds a checkpoint, with the first one that it holds
     for job, owner, location in checkpoints:
-        for other, taken_by in owners.items():
-            if is_inside(location, other) or is_inside(other, location):
-                raise source.mistake(
-                    ("jobs", job, "checkpoint"),
-                    f"{location} is, contains or is inside the checkpoint {other} of {taken_by}",
-                    "Name another directory.",
-                )
-        owners[location] = owner
+        place, *above = upwards(followed(location))
+        taken = inside.get(place) or next((at[one] for one in (place, *above) if one in at), None)
+        if taken is not None:
+            other, taken_by = taken
+            raise source.mistake(
+                ("jobs", job, "checkpoint"),
+                f"{location} is, contains or is inside the checkpoint {other} of {taken_by}",
+                "Name another directory.",
+            )
+        at[place] = (location, owner)
+        for one in above:
+            inside.setdefault(one, at[place])
 
 
 def refuse_records_in_checkpoint(

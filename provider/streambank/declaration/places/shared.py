@@ -18,7 +18,7 @@ from streambank.declaration.places.apart import (
 from streambank.declaration.places.copies import NEAREST, CopyPolicy, are_apart, without_generation
 from streambank.declaration.savepoints import ReplicatePolicy
 from streambank.declaration.standby import Standby
-from streambank.storage import followed
+from streambank.storage import followed, upwards
 
 
 class _Placed(Protocol):
@@ -151,6 +151,4 @@ def _of_copy(job: _Placed) -> Iterator[tuple[str, _Place]]:
 def _upwards(location: str) -> Iterator[str]:
     """A location without numbers of generations, then each that holds it; links of this machine followed."""
     scheme, mark, path = followed(location).partition("://")
-    parts = [without_generation(part) for part in path.split("/")]
-    for length in range(len(parts), 0, -1):
-        yield f"{scheme}{mark}{'/'.join(parts[:length])}"
+    yield from upwards(f"{scheme}{mark}{'/'.join(map(without_generation, path.split('/')))}")
