@@ -85,7 +85,7 @@ def test_who_may_trigger_begins_a_run_with_a_form(served: Served, tmp_path: Path
         page.click("Savepoint…", ".sb-toolbar")
         page.until("document.querySelector('dialog[open] .sb-fields .sb-field') !== null")
         page.js("document.querySelector('dialog[open] form').requestSubmit()")
-        page.shows("is paused: unpause it, and the run begins.")
+        page.shows("The run has begun.")
 
 
 def test_without_the_right_to_read_plugins_airflow_s_ui_has_no_page(served: Served, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_what_the_line_cannot_read_by_itself_is_its_error(job: Job) -> None:
 @pytest.mark.parametrize(
     ("what", "part", "left_out"),
     [
-        ("line.last_progress", "line", ("state_rows", "lag", "commit_s")),
+        ("line._measured", "line", ("state_rows", "lag", "commit_s")),
         ("snapshot.sparkline", "charts", ("spark",)),
         ("snapshot.newest_verified", "savepoints", ("savepoint",)),
     ],
