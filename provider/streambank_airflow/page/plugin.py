@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from airflow import __version__ as version
 from airflow.providers.common.compat.sdk import AirflowPlugin, conf
 
 PREFIX = "/streambank"
@@ -46,16 +47,11 @@ class StreambankPlugin(AirflowPlugin):
             return []
         static = f"{base_path()}{PREFIX}/static"
         shared = {"bundle_url": f"{static}/main.js"}
+        # What has a category is never at the top.
+        at_top = tuple(map(int, version.split(".")[:2])) >= (3, 3)
+        place = {"nav_top_level": True} if at_top else {"category": "browse"}
         return [
-            # At the top where there is room for it (Airflow 3.3), below Browse before that.
-            {
-                "name": NAV,
-                "destination": "nav",
-                "url_route": "streambank",
-                "category": "browse",
-                "nav_top_level": True,
-                **shared,
-            },
+            {"name": NAV, "destination": "nav", "url_route": "streambank", **place, **shared},
             {"name": CARD, "destination": "dashboard", **shared},
             {"name": TAB, "destination": "dag", "url_route": "streambank-job", **shared},
         ]
