@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 
-from demo.pictures.chromium import Chromium
+from demo.pictures.chromium import BrowserError, Chromium
 from streambank.core.units import from_json_time
 from tests.nights.record import Said
 
@@ -109,7 +109,7 @@ class OpenPage:
         """Read all views, again and again."""
         while not stop.wait(LOOK_S):
             for view, page in self._windows.items():
-                with suppress(AssertionError):  # it is being loaded
+                with suppress(AssertionError, BrowserError, TimeoutError):  # it is being loaded
                     self._look(view, page)
         for view, page in self._windows.items():
             self._picture(view, "end").write_bytes(page.picture())

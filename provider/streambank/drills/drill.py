@@ -120,7 +120,7 @@ def _accept(request: DrillRequest, report: DrillReport) -> None:
         head = glimpse(drilled, place, one.savepoint)
         if head is None or head.derived_from is None:
             continue
-        for location in dict.fromkeys((report.repository, request.job.repository)):
+        for location in dict.fromkeys((request.job.repository, report.repository)):
             repository = Repository.open(open_store(location))
             there = glimpse(repository.store, place, one.savepoint)
             if there == head and is_rejected(repository.store, head):

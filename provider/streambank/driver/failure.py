@@ -64,8 +64,10 @@ _HIDING = (
         r"(?=@(?!v?\d+(?![\w.:-])))|\d{1,5}/+(?=@[\w-]+(?:\.\w|:\d)))"
     ),
     re.compile(  # who has the address of a webhook may write there: Slack, Discord, Teams
-        r"(?P<kept>\b(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)"
-        r"|discord(?:app)?\.com/api/webhooks|[\w-]{1,63}\.webhook\.office\.com/webhookb2)/)"
+        r"(?P<kept>\b(?:hooks\.slack(?:-gov)?\.com(?::\d{1,5})?\\?/(?:services|workflows|triggers)"
+        r"|discord(?:app)?\.com(?::\d{1,5})?\\?/api\\?/(?:v\d{1,3}\\?/)?webhooks"
+        r"|(?:[\w-]{1,63}\.webhook|outlook)\.office(?:365)?\.com(?::\d{1,5})?\\?/webhook(?:b2)?"
+        r"|\burl: ?/(?:services|workflows|triggers|webhook(?:b2)?|api/(?:v\d{1,3}/)?webhooks))\\?/)"
         r"(?P<secret>[^\s\"'<>?#)\]}]+)",
         re.IGNORECASE,
     ),

@@ -45,8 +45,10 @@ JobState = Literal[
     "unknown",
 ]
 _LOST: Mapping[str, JobState] = {REPOSITORY_LOST: "repository-lost", CHECKPOINT_LOST: "checkpoint-lost"}
+_NEWEST = 20
+"""Among so many of the newest events it is always sought how a driver ended that never held the lease."""
 _EVENTS = 1000
-"""Among so many of the newest events it is sought how a driver ended that never held the lease."""
+"""Among so many where there is a newer launch than that of the driver that held it last."""
 Progress = Callable[[str], ProgressRecord | None]
 """Gives the newest record of progress of a query."""
 _NOWHERE = Handle("", (), None)
@@ -407,16 +409,19 @@ def _ended(
     records: JobControl, view: ClaimView | None, been: Collection[str], launch_id: str | None
 ) -> tuple[JobState, str, str | None]:
     """The same where no driver is there."""
-    unleased = _unleased(records, been)
-    if unleased:  # else the lease says how the newest driver ended, and its events may be many
-        last = records.last_event("driver-died", "launched", "stopped", newest=_EVENTS)
-        if last is not None and last["kind"] == "driver-died" and last.get("launch_id") not in been:
-            return "failed", "its driver ended before it took the lease", last.get("launch_id")
-        if last is None and len(records.event_records.numbers()) > _EVENTS:
-            lost = next((one for one in unleased if not is_waiting(records, one)), None)
-            if lost is not None:
-                why = f"its newest driver never took the lease, and the newest {_EVENTS:,} events do not say"
-                return "unknown", f"{why} how it ended", lost
+    kinds = ("driver-died", "launched", "stopped")
+    last = records.last_event(*kinds, newest=_NEWEST)
+    # Else the lease says how the newest driver ended, and its events may be many.
+    unleased = _unleased(records, been) if last is None else []
+    if unleased:
+        last = records.last_event(*kinds, newest=_EVENTS)
+    if last is not None and last["kind"] == "driver-died" and last.get("launch_id") not in been:
+        return "failed", "its driver ended before it took the lease", last.get("launch_id")
+    if unleased and last is None and len(records.event_records.numbers()) > _EVENTS:
+        lost = next((one for one in unleased if not is_waiting(records, one)), None)
+        if lost is not None:
+            why = f"its newest driver never took the lease, and the newest {_EVENTS:,} events do not say"
+            return "unknown", f"{why} how it ended", lost
     if view is None:
         return "never-started", "its lease was never held", None
     exit_code = view.end.get("exit_code")

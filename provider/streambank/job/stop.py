@@ -3,8 +3,8 @@
 The job is meant to be stopped from the first moment on, so nobody who keeps jobs running brings it back.
 Then, under the operation lock: a driver that holds the lease is asked to stop, and waited for; one that does
 not react although it lives on this host is killed after twice the time it was given; one that is still coming
-up is ended at once. A savepoint is taken as soon as a driver has given its lease back, while its processes
-end: its queries ended before that. The stop is over when the processes are gone, too.
+up is ended at once. A savepoint is taken as soon as a driver has ended at a boundary but for its JVM, which
+ends meanwhile. The stop is over when that is gone, too.
 
 Who has somewhere better to wait asks first (`ask_to_stop`), which holds nothing, and calls `stop_job` with
 what that returned when the driver is gone or took too long. A start in between has the last word.
@@ -12,6 +12,7 @@ what that returned when the driver is gone or took too long. A start in between 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,13 @@ from streambank.control.operation import Operation, Waits
 from streambank.control.processes import ProcessId, person, send_signal
 from streambank.control.pruning import prune_and_tell
 from streambank.control.requests import STOP
-from streambank.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
+from streambank.core.errors import (
+    ConflictError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+    StreambankError,
+)
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.failure import recorded_failure, shown
@@ -304,8 +311,8 @@ class _Stop:
         warnings = (
             [f"Its driver had failed: {failure}"] if (failure := _failure(self.control, how, view)) else []
         )
-        try:
-            if savepoint:  # the processes of the driver end meanwhile
+        if savepoint:  # the JVM of the driver ends meanwhile
+            try:
                 taken = savepoint_job(
                     self.job,
                     by=self.by,
@@ -316,11 +323,14 @@ class _Stop:
                     control=self.control,
                     pace=Pace(progress=progress),
                 )
-                savepoints = {name: one.savepoint for name, one in taken.savepoints.items()}
-                warnings += [warning for one in taken.savepoints.values() for warning in one.warnings]
-        finally:
-            if self._until_gone():
-                how = "killed"
+            except StreambankError:
+                with contextlib.suppress(StreambankError):  # what the savepoint met counts
+                    self._until_gone()
+                raise
+            savepoints = {name: one.savepoint for name, one in taken.savepoints.items()}
+            warnings += [warning for one in taken.savepoints.values() for warning in one.warnings]
+        if self._until_gone():
+            warnings.append("Its JVM did not end by itself after its queries had ended, and was killed.")
         result = StopResult(
             job=self.job.name,
             state=state,
@@ -353,8 +363,8 @@ class _Stop:
 
         Args:
             view: Its lease.
-            leaving: Return when it has given its lease back, though its processes are still on their way out
-                (`_until_gone` waits for those): its queries have ended.
+            leaving: Return when it has ended well but for its JVM (`_until_gone` waits for that): its queries
+                have ended at a boundary, and so has the application, with all that it writes at its end.
         """
         holder = view.holder
         if holder is None or not _is_driver(view):
@@ -379,9 +389,13 @@ class _Stop:
                     code="lease-moved",
                     hint="Stop it again.",
                 )
-            gave_back = leaving and now.end.get("how") == "released" and not killed
-            if now.free and (gave_back or not self._is_still_there(now)):
-                self.left = now
+            ended_well = now.end.get("how") == "released" and now.end.get("exit_code") == 0
+            if now.free and leaving and ended_well and not killed and not self._is_still_there(now, "python"):
+                how, drained = how_it_ended(self.control, self.job, request, now, killed)
+                if how == "boundary":
+                    self.left = now
+                    return how, drained
+            if now.free and not self._is_still_there(now):
                 # A heartbeat that stood still is no proof: the cluster may have the driver all the same.
                 killed = (now.state == "dead" and self._end_left(now)) or killed
                 return how_it_ended(self.control, self.job, request, now, killed)
@@ -392,19 +406,19 @@ class _Stop:
             self.clock.sleep(_LOOK_S)
 
     def _until_gone(self) -> bool:
-        """Wait until the processes of the driver that was stopped are gone; whether they were killed.
+        """Wait until the JVM of a driver that has ended well is gone; whether it was killed.
 
         Raises:
-            StorageError: They did not end (code `stop-timeout`).
+            StorageError: It did not end (code `stop-timeout`).
         """
-        deadline, killed = self.clock.monotonic() + self.patience_s(), False
+        deadline, killed = self.clock.monotonic() + self.force_after_s + _MARGIN_S, False
         while (view := self.left) is not None and self._is_still_there(view):
             if self.clock.monotonic() >= deadline:
                 assert view.holder is not None, "it has processes"
                 launch_id = str(view.holder.details.get("launch_id"))
                 deadline = self._force(view, launch_id, view.holder, killed)
                 killed = True
-            self.waits(self._waiting(killed))
+            self.waits(f"Waiting until the JVM of job {self.job.name} has ended")
             self.clock.sleep(_LOOK_S)
         return killed
 
@@ -478,12 +492,12 @@ class _Stop:
         end_drivers(self.launcher, self.control, left.unheld)
         return bool(left.unheld)
 
-    def _is_still_there(self, view: ClaimView) -> bool:
-        """Whether processes of a driver that gave its lease back are still on their way out."""
+    def _is_still_there(self, view: ClaimView, role: str | None = None) -> bool:
+        """Whether processes of a driver that gave its lease back (of a role) are still on their way out."""
         holder = view.holder
         if holder is None or not self.control.here.sees(holder.host):
             return False
-        return any(one.is_living() for one in holder.processes)
+        return any(one.is_living() for one in holder.processes if role in (None, one.role))
 
 
 def _is_driver(view: ClaimView) -> bool:

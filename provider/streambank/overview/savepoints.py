@@ -12,6 +12,7 @@ from streambank.overview.saved import Saved, SavedOne
 from streambank.repository.manifest import Manifest
 from streambank.retention.policy import Policy
 from streambank.sinks.unguarded import guard_of
+from streambank.storage import same_place
 
 MANIFESTS = 20
 """So many of the newest savepoints have their manifest in words."""
@@ -87,7 +88,10 @@ def _drilled(drill: Mapping[str, Any] | None, repository: str) -> dict[str, Any]
         return None
     place = drill["repository"]
     kept = {name: drill[name] for name in ("at", "passed", "not_run")}
-    return {**kept, "replica": place if isinstance(place, str) and place != repository else None}
+    return {
+        **kept,
+        "replica": place if isinstance(place, str) and not same_place(place, repository) else None,
+    }
 
 
 def _expires(one: SavedOne, retention: Policy | None) -> dict[str, Any] | None:

@@ -233,7 +233,7 @@ def _is_stamp(value: object) -> bool:
 def _worst(
     look: Look, made: Mapping[str, Mapping[str, Any]], before: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The error of what the line reads by itself, else of the first part that could not be read.
+    """The error of the first part that could not be read, else of what the line reads by itself.
 
     Of a part that is not made now it is that of before.
     """
@@ -247,4 +247,4 @@ def _worst(
     part = earlier.get("part")
     if part in PARTS and part != "status" and part not in made:
         errors[part] = {name: earlier.get(name) for name in ("code", "message", "hint")}
-    return next(({"part": name, **errors[name]} for name in (LINE, *PARTS) if name in errors), None)
+    return next(({"part": name, **errors[name]} for name in (*PARTS, LINE) if name in errors), None)

@@ -25,7 +25,7 @@ from streambank.core.json_text import loads
 from streambank.core.names import SEPARATOR
 from streambank_airflow.configuration import page_has_log, page_is_on
 from streambank_airflow.failures import said
-from streambank_airflow.page.pace import LINES_TO_ALL, THREADS, Pace
+from streambank_airflow.page.pace import LINES_TO_ALL, SPREAD, THREADS, Pace
 from streambank_airflow.page.store import LINE, PageStore, as_json, values_of
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ URGENT_THREADS = 2
 """How many pages more it makes at once of what cannot wait: a job that has changed its state."""
 LATE_S = 300.0
 """After how many seconds a page that is not made yet is a warning."""
+AGAIN_S = 15.0
+"""After how many seconds a watch tries again to keep what it could not; after twice as many the next time."""
 IDENTITY = "identity"
 """Field of the line that tells jobs of one name apart."""
 NEXT_S = "next_s"
@@ -143,7 +145,8 @@ def _snapshot(
         # Of another job of this name nothing is taken over.
         made = snapshot(declared, before=None if known is None else Snapshot(known), parts=parts)
     # A task that keeps the line between two of the watch changes nothing of when that keeps the next.
-    due_s = round(next_s) if next_s is not None else (known or {}).get(NEXT_S)
+    watched = bool((made.line.get("watch") or {}).get("watched"))
+    due_s = round(next_s) if next_s is not None else (known or {}).get(NEXT_S) if watched else None
     line = {**made.line, NEXT_S: due_s if isinstance(due_s, int) else None, IDENTITY: identity}
     if not page_has_log():
         line["parts"] = {name: one for name, one in made.line["parts"].items() if name != "log"}
@@ -196,8 +199,8 @@ class WatchedPage:
     """Keeps a job's page beside its watch, in a thread: the watch itself is never held up.
 
     The line is kept each minute, or as often as all watches of the process can (pace.py); at once where the
-    job has changed, by threads that wait for nothing else. All parts are kept with each tenth line, and where
-    another driver runs.
+    job has changed, by threads that wait for nothing else. All parts are kept with each tenth line, and soon
+    after another driver runs. What could not be kept is tried again soon.
 
     Args:
         hook: Finds the job.
@@ -222,7 +225,7 @@ class WatchedPage:
         # After a start of the triggerer not all of its jobs at once.
         self._all_at = self._line_at + random.uniform(0, self._pace.every_s())
         self._kept: str | None = None
-        self._failed = False
+        self._failures = 0
         self._begun_at = 0.0
         self._late = False
 
@@ -230,31 +233,41 @@ class WatchedPage:
         """Begin to keep what is due, unless the last time is not over yet; on the loop of the triggerer.
 
         Args:
-            driver: The newest launch; where it changes, everything is due.
+            driver: The newest launch; where it changes, the line is due, and then everything.
             state: What else of the job must be seen at once; where it changes, the line is due.
         """
         now, seen = self._clock(), (driver, state)
         before = self._seen or seen
         is_urgent = seen != before
-        is_whole = now >= self._all_at or driver != before[0]
         self._seen = before
         if self._turn is not None and self._work is not None and not self._work.done():
-            if not (is_urgent and self._turn.give_up()):
+            # What is urgent already, and waits, says what is true when it is made.
+            if self._turn.is_urgent or not (is_urgent and self._turn.give_up()):
                 self._warn_late(now)
                 return
-            # What waits for its turn is made now, with what is urgent.
-            is_whole = is_whole or self._turn.parts is None
-        elif not is_urgent and not is_whole and now < self._line_at:
+            if self._turn.parts is None:
+                self._all_at = now
+        elif not is_urgent and now < min(self._all_at, self._due_at()):
             return
         self._seen, self._begun_at, self._late = seen, now, False
         next_s = self._pace.next_s()
         self._line_at = now + next_s
+        if driver != before[0]:
+            self._all_at = now
+        # All parts take long: what is urgent is the line, and the next look begins the rest.
+        is_whole = now >= self._all_at and not is_urgent
         if is_whole:
             self._all_at = now + LINES_TO_ALL * self._pace.every_s()
-        self._turn = turn = _Turn(None if is_whole else (LINE,), next_s)
+        self._turn = turn = _Turn(None if is_whole else (LINE,), next_s, is_urgent)
         # By asgiref: Airflow before 3.2 answers no other threads of its triggerer.
         keep = sync_to_async(self._keep, thread_sensitive=False, executor=_threads(is_urgent))
         self._work = asyncio.ensure_future(keep(turn))
+
+    def _due_at(self) -> float:
+        """When the next line is due: sooner than it was said, where the pace has become faster since."""
+        if self._turn is None:
+            return self._line_at
+        return min(self._line_at, self._begun_at + (1 + SPREAD) * self._pace.every_s())
 
     def _warn_late(self, now: float) -> None:
         if now - self._begun_at > LATE_S and not self._late:
@@ -267,14 +280,22 @@ class WatchedPage:
         began, processor = time.monotonic(), time.thread_time()
         try:
             self._make_and_keep(turn)
-            self._failed = False
+            self._failures = 0
         except Exception as error:
             self._kept = None
-            if not self._failed:
+            if not self._failures:
                 _warn(self._job, error)
-            self._failed = True
-        finally:
+            self._failures += 1
+            self._try_again(turn)
+        else:
             self._pace.kept(turn.parts is None, time.thread_time() - processor, time.monotonic() - began)
+
+    def _try_again(self, turn: _Turn) -> None:
+        """What could not be kept may say that the job is down: it is due again soon, then ever less often."""
+        wait_s = min(AGAIN_S * 2.0 ** min(self._failures - 1, 10), self._pace.every_s())
+        self._line_at = min(self._line_at, self._clock() + wait_s)
+        if turn.parts is None:
+            self._all_at = min(self._all_at, self._clock() + wait_s)
 
     def _make_and_keep(self, turn: _Turn) -> None:
         store = PageStore(values_of(self._job))
@@ -295,10 +316,11 @@ class _Turn:
     Args:
         parts: Which parts are made; None for all.
         next_s: After how many seconds the next line is due.
+        is_urgent: Whether it says that the job has changed.
     """
 
-    def __init__(self, parts: Collection[str] | None, next_s: float) -> None:
-        self.parts, self.next_s = parts, next_s
+    def __init__(self, parts: Collection[str] | None, next_s: float, is_urgent: bool) -> None:
+        self.parts, self.next_s, self.is_urgent = parts, next_s, is_urgent
         self._claim = Lock()
 
     def begin(self) -> bool:

@@ -26,10 +26,12 @@ PROCESSOR_SHARE = 0.25
 """Of one processor, for the pages of all watches."""
 THREADS_SHARE = 0.5
 """Of the time of the threads: the rest is for what does not come evenly."""
-_SPREAD = 0.1
+SPREAD = 0.1
 """By which share an interval is longer or shorter: what begins together must not stay together."""
 _WEIGHT = 0.05
 """Of the newest measurement in what a page costs."""
+_MOST_S = 10.0
+"""A measurement counts for no more, in seconds: storage that hangs for some jobs must not slow all."""
 
 
 @dataclass(slots=True)
@@ -46,8 +48,8 @@ class Cost:
 
     def measured(self, processor_s: float, thread_s: float) -> None:
         """Take another measurement into the mean."""
-        self.processor_s += (processor_s - self.processor_s) * _WEIGHT
-        self.thread_s += (thread_s - self.thread_s) * _WEIGHT
+        self.processor_s += (min(processor_s, _MOST_S) - self.processor_s) * _WEIGHT
+        self.thread_s += (min(thread_s, _MOST_S) - self.thread_s) * _WEIGHT
 
 
 class Pace:
@@ -93,7 +95,7 @@ class Pace:
 
     def next_s(self) -> float:
         """After how many seconds the next line is due."""
-        return self.every_s() * self._spread(1 - _SPREAD, 1 + _SPREAD)
+        return self.every_s() * self._spread(1 - SPREAD, 1 + SPREAD)
 
     def kept(self, whole: bool, processor_s: float, thread_s: float) -> None:
         """Note what a page has cost.

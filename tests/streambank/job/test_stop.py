@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streambank.control.control import JobControl
-from streambank.control.processes import ProcessId, process
+from streambank.control.processes import ProcessId
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.job.savepoint import JobSavepoints, savepoint_job
@@ -28,6 +28,15 @@ def start(folder: Path, job: Job) -> int:
     pid = start_job(job, by=BY, launcher=fake_launcher(folder)).pid
     assert pid is not None
     return pid
+
+
+def jvm_of(folder: Path, job: Job) -> ProcessId:
+    """Start the job; the process that it calls its JVM."""
+    start_job(job, by=BY, launcher=fake_launcher(folder))
+    view = job.records().lease.view()
+    assert view is not None and view.holder is not None
+    (jvm,) = view.holder.processes
+    return jvm
 
 
 def stop(folder: Path, job: Job, **options: object) -> StopResult:
@@ -71,8 +80,7 @@ def test_the_savepoint_of_a_stop_is_taken_while_the_processes_end(
     monkeypatch.setattr("streambank.job.stop._MARGIN_S", 0.5)
     leave = folder / "leave"
     job = declare(folder, "--period-s", "0.1", "--lingers", str(leave))
-    running = process(start(folder, job), "python")
-    assert running is not None
+    running = jvm_of(folder, job)
     seen = []
 
     def taken(*args: Any, **options: Any) -> JobSavepoints:
@@ -84,7 +92,9 @@ def test_the_savepoint_of_a_stop_is_taken_while_the_processes_end(
     monkeypatch.setattr("streambank.job.stop.savepoint_job", taken)
     result = stop(folder, job, savepoint=True, force_after_s=0.2 if not goes else 30.0)
     assert seen == [True], "the savepoint waited for the end of the process"
-    assert (result.state, result.how) == ("stopped", "boundary" if goes else "killed")
+    assert (result.state, result.how) == ("stopped", "boundary")
+    assert [one for one in result.warnings if "was killed" in one] == ([] if goes else [*result.warnings])
+    assert bool(result.warnings) is not goes
     assert result.savepoints and not running.is_living()
 
 
@@ -93,8 +103,7 @@ def test_a_stop_whose_savepoint_fails_waits_for_the_processes(
 ) -> None:
     leave = folder / "leave"
     job = declare(folder, "--lingers", str(leave))
-    running = process(start(folder, job), "python")
-    assert running is not None
+    running = jvm_of(folder, job)
 
     def fails(*args: object, **options: object) -> None:
         assert running.is_living(), "the fault is injected while the process ends"

@@ -313,7 +313,8 @@ def made(monkeypatch: pytest.MonkeyPatch, values: MemoryValues) -> list[Any]:
 
     def make(job: Any, *, before: Snapshot | None, parts: Any) -> Snapshot:
         asked.append(parts)
-        return Snapshot({"format": 1, "job": job.name, "at": MOMENT, "parts": {}}, {})
+        watched = {"watch": {"watched": True}}
+        return Snapshot({"format": 1, "job": job.name, "at": MOMENT, "parts": {}, **watched}, {})
 
     monkeypatch.setattr(keep, "values_of", of)
     monkeypatch.setattr(snapshots, "snapshot", make)
@@ -359,9 +360,40 @@ def test_another_driver_is_kept_at_once(tmp_path: Path, made: list[Any]) -> None
         await watch(page)
         assert made == [None]
         await watch(page, "two")
-        assert made == [None, None]
+        assert made == [None, (LINE,)]
+        await watch(page, "two")
+        assert made == [None, (LINE,), None], "all parts follow"
 
     asyncio.run(look())
+
+
+def test_what_could_not_be_kept_is_tried_again_soon(
+    tmp_path: Path, made: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, tries = Clock(), list[float]()
+    page = page_of(tmp_path, clock)
+
+    def fail(job: str) -> Values:
+        tries.append(clock.now)
+        raise StorageError("The API server is away.", code="unreachable", hint="")
+
+    async def look() -> None:
+        clock.now += LINE_EVERY_S
+        await watch(page)
+        works = keep.values_of
+        monkeypatch.setattr(keep, "values_of", fail)
+        began = clock.now
+        for _ in range(50):
+            await watch(page, state="failed")
+            clock.now += 1
+        assert [one - began for one in tries] == [0, keep.AGAIN_S, 3 * keep.AGAIN_S]
+        monkeypatch.setattr(keep, "values_of", works)
+        clock.now += LINE_EVERY_S
+        await watch(page, state="failed")
+
+    asyncio.run(look())
+
+    assert made == [None, (LINE,)]
 
 
 def test_a_change_of_state_is_kept_at_once(tmp_path: Path, made: list[Any]) -> None:
@@ -420,13 +452,14 @@ def test_what_is_urgent_overtakes_what_waits_for_its_turn(
         waiting = page._work
         assert waiting is not None
         await watch(page, state="failed")
-        assert made == [None], "all parts were due, and are made with the urgent line"
+        assert made == [(LINE,)]
         go_on.set()
         await waiting
+        await watch(page, state="failed")
 
     asyncio.run(look())
 
-    assert made == [None]
+    assert made == [(LINE,), None], "all parts were due, and follow"
 
 
 def test_a_line_says_when_the_next_one_is_due(tmp_path: Path, made: list[Any], values: MemoryValues) -> None:

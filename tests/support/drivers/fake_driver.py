@@ -100,7 +100,8 @@ def main() -> int:
         print(*options.last_words.split("|"), sep="\n", flush=True)
         return int(options.die_before_lease)
     try:
-        driver = FakeDriver(spec, spec.control_of_job(), this_process("python"))
+        role = "python" if options.lingers is None else "jvm"  # which ends after it
+        driver = FakeDriver(spec, spec.control_of_job(), this_process(role))
         work = kind_of_work(spec, options)(driver, options)
         driver.begin(work.status, on_lost=lambda why: os.kill(os.getpid(), 9))
     except StreambankError as error:

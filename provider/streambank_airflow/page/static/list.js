@@ -117,7 +117,7 @@ function NotImported({ files }) {
   if (!files.length) return null;
   const names = files.slice(0, 3).map((one) => one.filename);
   return h("p", { className: "sb-behind", role: "status" },
-    `Airflow cannot import ${counted(files.length, "DAG file")}: ${names.join(", ")}${files.length > names.length ? ", …" : ""}. Jobs that are declared there may be missing here. `,
+    `Airflow cannot import ${counted(files.length, "DAG file")}: ${names.join(", ")}${files.length > names.length ? ", …" : ""}. If streaming jobs are declared there, they may be missing here. `,
     h("a", { href: airflowUrl() }, "See Airflow's Home"));
 }
 

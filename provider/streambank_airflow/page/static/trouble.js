@@ -50,7 +50,7 @@ const EVERY_S = 60;
 /** How old the newest line of a job may become. One watcher of very many jobs keeps them less often, and each line says after how many seconds the next one comes. */
 function lateAfter(line) {
   if (!line.watch?.watched && !line.watch?.expected) return LATE_S.unwatched;
-  const every = typeof line.next_s === "number" ? Math.max(line.next_s, EVERY_S) : EVERY_S;
+  const every = line.watch?.watched && typeof line.next_s === "number" ? Math.max(line.next_s, EVERY_S) : EVERY_S;
   return LATE_S.watched + 1.5 * (every - EVERY_S);
 }
 
