@@ -367,9 +367,7 @@ def test_another_driver_is_kept_at_once(tmp_path: Path, made: list[Any]) -> None
     asyncio.run(look())
 
 
-def test_what_could_not_be_kept_is_tried_again_soon(
-    tmp_path: Path, made: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_could_not_be_kept_is_tried_again_soon(tmp_path: Path, made: list[Any]) -> None:
     clock, tries = Clock(), list[float]()
     page = page_of(tmp_path, clock)
 
@@ -380,14 +378,13 @@ def test_what_could_not_be_kept_is_tried_again_soon(
     async def look() -> None:
         clock.now += LINE_EVERY_S
         await watch(page)
-        works = keep.values_of
-        monkeypatch.setattr(keep, "values_of", fail)
         began = clock.now
-        for _ in range(50):
-            await watch(page, state="failed")
-            clock.now += 1
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(keep, "values_of", fail)
+            for _ in range(50):
+                await watch(page, state="failed")
+                clock.now += 1
         assert [one - began for one in tries] == [0, keep.AGAIN_S, 3 * keep.AGAIN_S]
-        monkeypatch.setattr(keep, "values_of", works)
         clock.now += LINE_EVERY_S
         await watch(page, state="failed")
 
