@@ -116,7 +116,7 @@ def job_life(
             whoever watches begins with that when the start is done.
         failures: List the failures, too. Without them, of a driver that lives and works nothing is read but
             its lease: what was before it decides nothing.
-        view: The lease, where it was looked at just now.
+        view: The lease, where it was read just now.
         desired: What is meant to be, where that was read just now.
 
     Raises:
@@ -133,7 +133,7 @@ def job_life(
     events: list[JsonDict] = []
     lives = [] if driver is None else [driver]
     if failures or driver is None or not living or not driver.has_begun:
-        # One that has come since the lease was looked at is for the next look.
+        # One that has come since the lease was read is for the next look.
         known = driver_lives(control, queries, newest=newest)
         lives += [one for one in known if driver is None or one.epoch < driver.epoch]
         events = [record.data for record in control.events(newest=_EVENTS_EACH * newest)]

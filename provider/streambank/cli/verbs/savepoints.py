@@ -179,17 +179,17 @@ def show(
     opened = open_repository(repository)
     manifest = opened.load(*opened.find(savepoint, job))
     names = list(opened.names(manifest))
-    told = [] if not replay else replays_of(opened, manifest, kafka, jobs)
+    of_sources = [] if not replay else replays_of(opened, manifest, kafka, jobs)
     drilled = _last_drill(opened, manifest, jobs)
     found = manifest.to_dict() | {
         "names": names,
         "drilled": drilled,
-        "replay": [one.to_dict() for one in told],
+        "replay": [one.to_dict() for one in of_sources],
     }
 
     def shown() -> None:
         _show(found, opened.pinned(manifest.job, manifest.savepoint))
-        for one in told:
+        for one in of_sources:
             topics = ", ".join(one.topics)
             console.line(f"source {one.source} kafka {topics}: replay {can_be_replayed(one)} ({one.why})")
 
