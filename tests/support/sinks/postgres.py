@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -50,6 +51,6 @@ def running_postgres() -> Iterator[str]:
         yield server.url(port, PASSWORD)
     finally:
         for process in processes:
-            process.terminate()
+            process.send_signal(signal.SIGINT)  # at SIGTERM it would wait for the caller's connections
             process.wait(60)
         shutil.rmtree(home, ignore_errors=True)
