@@ -24,7 +24,7 @@ from bench.copies import Round, Row, one_more_batch, room, rows_of
 from bench.peers import Peer
 from bench.workloads import Workload
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
@@ -213,7 +213,7 @@ def _counted(one: Round, what: str, work: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _server(place: Path) -> Iterator[S3Server]:
-    """A server of its own for each round; this process's stores use it meanwhile."""
+    """A separate server for each round; this process's stores use it meanwhile."""
     with (
         room(place),
         run_seaweedfs(place) as server,

@@ -20,7 +20,7 @@ from bench.limits import waiting_s
 from bench.peers import CP, PEERS, Peer
 from bench.tree import environment
 from bench.workloads import Workload
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
@@ -159,7 +159,7 @@ def measure(
         rounds: How often; medians are reported.
         peer_rounds: In how many of them the other tools take part, where the time suffices.
         until: No round begins that would probably end after this time of `time.monotonic`; the first always.
-        say: Told about each round.
+        say: Called at each round.
     """
     source = folder / "checkpoint"
     say(f"{workload.name}: building the checkpoint")

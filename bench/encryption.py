@@ -4,7 +4,7 @@
 
 Each of ROUNDS (5) rounds takes a full savepoint into an empty local repository, then encrypts all bytes that
 the take stored in objects and packs with AES-256-GCM, and decrypts them again. A segment is what must be
-readable alone: 1 MiB of a large object, each small object of a pack; it has a nonce and a tag of its own. The
+readable alone: 1 MiB of a large object, each small object of a pack; it has a nonce and its own tag. The
 bytes are in memory before and after, since a take has read them and writes them anyhow. SCALE (1) makes the
 checkpoints smaller. One line of JSON comes out for each workload: medians of seconds, and of the ratios
 within each round.

@@ -76,7 +76,7 @@ def measure(folder: Path, scale: float, say: Callable[[str], None]) -> list[Rate
     Args:
         folder: Where to write; the checkpoint, the repositories and the cluster's files.
         scale: Size of the files, against the usual one.
-        say: Told about each step.
+        say: Called at each step.
     """
     place = folder / "executors"
     LargeFiles(partitions=24, files=4, file_bytes=max(1, int(FILE_BYTES * scale))).build(place / "checkpoint")

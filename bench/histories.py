@@ -1,4 +1,4 @@
-"""What it takes to judge a very long history, and to judge it again, in a process of its own.
+"""What it takes to judge a very long history, and to judge it again, in a separate process.
 
     python -m bench.histories RECORDS
 

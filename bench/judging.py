@@ -1,8 +1,8 @@
-"""How long it takes to judge what many jobs promise, and how much memory, in a process of its own.
+"""How long it takes to judge what many jobs promise, and how much memory, in a separate process.
 
     python -m bench.judging JOBS
 
-Each job has an hour of batches (a batch every ten seconds) in records of its own and a checkpoint that is
+Each job has an hour of batches (a batch every ten seconds) in its own records and a checkpoint that is
 looked into for skew, which all of them share. One line of JSON comes out: seconds, memory in MB.
 """
 

@@ -1,9 +1,9 @@
-"""How long one DAG run takes that judges many jobs in one task, in a process of its own.
+"""How long one DAG run takes that judges many jobs in one task, in a separate process.
 
     python -m bench.judging_run JOBS
 
 The jobs are those of bench/judging.py, declared in a jobs file; the DAG has one `CheckSlaOperator` for all of
-them and is run by `airflow dags test` on a database of its own. One line of JSON comes out: seconds, memory
+them and is run by `airflow dags test` on a separate database. One line of JSON comes out: seconds, memory
 in MB, and what the task gave.
 """
 
@@ -49,7 +49,7 @@ def main(count: int) -> dict[str, Any]:
         folder = Path(name)
         declared, answer = folder / "streaming_jobs.toml", folder / "answer.json"
         jobs = made_up_jobs(folder, count)
-        for job in jobs:  # a declared job has a checkpoint of its own; these have another name for the one
+        for job in jobs:  # a declared job has its own checkpoint; these have another name for the one
             (folder / job.name).symlink_to(folder / "checkpoint", target_is_directory=True)
         places = f"repository = {jobs[0].repository!r}\n\n" + "".join(
             _declared(job, folder / job.name) for job in jobs
@@ -77,7 +77,7 @@ def main(count: int) -> dict[str, Any]:
 
 
 class Airflow:
-    """Airflow's command line on a home of its own.
+    """Airflow's command line on a separate home.
 
     Args:
         home: Its home.

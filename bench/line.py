@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_jobs(folder: Path, declared: int, jobs: int, events: int) -> Callable[[], None]:
     """Jobs as `measure` needs them; what ends the driver of the first."""
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
     from streambank.job.start import start_job
     from streambank.job.stop import stop_job
     from tests.support.jobs.declared import BY, end_drivers, fake_launcher
@@ -142,7 +142,7 @@ def _more_events(folder: Path, count: int) -> None:
 
 
 def _measured(folder: Path, tree: Path) -> dict[str, Any]:
-    """What the code of a tree makes of it, in a process of its own."""
+    """What the code of a tree makes of it, in a separate process."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(tree / "provider"), str(ROOT))),

@@ -26,7 +26,7 @@ from bench.report import machine, paragraph
 from demo import processes
 from demo.places import PROCESS_MARK
 from demo.rest import RestError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.job.stop import ask_to_stop
 from streambank.repository.repository import Repository
 from streambank.storage import open_store

@@ -1,4 +1,4 @@
-"""How much memory the plan and the manifest of very many files take, in a process of its own.
+"""How much memory the plan and the manifest of very many files take, in a separate process.
 
     python -m bench.memory FILES
 
@@ -29,7 +29,7 @@ from streambank.storage.store import Row
 
 
 def measure(files: int) -> dict[str, Any]:
-    """Measure in a process of its own."""
+    """Measure in a separate process."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.memory", str(files)],
         env=environment(),

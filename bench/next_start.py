@@ -26,7 +26,7 @@ from streambank.compaction.compact import CompactionRequest, compact
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import Quarantine
 from streambank.compaction.quiet_check import HELD
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

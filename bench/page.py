@@ -2,7 +2,7 @@
 
     python -m bench.page JOBS [--database URL]
 
-An Airflow of its own in this process: twelve DAGs and a line of three kilobytes for each job, in the tables
+One Airflow in this process: twelve DAGs and a line of three kilobytes for each job, in the tables
 where the page reads them. Milliseconds of a list (the page of all jobs, and the card on Home, ask for nothing
 else) and of one job, as a viewer, as Airflow's application answers it with all of its middleware: the median,
 the 95th percentile and the slowest of 100; seconds to write each line once; the database's size after each
@@ -141,7 +141,7 @@ def fill(jobs: list[str]) -> dict[str, int]:
 
 
 def write_lines(ids: dict[str, int]) -> None:
-    """A line of each job, each in a transaction of its own, as watchers write them."""
+    """A line of each job, each in a separate transaction, as watchers write them."""
     from airflow._shared.state import AssetScope
     from airflow.state import get_state_backend
 

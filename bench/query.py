@@ -22,7 +22,7 @@ KEYS = 200_000
 
 
 def start(checkpoint: Path) -> tuple[SparkSession, StreamingQuery]:
-    """Start the query in a Spark of its own."""
+    """Start the query in a separate Spark."""
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("bench")

@@ -201,8 +201,8 @@ def _running_lines(arms: Sequence[Arm]) -> list[str]:
     return lines + paragraph(
         f"Quiet stretches differ among themselves: medians from {stretches[0]} to {stretches[-1]} ms, "
         f"single batches from {between[0]} to {between[-1]} ms. {replans} takes had to plan again. They ask "
-        "without a pause, at the priority of the query, which nobody does but this page; gentle ones give "
-        "way to whoever wants the processor."
+        "without a pause, at the priority of the query, which only this page does; gentle ones give way "
+        "to anything else that needs the processor."
     )
 
 

@@ -67,7 +67,7 @@ def measure(folder: Path, stretches: int, stretch_s: float, say: Callable[[str],
         folder: Where checkpoint and repository go.
         stretches: How many of each kind.
         stretch_s: How long each lasts.
-        say: Told about each stretch.
+        say: Called at each stretch.
     """
     checkpoint, durations = folder / "running", folder / "durations"
     log = folder / "query.log"

@@ -1,6 +1,6 @@
 """`python -m bench.sla`: what measuring and judging cost; writes bench/SLA.md with command and machine.
 
-Each room is a process of its own. For a look: `python -m bench.sla --records 200000 --jobs 50 --stretches 2`.
+Each room is a separate process. For a look: `python -m bench.sla --records 200000 --jobs 50 --stretches 2`.
 """
 
 from __future__ import annotations

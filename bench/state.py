@@ -1,6 +1,6 @@
 """`python -m bench.state`: operations on state beside Spark's own full read; writes bench/STATE.md.
 
-`make bench` ends with it, after ten minutes or so. Each room is a process of its own. For a look:
+`make bench` ends with it, after ten minutes or so. Each room is a separate process. For a look:
 `python -m bench.state --keys 50000 --rounds 1`.
 """
 

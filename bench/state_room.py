@@ -1,4 +1,4 @@
-"""Operations on state beside Spark's own full read of it, in a process of its own.
+"""Operations on state beside Spark's own full read of it, in a separate process.
 
     python -m bench.state_room FOLDER PROVIDER KEYS MASTER ROUNDS
 
@@ -88,7 +88,7 @@ class Room:
         return found
 
     def state(self, laid: Materialized) -> QueryState:
-        """Opened anew, as each command does."""
+        """Opened again, as each command does."""
         return QueryState(self.spark, laid.location)
 
     def full_read(self) -> None:

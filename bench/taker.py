@@ -1,4 +1,4 @@
-"""Takes savepoints back to back, in a process of its own as the command line would be.
+"""Takes savepoints back to back, in a separate process as the command line would be.
 
     python -m bench.taker CHECKPOINT REPOSITORY (plain | gentle)
 

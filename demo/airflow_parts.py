@@ -77,7 +77,7 @@ def environment(places: Places, port: int, database: str = "") -> dict[str, str]
     Args:
         places: The demo's folders.
         port: Where the API server will listen.
-        database: The URL of its metadata database; by default a file of its own.
+        database: The URL of its metadata database; by default its own file.
 
     Returns:
         A whole environment. Secrets in it are random and live as long as the demo.

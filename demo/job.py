@@ -48,7 +48,7 @@ class FlightsJob:
     query: str | None = None
 
     def records(self) -> JobControl:
-        """Its records, opened anew: an observer keeps no state."""
+        """Its records, opened again: an observer keeps no state."""
         return JobControl.open(self.control, self.name)
 
     def checkpoint(self) -> Store:

@@ -14,7 +14,7 @@ class Part:
 
     Attributes:
         name: The name of its log, and in the keeper's report.
-        command: What is run, in a session of its own.
+        command: What is run, in a separate session.
         environment: All of its environment. It may hold secrets, so it is handed over by a pipe only.
         folder: Where it is run.
         once: It does one piece of work and ends with 0; the next part is started after that.

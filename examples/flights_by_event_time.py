@@ -65,7 +65,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
     import pyarrow.parquet as parquet
 
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
     from streambank.sinks.file.log import Roots, chain, list_log, read_entry
     from streambank.storage import open_store
 

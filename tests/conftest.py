@@ -41,7 +41,7 @@ FOREIGN_PREFIXES = ("AIRFLOW", "STREAMBANK_", "SPARK_", "PYSPARK_", "AWS_", "HAD
 
 
 def _isolate_environment() -> Path:
-    """Give this process (each pytest-xdist worker is one) a home of its own in the temporary folder."""
+    """Give this process (each pytest-xdist worker is one) its own home in the temporary folder."""
     home = Path(tempfile.mkdtemp(prefix="streambank-tests-"))
     for name in list(os.environ):
         if name.startswith(FOREIGN_PREFIXES) or name == "PYTHONDONTWRITEBYTECODE":

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.archives import unpack_tar
 from tests.support.spark.jvm import spark_options
 from tests.support.waiting import wait_for

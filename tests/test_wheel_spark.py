@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.cli import Answer
 from tests.support.jobs.declared import end_drivers
 from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory

@@ -12,7 +12,7 @@ from bench.million_keys import PROVIDERS
 from bench.tree import environment
 from bench.upgrade.swaps import COLD, UPGRADE, Swap
 from streambank.control.progress import last_progress
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 
 APPLICATION = Path(__file__).with_name("count_per_key.py")
 JOB = "counts"

@@ -1,6 +1,6 @@
 """Jars that PySpark's wheel has not: fetched once by Spark's own resolver, and compared with known hashes.
 
-Each set is a module of its own, and `python -m demo.jars.NAME` fetches it into `.streambank` of the checkout.
+Each set is a separate module, and `python -m demo.jars.NAME` fetches it into `.streambank` of the checkout.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _HINT = re.compile(r"\s+Hint: ")
 
 
 def describe(error: StreambankError) -> str:
-    """An error as a failed task shows it: the sentence, its code, and the way out on a line of its own."""
+    """An error as a failed task shows it: the sentence, its code, and the way out on a separate line."""
     hint = hint_of(error, _job_here())
     return f"{error.message} [{error.code}]" + (f"\nHint: {hint}" if hint else "")
 

@@ -77,7 +77,7 @@ HINTS = {
     ),
     "fork-needs-directory": (
         "Set *Directory to restore into* (`into` of RestoreSavepointOperator) to a new directory, and "
-        "declare a job of its own whose checkpoint it is."
+        "declare another job whose checkpoint it is."
     ),
     "fork-shares-sink": (
         "Let the fork write elsewhere: say where in *New output directories*, with a line for each."
@@ -100,7 +100,7 @@ HINTS = {
     "large-heap-state": _TO_ROCKSDB,
     "launched-elsewhere": (
         "Declare the job as it was launched, and trigger <job>.stop; then declare the new place. If the old "
-        "place is gone, whoever runs the command line can break the lease: `job break`."
+        "place is gone, a user of the command line can break the lease: `job break`."
     ),
     "lease-held": (
         "Trigger <job>.stop first, which asks the cluster, or set *Stop the job if it runs*. A restore "

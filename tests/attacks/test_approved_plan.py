@@ -9,7 +9,8 @@ from typing import Any, Literal
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.declaration.state import BootstrapPolicy, ChangePolicies, TransformPolicy
 from streambank_airflow.choices import (
     bootstrap_choice,

@@ -13,7 +13,7 @@ import pytest
 from streambank.doctor.checks.locations import check_openness
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import write_launch
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -13,7 +13,7 @@ import pytest
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.core.signing import VARIABLE, new_key, read_keys
 from streambank.driver.environment import OWN_PROGRAMS, driver_environment
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.replicas.repair import repair
 from streambank.repository.catalog import manifest_key

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.airflow_face.moved import DagBag
 
 

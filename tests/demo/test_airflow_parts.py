@@ -8,7 +8,7 @@ import pytest
 
 from demo.airflow_parts import JOBS_FILE, least_environment
 from demo.places import Places
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 
 
 def test_temporary_files_stay_in_the_demos_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from tests.support.waiting import poll
 
 @pytest.fixture
 def places(tmp_path: Path) -> Iterator[Places]:
-    """A folder for a demo of its own; whatever should be left of it in spite of all is ended."""
+    """A folder for its own demo; whatever should be left of it in spite of all is ended."""
     here = Places(tmp_path / "demo")
     yield here
     processes.end(lambda: ending.marked(here), grace_s=0)

@@ -18,7 +18,7 @@ from tests.support.waiting import poll
 
 SLEEPER = "import time; print('here', flush=True); time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER}"
-# Starts a process in a session of its own, tells its pid, and ends.
+# Starts a process in a separate session, tells its pid, and ends.
 DETACH = """
 import subprocess, sys
 command = [sys.executable, "-c", sys.argv[1]]

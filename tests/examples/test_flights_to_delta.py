@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from spark_jobs.flights.replay import data_dir, departures, replay
 from streambank.core.errors import RefusedError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import end_drivers
 from tests.support.paths import ROOT

@@ -1,6 +1,6 @@
 """Feeds parsers what is nearly right: `python -m tests.fuzz.run [--target NAME] [--seconds S] [--seed N]`.
 
-Each target runs in a process of its own, with room for 300 MB more than it began with and 5 s for an answer.
+Each target runs in a separate process, with room for 300 MB more than it began with and 5 s for an answer.
 Seconds are the processor's, so that a busy machine changes nothing; one that waits has a minute.
 An input is refused by one of the project's errors or read; anything else is a failure, and the input is kept.
 """

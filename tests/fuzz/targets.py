@@ -28,7 +28,8 @@ from streambank.control.marker import Marker
 from streambank.control.records import decode_json
 from streambank.core.errors import FormatError, StreambankError
 from streambank.core.lines import pieces
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.doctor.diagnose import diagnose_checkpoint
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.local import LocalLauncher

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.cli import streambank
 from tests.support.jobs.declared import end_drivers
 from tests.support.jobs.drill_story import drill

@@ -50,7 +50,7 @@ WAYS: dict[str, dict[str, Callable[..., Any]]] = {
     "hdfs": {"rewritten": rewrite, "migrated": migrate},
     "rocksdb": {"rewritten": rewrite, "rescaled": partial(rewrite, partitions=3)},
 }
-"""How state is written anew, by the state store provider that it has."""
+"""How state is rewritten, by the state store provider that it has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.driver.spark_releases import FOR_JOBS
 from tests.support.jobs.declared import end_drivers
 from tests.support.jobs.release_story import NAME, ReleaseStory
@@ -64,7 +64,7 @@ def declared(python: str | Path, home: Path | None = None) -> str:
 @pytest.mark.matrix
 @pytest.mark.parametrize("release", [one for one in FOR_JOBS if one != INSTALLED])
 def test_the_story_on_a_pyspark_of_another_python(tmp_path: Path, release: str) -> None:
-    """The driver has a PySpark of its own, on the oldest Python, and no Streambank."""
+    """The driver has its own PySpark, on the oldest Python, and no Streambank."""
     spark = other_spark(release, python310())
     play(ReleaseStory(tmp_path, declared(spark.python)), spark.version)
 

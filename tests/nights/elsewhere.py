@@ -13,7 +13,7 @@ from pathlib import Path
 
 from streambank.control.processes import who
 from streambank.core.errors import ConflictError, RefusedError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.job.start import start_job
 
 COMMAND = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-m", __name__)

@@ -1,4 +1,4 @@
-"""A night: a job of its own, what a person does in it through Airflow, and all that is needed to judge it."""
+"""A night: its own job, what a person does in it through Airflow, and all that is needed to judge it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from streambank.control.control import JobControl
 from streambank.control.marker import records_root
 from streambank.control.place import SUFFIX
 from streambank.core.errors import StreambankError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.storage import local_path, open_store
 from tests.nights.declared import DAG_FILE, declaration
 from tests.nights.hands import READING_S, ByRest, Hands
@@ -297,7 +298,7 @@ class Scene:
     def answer_to_the_end(self, verb: str, run: str) -> str:
         """Answer a run's question, again where it is asked again, until the run ends; its state.
 
-        Airflow can take the end of one try of a cleared task for that of the next one, which then asks anew.
+        Airflow can take the end of one try of a cleared task for that of the next one, which then asks again.
         """
         self.answer(verb, run)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.declaration.notify import KINDS
 from tests.nights.declared import MORNING, PAGES, declaration
 

@@ -25,7 +25,7 @@ from demo.stack import services
 from demo.stack.addresses import choose
 from demo.stack.places import FLIGHTS_TOPIC, KAFKA_VARIABLE, TOPICS, StackPlaces
 from demo.stack.topics import PARTITIONS
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.driver.installed import find_installation
 from tests.support.paths import ROOT
 

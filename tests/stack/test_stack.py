@@ -25,7 +25,7 @@ from demo.stack import addresses, compose, postgres, services, settings, story, 
 from demo.stack.passwords import passwords
 from demo.stack.places import FLIGHTS_TOPIC, JOBS_FILE, KAFKA_VARIABLE, StackPlaces
 from demo.stack.postgres import MissingError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.paths import ROOT
 
 

@@ -33,7 +33,7 @@ ROWS_PER_FILE = 750
 GAP_MS = 6000
 """So the flights last for 45 minutes: all cells on one Airflow."""
 TRIES = 8
-"""How often a run is begun anew where its moment was over before it could be killed."""
+"""How often a run is begun again where its moment was over before it could be killed."""
 
 MOMENTS = {
     "savepoint": [("take", "running"), ("verify", "running")],

@@ -128,7 +128,7 @@ def test_the_dag_does_the_same(
         declared.write('\n[jobs.seen.compact]\nexpressions = "any"\n')
 
     def compact(**answers: Any) -> Any:
-        dags = build_dags(trial.jobs)  # anew, since a run fills in the templates of its tasks
+        dags = build_dags(trial.jobs)  # again, since a run fills in the templates of its tasks
         write_dags(dags["seen.run"])
         for task in dags["seen.compact"].tasks:
             task.retries = 0
@@ -137,7 +137,7 @@ def test_the_dag_does_the_same(
         )
 
     preview = compact(where="key.number % 4 = 0", dry_run=True)
-    assert xcom(preview, "preview")["keys"] == NUMBERS // 4, "counted in a savepoint of its own"
+    assert xcom(preview, "preview")["keys"] == NUMBERS // 4, "counted in a separate savepoint"
 
     run = compact(where="key.number % 4 = 0")
 

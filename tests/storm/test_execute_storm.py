@@ -15,7 +15,7 @@ import pytest
 
 from bench.workloads import LargeFiles
 from streambank.core.errors import StorageError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
@@ -92,7 +92,7 @@ class Killer:
 
 
 def executor(cluster: Cluster, python: Path, say: Callable[[str], None] = print) -> SparkExecutor:
-    """With tasks that take a moment: a Python begins anew for each, so there is a middle to be killed in."""
+    """With tasks that take a moment: a Python begins again for each, so there is a middle to be killed in."""
     own = {"spark.pyspark.python": str(python), "spark.python.worker.reuse": "false"}
     return SparkExecutor(cluster.master, {**cluster.conf, **own}, say=say)
 

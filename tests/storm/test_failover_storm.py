@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import StorageError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.cli import streambank
 from tests.support.jobs.declared import end_drivers
 from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.job.heal import committed_batches, heal_job
 from streambank.job.health import Health, Observer, Unhealthy, judge_health
 from streambank.job.start import start_job

@@ -11,7 +11,7 @@ import pytest
 
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.kafka.settings import ASK_TIMEOUT_S
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from tests.support.cli import succeed
 from tests.support.jobs.declared import BY

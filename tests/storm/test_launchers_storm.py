@@ -191,7 +191,7 @@ def test_a_supervised_driver_that_a_stop_has_killed_stays_away(tmp_path: Path, c
 
 
 def test_a_supervised_driver_whose_worker_dies_comes_back_on_another_one(tmp_path: Path) -> None:
-    """Its master submits it anew: under another id, with the arguments of the same launch."""
+    """Its master submits it again: under another id, with the arguments of the same launch."""
     with running_cluster(tmp_path, workers=2, cores=2, rest=True) as cluster:
         lines = declared(tmp_path, cluster, "standalone cluster", ", supervise = true")
         job, launcher = lines.job, launcher_for(lines.job)

@@ -61,7 +61,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def bounded(work: Callable[[], object]) -> None:
-    """Assert that work takes no more than 300 MB, in a process of its own that may take long."""
+    """Assert that work takes no more than 300 MB, in a separate process that may take long."""
 
     def ends_well() -> None:
         work()

@@ -16,7 +16,7 @@ import pytest
 
 from streambank.core.errors import IntegrityError, RefusedError, StreambankError
 from streambank.recovery.foresee import STRICT
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

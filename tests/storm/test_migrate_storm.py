@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streambank.checkpoint.closure import PROVIDER
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.schema import schema_of_checkpoint

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from streambank.control.processes import process
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.repository.catalog import summarize
 from streambank_airflow.dags.jobs import build_dags

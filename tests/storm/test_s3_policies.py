@@ -12,7 +12,7 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.core.errors import StorageError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -1,7 +1,7 @@
 """Prove that the newest savepoint of the job `flights` restores, beside the job, which goes on.
 
 Give the DAG a schedule such as `@daily` for a proof each night. `mode="fork"` makes the restored checkpoint
-that of a query of its own: the job's checkpoint, lease and records are not touched. The directory that is
+that of its own query: the job's checkpoint, lease and records are not touched. The directory that is
 restored into is removed in the end, unless the proof has failed.
 """
 

@@ -51,7 +51,7 @@ CODEC = "spark.sql.streaming.stateStore.compression.codec"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PROVIDERS = {_HDFS: "hdfs", _ROCKSDB: "rocksdb"}
-"""By the whole name: others call classes of their own, with files of their own, by the same last part."""
+"""By the whole name: other packages have classes with the same last part and other files."""
 
 
 def plan_closure(
@@ -211,7 +211,7 @@ class _Plan:
                 f"The state store provider {name} is not known.",
                 code="unknown-provider",
                 hint="Savepoints know Apache Spark's HDFS-backed and RocksDB providers by their whole names: "
-                "a class of the same name in another package writes files of its own.",
+                "a class of the same name in another package writes other files.",
             )
         return provider
 

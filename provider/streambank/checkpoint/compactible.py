@@ -138,5 +138,5 @@ def latest(names: Iterable[LogName]) -> LogName | None:
 
 
 def batches(names: Sequence[LogName]) -> list[int]:
-    """The batch ids that have an entry of their own or a compacted one, sorted."""
+    """The batch ids that have their own entry or a compacted one, sorted."""
     return sorted({name.batch for name in names})

@@ -97,7 +97,7 @@ class StoreFiles:
         return self.versions.get(kind, {})
 
     def forget(self) -> None:
-        """Sort the files anew when they are asked for again."""
+        """Sort the files again when they are asked for again."""
         self._versions = None
 
     def _data(self, kind: str) -> Mapping[str, str]:

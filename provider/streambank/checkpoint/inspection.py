@@ -116,7 +116,7 @@ def inspect_listing(
     index = planner.index
     findings: list[Finding] = []
     query_id = _attempt(
-        findings, "warning", "The query cannot be told apart from others.", planner.files.query_id
+        findings, "warning", "The query cannot be distinguished from others.", planner.files.query_id
     )
     which = "the newest batch" if batch is None else f"batch {batch}"
     closure = _attempt(

@@ -159,7 +159,7 @@ def _named(lines: list[str], path: str) -> dict[str, str | None]:
         name, colon, offset = line.partition(":")
         if not colon or not name or name in sources:
             raise FormatError(
-                f"{path} has a source line without a name of its own: {line[:40]!r}.",
+                f"{path} has a source line without a name: {line[:40]!r}.",
                 code="half-written",
                 hint=HALF_WRITTEN_HINT,
             )

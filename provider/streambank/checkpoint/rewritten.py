@@ -1,4 +1,4 @@
-"""What changes in a checkpoint's small files when its state is written anew elsewhere, after the same batch.
+"""What changes in a checkpoint's small files when its state is rewritten elsewhere, after the same batch.
 
 Every other byte stays: offsets and watermark are those of the batch, so the query goes on after it, and its
 sinks have nothing to notice. The one addition is a setting in the offset log of the batch that names where

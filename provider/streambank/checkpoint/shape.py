@@ -26,7 +26,7 @@ class ClosureFile:
             (any of RocksDB's data files) or checksum.
         urgency: Lower is deleted sooner by Spark, so it is held and copied first: logs, then state by
             version.
-        required: Spark cannot go on without it. Checksums, schemas that Spark writes anew and operator
+        required: Spark cannot go on without it. Checksums, schemas that Spark rewrites and operator
             metadata of version 1 are carried, but may be missing.
     """
 

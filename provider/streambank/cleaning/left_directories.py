@@ -389,7 +389,7 @@ class _Search:
             return
         by = report.get("by")
         who = by.get("user") if isinstance(by, Mapping) else None
-        need = f"whoever uses the copy that {who or 'somebody'} restored there"
+        need = f"the copy that {who or 'somebody'} restored there"
         marker = read_marker(at)
         if marker is not None:
             need = f"job {marker.called}, whose checkpoint it is"

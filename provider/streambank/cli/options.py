@@ -59,7 +59,7 @@ def _declared_repository() -> str:
     """
     named = _named_jobs[0] if _named_jobs else os.environ.get("STREAMBANK_JOBS")
     if named:
-        from streambank.declaration.declaration import load_jobs
+        from streambank.declaration.load import load_jobs
 
         return load_jobs(named).repository
     if "_STREAMBANK_COMPLETE" in os.environ:  # a shell asks what may follow
@@ -325,7 +325,7 @@ def job_named(name: str, jobs: str) -> Job:
     Raises:
         StreambankError: See there; or the file is wrong.
     """
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
 
     return load_jobs(jobs).job(name, console.note)
 
@@ -333,7 +333,7 @@ def job_named(name: str, jobs: str) -> Job:
 def declared_job(job: str, jobs: str | None) -> Job | None:
     """What a jobs file declares of a job; None where there is no file, or no such job."""
     from streambank.core.names import QueryRef
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
 
     name = QueryRef.parse(job).job
     if jobs is None:

@@ -77,7 +77,7 @@ def compact(
         checkpoint: The checkpoint directory.
         quarantine: An empty place apart from it.
         request: What is asked.
-        progress: Told about files and bytes.
+        progress: Counts files and bytes.
 
     Raises:
         RefusedError: There are signs that the query runs (`signs-of-life`), or the checkpoint is not as a

@@ -57,7 +57,7 @@ def compact_job(
         dry_run: Only say what would happen.
         control: The job's records; opened from the declaration when left out.
         opener: Opens locations; tests bring their own.
-        progress: Told about files and bytes.
+        progress: Counts files and bytes.
 
     Returns:
         By query (`main` where there is only one).
@@ -259,7 +259,7 @@ def _queries(job: Job, query: str | None, quarantine: str | None) -> tuple[str, 
     names = job.queries_named(query)
     if quarantine is not None and len(names) > 1:
         raise InputError(
-            f"Job {job.name} has several queries, and each needs a quarantine of its own.",
+            f"Job {job.name} has several queries, and each needs its own quarantine.",
             code="which-query",
             hint="Name one query, or leave the quarantine out.",
         )

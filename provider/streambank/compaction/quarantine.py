@@ -3,7 +3,7 @@
 ```
 quarantine.json     what is to be moved and why; written before the first file moves, never changed
 files/<path>        the files
-done.json           what was won; written when everything is moved and the checkpoint was planned anew
+done.json           what was won; written when everything is moved and the checkpoint was planned again
 purging.json        that it is being deleted for good
 ```
 

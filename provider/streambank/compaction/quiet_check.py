@@ -77,7 +77,7 @@ def check_still(store: Store, before: Mapping[str, FileInfo], watch: Watch) -> N
     )
     if changed:
         raise RefusedError(
-            f"{changed[0]} in {store.uri} changed while it was looked at: the query runs.",
+            f"{changed[0]} in {store.uri} changed while it was read: the query runs.",
             code="signs-of-life",
             hint="Stop it first; or leave --stopped out, which moves unfinished writes only.",
         )

@@ -63,7 +63,7 @@ def bring_back(
         checkpoint: The checkpoint; its query must not run, unless only unfinished writes were moved.
         quarantine: The quarantine.
         check: Raises where a lock or a lease was lost.
-        progress: Told about files and bytes.
+        progress: Counts files and bytes.
 
     Raises:
         NotFoundError: There is no quarantine (code `not-a-quarantine`).

@@ -43,12 +43,7 @@ from streambank.copies.preconditions import against, check_apart, check_removabl
 from streambank.copies.remove import number_of, remove_old
 from streambank.copies.report import QueryRefresh, RefreshReport
 from streambank.core.choices import SOURCE_CHOICES, SourceChoice
-from streambank.core.errors import (
-    IntegrityError,
-    RefusedError,
-    StreambankError,
-    check_choice,
-)
+from streambank.core.errors import IntegrityError, RefusedError, StreambankError, check_choice
 from streambank.core.names import SEPARATOR
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
@@ -59,9 +54,10 @@ from streambank.driver.redirected import place_for
 from streambank.inputs.replayable import replayable_effect, replays_of, source_effect
 from streambank.inputs.sources import Sources, check_still_there, look_at_sources
 from streambank.kafka.settings import Brokers
+from streambank.recovery.choose_together import choose_together, from_place
+from streambank.recovery.request import TogetherRequest
 from streambank.recovery.restore import Held, hold_job, restoring
-from streambank.recovery.sinks import begin_outputs, look_at_sinks
-from streambank.recovery.together import TogetherRequest, choose_together, from_place
+from streambank.recovery.sinks.sinks import begin_outputs, look_at_sinks
 from streambank.repository.catalog import LATEST_GOOD
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest

@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from streambank.core.errors import InputError
 from streambank.core.python310 import UTC, parse_time
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""From when milliseconds and hours are counted in records."""
 UNITS = {
     "B": 1,
     **{f"{letter}B": 1000**power for power, letter in enumerate("kMGT", 1)},
@@ -136,7 +138,7 @@ def from_json_time(text: str) -> datetime:
 def from_epoch_ms(moment_ms: int) -> datetime | None:
     """The aware UTC datetime of Spark's milliseconds since 1970; None for what no calendar can say."""
     try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=moment_ms)
+        return EPOCH + timedelta(milliseconds=moment_ms)
     except OverflowError:
         return None
 

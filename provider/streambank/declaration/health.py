@@ -13,7 +13,7 @@ class HealthPolicy:
 
     Attributes:
         interval_s: How often a query is to commit a batch, or to find that there is nothing to do. A query
-            whose trigger has a longer interval of its own is given that.
+            whose trigger has its own longer interval is given that.
         timeout_s: How long a batch may take.
         tolerated: How many such times may pass without either.
         first_batch_s: How long the first batch of a driver may take, which loads the state; None for twice

@@ -33,7 +33,7 @@ def read_kafka(fields: Fields) -> KafkaConnection:
     config = fields.settings("config")
     for name, value in config.items():
         if name == "bootstrap.servers":
-            raise fields.mistake("config", f"{name} is a field of its own", "Use bootstrap.")
+            raise fields.mistake("config", f"{name} is a separate field", "Use bootstrap.")
         mistake = partial(fields.source.mistake, (*fields.path, "config", name))
         if is_secret(name) and not is_variable(value):
             raise mistake(

@@ -43,7 +43,7 @@ def read_sinks(fields: Fields, queries: Mapping[str, str]) -> tuple[DeclaredSink
             raise fields.mistake(
                 "sinks",
                 f"queries {one.query} and {sink.query} write to {sink.path} as one writer, {sink.writer!r}",
-                "Each would skip the other's batches: give each query a writer of its own.",
+                "Each would skip the other's batches: give each query its own writer.",
             )
         found.append(sink)
     return tuple(found)

@@ -209,7 +209,7 @@ def read_state(fields: Fields) -> StatePolicy:
     """Of `[jobs.NAME.state]`."""
     spark = fields.settings("spark")
     if "spark.master" in spark:
-        raise fields.mistake("spark", "the master is a field of its own", "Use master.")
+        raise fields.mistake("spark", "the master is a separate field", "Use master.")
     refuse_credentials(spark, fields)
     policy = StatePolicy(
         master=fields.text("master"),

@@ -94,7 +94,7 @@ class Machine:
 
     Attributes:
         mount_of: What a path is on.
-        memory_bytes: Its memory; None where it cannot be told.
+        memory_bytes: Its memory; None where it is not known.
         environment: This process's environment.
         clock: Its clock.
     """

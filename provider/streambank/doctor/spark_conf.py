@@ -14,7 +14,7 @@ from streambank.declaration.declaration import Job
 
 MIB = 1 << 20
 DEFAULT_HEAP_BYTES = 1 << 30
-"""`spark.driver.memory` and `spark.executor.memory` where nobody sets them."""
+"""`spark.driver.memory` and `spark.executor.memory` where they are not set."""
 RESERVED_BYTES = 300 * MIB
 """What Spark leaves out of its own accounting (UnifiedMemoryManager)."""
 DEFAULT_FRACTION = 0.6

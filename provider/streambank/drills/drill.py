@@ -57,7 +57,7 @@ from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import restoring
-from streambank.recovery.sinks import begin_outputs, look_at_sinks
+from streambank.recovery.sinks.sinks import begin_outputs, look_at_sinks
 from streambank.repository.catalog import LATEST_GOOD, candidate_heads, glimpse, is_rejected, none_of
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest

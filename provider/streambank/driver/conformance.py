@@ -29,7 +29,8 @@ from streambank.control.control import JobControl
 from streambank.control.processes import who
 from streambank.control.requests import STOP
 from streambank.core.errors import StorageError, StreambankError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import is_of, launched_handle, record_location
@@ -118,10 +119,11 @@ on = {json.dumps(on)}
 class LauncherConformance:
     """The tests: inherit them in a class of your own, with a fixture `trial` that gives a `Trial`."""
 
-    def test_a_job_that_nobody_started_has_no_driver(self, trial: Trial) -> None:
+    def test_a_job_that_was_never_started_has_no_driver(self, trial: Trial) -> None:
         """It finds none, and does not call one running of which it has never heard."""
         control = trial.job.records()
-        _require(list(trial.launcher().find(control)) == [], "it finds a driver of a job nobody started")
+        found = list(trial.launcher().find(control))
+        _require(found == [], "it finds a driver of a job that was never started")
         stranger = Handle(
             new_launch_id(), (), None, "no-such-driver" if trial.job.launch.in_cluster else None
         )

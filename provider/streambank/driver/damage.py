@@ -147,7 +147,7 @@ def damaged_query(job: Job, query: str, location: str) -> DamagedQuery | None:
         savepoints, repository = savepoints_of(job, query)
         found = find_damage(store, planner, savepoints, repository)
     except StreambankError as error:
-        _log.debug("No damage was looked for in %s: %s", location, error)
+        _log.debug("Not searched for damage: %s: %s", location, error)
         return None
     if not found:
         return None

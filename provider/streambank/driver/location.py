@@ -1,4 +1,4 @@
-"""Drivers that are there without the lease, and where drivers are: all that asks a cluster for whereabouts.
+"""Drivers that are there without the lease, and where drivers are: all that asks a cluster where they are.
 
 What a cluster answers never says who may run: the job's records do.
 

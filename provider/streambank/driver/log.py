@@ -74,7 +74,7 @@ class DriverLog:
         return rotations > 0
 
     def _rotate(self, log: FileIO) -> None:
-        """Move the beginning of the log into a part of its own; a burst gets several of them."""
+        """Move the beginning of the log into a separate part; a burst gets several of them."""
         for number in range(self.files, 1, -1):
             if self.part(number - 1).exists():
                 self.part(number - 1).replace(self.part(number))

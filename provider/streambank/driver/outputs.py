@@ -138,7 +138,7 @@ def check_not_used(called: str, output: str, checkpoint: str) -> None:
 
     Raises:
         RefusedError: The log has batches, and the checkpoint none (code `sink-used`).
-        StreambankError: The log cannot be read: Spark may reach it by means of its own.
+        StreambankError: The log cannot be read: Spark may reach it by its own means.
     """
     newest = _newest(output) if batches_of(checkpoint).planned is None else None
     if newest is None:

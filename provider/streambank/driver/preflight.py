@@ -171,7 +171,7 @@ def savepoints_lost(query: DeclaredQuery) -> RefusedError | None:
         return None  # none was ever there, or another one is declared now
     try:
         found = read_header(store).id
-        # A replica that was copied there has an id of its own, and the job's savepoints.
+        # A replica that was copied there has its own id, and the job's savepoints.
         if found == marker.repository_id or next(heads(store, query.called), None) is not None:
             return None
         what = f"is another one ({found}), without a savepoint of the job"

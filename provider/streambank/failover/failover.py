@@ -52,7 +52,7 @@ from streambank.job.stop import last_batches
 from streambank.kafka.settings import Brokers
 from streambank.recovery.approval import newest_of
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.resolve import Chosen, choose
 from streambank.recovery.restore import plan_restore, restore
 from streambank.replicas.replicate import replicate_to

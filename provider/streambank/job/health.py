@@ -1,7 +1,7 @@
 """Whether a running job gets on: judged by progress, not by its processes. Nothing is read here.
 
 A query gets on when it commits a batch, or when one of its triggers finds that there is nothing to do. Its
-driver says with each heartbeat for how long neither has happened, by a clock of its own that does not count
+driver says with each heartbeat for how long neither has happened, by its own clock that does not count
 what it did not live to see (`still_s`; docs/formats/job.md). Whoever looks on adds what they see themselves:
 for how long that heartbeat has been standing still, which a frozen driver cannot say, and batches that appear
 in the commit log, which a driver may fail to notice. No two clocks are compared, so a clock that jumps

@@ -19,7 +19,7 @@ class Topic:
     """A topic as it is now.
 
     Attributes:
-        topic_id: Given by the cluster when the topic was made: another one where it was made anew. None
+        topic_id: Given by the cluster when the topic was made: another one where it was made again. None
             where the cluster has none (before Kafka 2.8; some brokers answer with the id of zeros).
         partitions: Its partitions.
     """

@@ -65,7 +65,7 @@ class KafkaSinkStanding:
         repeated: What came since: the restored query writes it again.
         uncertain: How many more there may be: records that came so shortly before the batch was committed
             that, as clocks differ, they may be of a later one.
-        gone: Topics that are not there any more, or were made anew: what they held is gone.
+        gone: Topics that are not there any more, or were made again: what they held is gone.
         counted: How the savepoint knew where its batch ended: `still` (nothing was written meanwhile),
             `by-time` (about), `missing` (there was no such topic), or None where it did not.
         never_known: Why nobody can know, since the savepoint does not tell; empty where it does.

@@ -206,7 +206,7 @@ def look_at_source(
         record: The source in the manifest.
         brokers: Who is asked.
         earlier: The same source in the query's savepoint before, where there is one: it tells a topic that
-            was made anew between the two.
+            was made again between the two.
     """
     offsets = parse_offsets(record.get("offset"))
     if offsets is None or record.get(FORMAT, KIND) != KIND:

@@ -25,7 +25,7 @@ def ids_of(
 ) -> Mapping[str, frozenset[str]]:
     """The ids that each topic had when the query read it: more than one is as good as none of them.
 
-    A cluster is asked after the batch was committed. Where the topic was made anew before that, the id is of
+    A cluster is asked after the batch was committed. Where the topic was made again before that, the id is of
     the new topic and the offsets are of the old one. They tell so as long as they lie beyond its end; after
     that, the savepoint before does, which the query has gone on from: it names another id.
 
@@ -59,7 +59,7 @@ def _outgrown(was: Mapping[str, Any]) -> bool:
 
 
 def _goes_on(partitions: Mapping[int, int], former: Mapping[str, Any]) -> bool:
-    """Whether no offset is less than it was before; a query that begins anew in a new topic has such ones."""
+    """Whether no offset is less than it was before; a query that begins in a new topic has such ones."""
     ends = {number: one.get("next") for number, one in partitions_of(former).items()}
     known = [(offset, ends[str(one)]) for one, offset in partitions.items() if str(one) in ends]
     return bool(known) and all(isinstance(end, int) and offset >= end for offset, end in known)

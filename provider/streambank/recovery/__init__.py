@@ -1,8 +1,9 @@
 """Recovery: bringing a savepoint back, once sinks and live owners have been asked.
 
-* `resolve`: which savepoint is meant, and the newest that is good
+* `request`, `choices`: what a restore is asked for
+* `resolve`, `nearest`, `older`: which savepoint is meant, from where, and what comes next if it is damaged
 * `sinks`: where the savepoint's sinks stand, and what is done about it
-* `owner`: who restores, so that a second restore knows a dead one from a live one
-* `plan`: what a restore would do, for dry runs and approvals
-* `restore`: doing it
+* `preconditions`, `plan`, `approval`: how things stand, what a restore would do, and what a person chooses
+* `restore`, `report`: doing it; `together`, `choose_together`: for all queries of a job as one
+* `exchange_state`, `foresee`, `reinstate`: another state for a job after the same batch, and the way back
 """

@@ -228,7 +228,7 @@ def choices_of_all(plans: Mapping[str, RestorePlan], *, may_stop: bool) -> list[
     ]
 
 
-def unseen_refusal(
+def refusal_not_shown(
     approved: Choice, plan: RestorePlan, resolves: Iterable[str] | None = None
 ) -> StreambankError | None:
     """What speaks against a restore now, and was not shown to the person who approved it; None for nothing.
@@ -244,7 +244,7 @@ def unseen_refusal(
     return next((one for one in against if one.code not in seen), None)
 
 
-def unseen_refusal_of_all(
+def refusal_not_shown_of_all(
     approved: Choice, plans: Mapping[str, RestorePlan], done: Iterable[str] = ()
 ) -> StreambankError | None:
     """The same where all queries of a job are restored: what was accepted of one query is so of that alone.
@@ -255,7 +255,7 @@ def unseen_refusal_of_all(
         done: Queries that are restored already.
     """
     found = (
-        unseen_refusal(approved, plan, approved.resolves_by_query.get(name, ()))
+        refusal_not_shown(approved, plan, approved.resolves_by_query.get(name, ()))
         for name, plan in plans.items()
         if name not in set(done)
     )

@@ -74,7 +74,7 @@ _OLD_NEW = re.compile(r"(?P<old>.+?)=(?P<new>(?:/|[A-Za-z][A-Za-z0-9+.-]*://).*|
 
 
 def parse_new_sinks(given: Iterable[str]) -> dict[str, str]:
-    """Split each OLD=NEW; either may have an equals sign of its own where NEW is absolute.
+    """Split each OLD=NEW; either may have its own equals sign where NEW is absolute.
 
     Returns:
         The file sinks of the savepoint, each with its new directory, both as they were written.

@@ -25,10 +25,10 @@ from streambank.driver.launcher import Launcher
 from streambank.job.savepoint import open_repository
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
-from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.reinstate import check_not_gone_on, reinstate
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
-from streambank.recovery.sinks import check_stands_at
+from streambank.recovery.sinks.sinks import check_stands_at
 from streambank.repository.repository import Repository
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
@@ -95,7 +95,7 @@ def exchange(
         control: The job's records; opened from the declaration when left out.
         repository: Where the savepoints are; opened from the declaration when left out.
         launcher: Where drivers run; what the job declares when left out.
-        progress: Told about files and bytes.
+        progress: Counts files and bytes.
 
     Raises:
         InputError: The job has several queries and none was named, or not that one (code `which-query`).

@@ -132,7 +132,7 @@ def _check_state(closure: Closure, order: Mapping[str, Any]) -> None:
 
 
 def check_no_limit(checkpoint: Store, closure: Closure) -> None:
-    """Refuse to write RocksDB state of a limit anew.
+    """Refuse to rewrite RocksDB state of a limit.
 
     Args:
         checkpoint: The checkpoint.
@@ -148,7 +148,7 @@ def check_no_limit(checkpoint: Store, closure: Closure) -> None:
     limits = [str(number) for number, name in sorted(names.items()) if name == GLOBAL_LIMIT]
     if limits:
         raise RefusedError(
-            f"The RocksDB state of a limit (operator {', '.join(limits)}) cannot be written anew.",
+            f"The RocksDB state of a limit (operator {', '.join(limits)}) cannot be rewritten.",
             code="limit-state",
             hint="Spark's writer does not support a limit. Start with an empty checkpoint, or keep it.",
         )

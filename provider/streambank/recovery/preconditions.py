@@ -1,9 +1,9 @@
-"""Everything of a restore that comes before its first write: what was asked, and how things stand."""
+"""Everything of a restore that comes before its first write: how things stand, and what speaks against it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
@@ -11,130 +11,26 @@ from streambank.control.copies import outputs_unknown
 from streambank.control.generations import Generation
 from streambank.control.marker import marked_generation, records_root, service_name
 from streambank.control.place import INSIDE, SUFFIX, moved_to
-from streambank.core.choices import (
-    RESTORE_MODES,
-    SINK_CHOICES,
-    SOURCE_CHOICES,
-    RestoreMode,
-    SinkChoice,
-    SourceChoice,
-)
-from streambank.core.errors import (
-    FormatError,
-    InputError,
-    RefusedError,
-    StorageError,
-    StreambankError,
-    check_choice,
-)
-from streambank.core.names import MAIN, QueryRef
+from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES, SinkChoice
+from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError
+from streambank.core.names import QueryRef
 from streambank.driver.preflight import DeclaredQuery, held_elsewhere
 from streambank.inputs.replayable import replays_of
 from streambank.inputs.sources import Sources, look_at_sources
-from streambank.kafka.settings import Brokers
 from streambank.recovery.choices import SinkChoices
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
-from streambank.recovery.reached import Reached, how_far, records_to_ask
 from streambank.recovery.report import Estimate, estimates
-from streambank.recovery.resolve import Chosen, Skipped, next_ones
-from streambank.recovery.sinks import (
-    Sinks,
-    check_stands_at,
-    look_at_sinks,
-    query_sinks_now,
-    refusals,
-    warnings,
-)
-from streambank.recovery.tables import check_table_still_even
-from streambank.recovery.unguarded import unguarded_refusals, unnamed_sink
+from streambank.recovery.request import RestoreRequest
+from streambank.recovery.resolve import Chosen, next_ones
+from streambank.recovery.sinks.reached import Reached
+from streambank.recovery.sinks.sinks import Sinks, check_stands_at, refusals, warnings
+from streambank.recovery.sinks.standing import sinks_at
 from streambank.repository.manifest import Manifest
-from streambank.repository.repository import Repository
 from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
-from streambank.sinks.declared import DeclaredSink
-from streambank.sites.forks import left_after, why_left
-from streambank.sites.records import Sites
 from streambank.storage import is_inside, open_store
-from streambank.storage.store import Opener, Store
+from streambank.storage.store import Store
 from streambank.work.target import check_target_apart
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreRequest:
-    """What a restore, and the plan of one, is asked for.
-
-    Attributes:
-        repository: Where the savepoint is.
-        reference: Any of `repository/references.py`; `latest-good` is the newest that verifies.
-        chosen: The savepoint, where it has been chosen and verified already (nearest.py).
-        job: `job` or `job/query`; may be left out where that leaves no choice.
-        into: An empty directory. Either this or `generation`.
-        generation: The records of the job whose next generation it becomes.
-        control: The records of the job for `into`, where they are not at `jobs/<job>` of the repository: a
-            restore is refused while a driver of the job lives.
-        guessed: Nobody said where those records are: they are looked for beside the savepoints.
-        checkpoint: The declared checkpoint, for a job that was never started under Streambank.
-        mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
-            `fork` begins a second query with a new id.
-        sink: What to do where going on would lose or repeat rows: `refuse` (default); `rollback`: set later
-            output aside, or out of a table; `accept`: leave it as it is, the only choice for sinks that are
-            not guarded.
-        sink_of: The same for single sinks, by the paths that a plan shows.
-        source: What to do where Kafka no longer has what the query would read next, or cannot be asked, where
-            files are gone that it would read again, or a source cannot be repeated: `refuse` (default);
-            `accept`: go on without those records.
-        kafka: How Kafka is reached; by what the savepoint says when left out.
-        application: The path of the job's PySpark application, which may set `cleanSource`; empty where no
-            job is declared.
-        declared_sinks: What the job declares of the sinks of its queries.
-        moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
-        new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
-            log that Spark goes on from: the location in the savepoint to the new one.
-        unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch: what its sinks
-            got of that is not always known. For `generation` only.
-        together: The other queries of the job are restored with this one, so `sink_of` may name sinks of
-            these.
-        opener: Opens locations; tests bring their own.
-        link: Let large files share their bytes with the repository.
-        skipped: What a plan has passed over before it came to the savepoint that is named now.
-        by: Who asks; `restore` adds user and host.
-    """
-
-    repository: Repository
-    reference: str
-    _: KW_ONLY
-    chosen: Chosen | None = None
-    job: str | None = None
-    into: Store | None = None
-    generation: JobControl | None = None
-    control: JobControl | None = None
-    guessed: bool = False
-    checkpoint: str | None = None
-    mode: RestoreMode = "no-claim"
-    sink: SinkChoice = "refuse"
-    sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
-    source: SourceChoice = "refuse"
-    kafka: Brokers = field(default_factory=Brokers)
-    application: str = ""
-    declared_sinks: tuple[DeclaredSink, ...] = ()
-    moved_sinks: Mapping[str, str] = field(default_factory=dict)
-    new_sinks: Mapping[str, str] = field(default_factory=dict)
-    unmoved: bool = False
-    together: bool = False
-    opener: Opener = open_store
-    link: bool = False
-    skipped: tuple[Skipped, ...] = ()
-    by: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def sink_choices(self) -> SinkChoices:
-        """What is done with each sink."""
-        return SinkChoices(self.sink, self.sink_of)
-
-    @property
-    def rolls_back(self) -> bool:
-        """Whether any sink may be rolled back."""
-        return "rollback" in (self.sink, *self.sink_of.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,43 +42,6 @@ class Prepared:
     sinks: Sinks
     target: Store
     generation: Generation | None
-
-
-def check_request(request: RestoreRequest) -> None:
-    """Make sure that what was asked for makes sense.
-
-    Raises:
-        InputError: It does not.
-    """
-    if (request.into is None) == (request.generation is None):
-        raise InputError(
-            "A restore needs either an empty directory or the job's next generation.",
-            code="no-target",
-            hint="Give --into DIR or --generation.",
-        )
-    check_choice(request.mode, "mode", RESTORE_MODES)
-    check_choice(request.sink, "sink", SINK_CHOICES)
-    for choice in request.sink_of.values():
-        check_choice(choice, "sink", SINK_CHOICES)
-    check_choice(request.source, "source", SOURCE_CHOICES)
-    if request.unmoved and request.generation is None:
-        raise InputError(
-            "`unmoved` works only for the next generation of a job.",
-            code="bad-choice",
-            hint="Leave `unmoved` out for a directory.",
-        )
-    if request.mode == "fork" and request.generation is not None:
-        raise InputError(
-            "A fork is a second query: it cannot be the next generation of the first one.",
-            code="fork-needs-directory",
-            hint="Give --into DIR, and declare a job of its own with that directory as checkpoint.",
-        )
-    if request.mode == "fork" and request.rolls_back:
-        raise InputError(
-            "A fork must not roll back the sinks of the query that it is forked from.",
-            code="fork-cannot-roll-back",
-            hint="Let the fork write elsewhere, and say where with --new-sink OLD=NEW.",
-        )
 
 
 def records_of(request: RestoreRequest, chosen: Chosen) -> JobControl | None:
@@ -334,100 +193,6 @@ def prepare(
         ),
     )
     return Prepared(chosen, plan, sinks, target, generation)
-
-
-def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
-    """The sinks as they stand; those of a query that stands where the savepoint is need not be asked.
-
-    Args:
-        request: What is asked for.
-        manifest: The savepoint.
-
-    Raises:
-        StreambankError: See `look_at_sinks`; or the job's records cannot be read.
-    """
-    reached, unnamed, now = None, None, None
-    same_line: bool | None = True
-    if not request.unmoved:
-        guarded = [record.get("guarded") is True for record in manifest.sinks]
-        records = _records_to_ask(request, manifest)
-        now = query_sinks_now(records, manifest, request.declared_sinks)
-        same_line = _is_same_line(records, manifest)
-        unnamed = unnamed_sink(records, manifest)
-        if unnamed is not None or now.plain or not guarded or not all(guarded):
-            reached = _how_far(request, manifest)
-    return look_at_sinks(
-        request.repository,
-        manifest,
-        request.moved_sinks,
-        request.new_sinks,
-        kafka=None if request.unmoved else request.kafka,
-        mode=request.mode,
-        reached=reached,
-        unnamed=unnamed,
-        now=now,
-        same_line=same_line,
-    )
-
-
-def _is_same_line(records: JobControl, manifest: Manifest) -> bool | None:
-    """Whether the query did not go back below a savepoint's batch since that was taken.
-
-    A restore of the savepoint itself, or of a later one, leads to no other batch of its number. Before the
-    first generation a query ran without records, and may have been restored into a directory. What a site
-    has saved after the other one went on is of another line.
-    """
-    try:
-        left = left_after(Sites(records).all(), QueryRef.parse(manifest.job).query or MAIN)
-        if why_left(left, manifest.checkpoint, manifest.batch):
-            return False
-        generations = records.generations(QueryRef.parse(manifest.job).query).all()
-    except FormatError:
-        return False  # damaged: it may have
-    since = [one.from_savepoint for one in generations if one.made_at > manifest.taken_at]
-    if any(_below(one, manifest.batch) for one in since if one is not None):
-        return False
-    return True if len(since) < len(generations) else None
-
-
-def _below(savepoint: str, batch: int) -> bool:
-    """Whether a savepoint is of an earlier batch, by its id, which begins with that; if in doubt, yes."""
-    digits = savepoint.partition("-")[0].removeprefix("b")
-    return not digits.isdecimal() or int(digits) < batch
-
-
-def _how_far(request: RestoreRequest, manifest: Manifest) -> Reached:
-    return how_far(request.repository, manifest, _records_to_ask(request, manifest), request.checkpoint)
-
-
-def _records_to_ask(request: RestoreRequest, manifest: Manifest) -> JobControl:
-    return records_to_ask(request.generation or request.control, request.repository, manifest)
-
-
-def check_still_at(request: RestoreRequest, manifest: Manifest, sinks: Sinks) -> None:
-    """Look once more how far the query got, right before the restored directory becomes a checkpoint.
-
-    Files may have been written for hours since the first look, beside a query that runs on without a lease.
-
-    Args:
-        request: What was asked for.
-        manifest: The savepoint.
-        sinks: Its sinks as they stood.
-
-    Raises:
-        RefusedError: A sink that is not guarded was sent more meanwhile (code `sink-not-guarded`), or a table
-            has more (`sink-would-lose-rows`).
-    """
-    choices = request.sink_choices
-    for table in sinks.tables:
-        if choices[table.standing.path] == "refuse":
-            check_table_still_even(table, manifest.batch)
-    if sinks.reached is None:
-        return
-    reached = _how_far(request, manifest)
-    for sink in sinks.unguarded:
-        for refusal in unguarded_refusals([replace(sink, reached=reached)], choices[sink.path]):
-            raise refusal
 
 
 def _sink_refusals(

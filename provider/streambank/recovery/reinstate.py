@@ -20,7 +20,7 @@ from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.names import MAIN, QueryRef
 from streambank.recovery.choices import SinkChoices
-from streambank.recovery.sinks import check_stands_at, look_at_sinks, refusals, shown
+from streambank.recovery.sinks.sinks import check_stands_at, look_at_sinks, refusals, shown
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.sinks.file.capture import KIND as FILE

@@ -13,8 +13,8 @@ from streambank.control.drills import last_passed
 from streambank.control.records import RecordStream
 from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
 from streambank.core.units import from_json_time, say_bytes, say_duration, to_json_time
-from streambank.recovery.reached import Reached
 from streambank.recovery.resolve import PassedOver, Skipped, as_of_json
+from streambank.recovery.sinks.reached import Reached
 from streambank.repository.references import AsOf
 from streambank.savepoint.materialize import MaterializeReport
 from streambank.storage.store import Opener

@@ -48,18 +48,12 @@ from streambank.core.units import utc_now
 from streambank.inputs.sources import check_still_there
 from streambank.recovery.older import BY_AGE
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.preconditions import (
-    Prepared,
-    RestoreRequest,
-    check_request,
-    check_still_at,
-    live_checkpoint,
-    prepare,
-    records_of,
-)
+from streambank.recovery.preconditions import Prepared, live_checkpoint, prepare, records_of
 from streambank.recovery.report import RestoreReport, write_beside
+from streambank.recovery.request import RestoreRequest, check_request
 from streambank.recovery.resolve import Chosen, choose, name_older
-from streambank.recovery.sinks import SinkRollback, begin_outputs, roll_back_sinks, to_roll_back
+from streambank.recovery.sinks.sinks import SinkRollback, begin_outputs, roll_back_sinks, to_roll_back
+from streambank.recovery.sinks.standing import check_still_at
 from streambank.repository.holds import Holds
 from streambank.repository.marks import RESTORED, add_mark
 from streambank.repository.references import Found, parse_reference

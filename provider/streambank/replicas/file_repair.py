@@ -214,7 +214,7 @@ def repair_files(
         mender: Does it, and keeps what came of it.
         lacking: Digest and size of the objects that are not whole.
         parallel: How many large ones are brought back at once.
-        progress: Told about objects and bytes.
+        progress: Counts objects and bytes.
 
     Raises:
         StorageError: A place failed as a whole; what is mended stays mended.

@@ -1,7 +1,7 @@
 """A repository whose `repository.json` is damaged or gone: what it said can be told from the rest.
 
 The header holds an id, which only tells a repository from its replicas, and the algorithm of its digests,
-which every manifest and every pack names as well. So it is made anew where one of those is whole and says
+which every manifest and every pack names as well. So it is made again where one of those is whole and says
 which; nothing is guessed, and nothing is taken over from a replica.
 """
 

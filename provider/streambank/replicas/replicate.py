@@ -248,7 +248,7 @@ class _Copy:
                     raise
                 if not tries_left:
                     return self._failed(error, batch=manifest.batch)
-                self.transfer.look_again()  # they are stored anew, under names that last
+                self.transfer.look_again()  # they are stored again, under names that last
         raise AssertionError("the last try returns or raises")
 
     def _bring(self, data: bytes, manifest: Manifest, there: Manifest | None) -> Replicated:

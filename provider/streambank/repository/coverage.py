@@ -140,7 +140,7 @@ class Coverage:
 
     @classmethod
     def from_list(cls, spans: Iterable[Any]) -> Coverage:
-        """What `to_list` gave; nothing where it cannot be understood, so that all is hashed anew."""
+        """What `to_list` gave; nothing where it cannot be understood, so that all is hashed again."""
         try:
             found = cls(tuple(Span(start, end, from_json_time(at), ok) for start, end, at, ok in spans))
         except (TypeError, ValueError):

@@ -247,7 +247,7 @@ class Holds:
 
     @contextmanager
     def held(self, job: str, savepoint: str) -> Iterator[Keeper]:
-        """Hold a savepoint for a `with` block; its marks are renewed in a thread of their own.
+        """Hold a savepoint for a `with` block; its marks are renewed in a separate thread.
 
         Raises:
             NotFoundError: It is not listed any more (code `no-such-savepoint`).

@@ -489,7 +489,7 @@ class Repository:
     def coverage(self, job: str, savepoint: str) -> Coverage:
         """How much of a savepoint has been hashed, and when, as its newest verification knows.
 
-        Nothing where that cannot be read: then all is hashed anew.
+        Nothing where that cannot be read: then all is hashed again.
         """
         name = latest(self.store.names(marks_prefix(job, savepoint)), VERIFIED)
         try:

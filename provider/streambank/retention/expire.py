@@ -3,7 +3,7 @@
 In this order, so that a crash anywhere leaves each savepoint listed, or whole and ready to be brought back:
 
 1. The manifest of each is copied aside.
-2. Everything is decided anew, since others may have pinned, verified, held or expired meanwhile.
+2. Everything is decided again, since others may have pinned, verified, held or expired meanwhile.
 3. What still is to go is deleted from the list. If it was pinned or held in that very moment, it is listed
    again.
 4. If several expired at once and together left too few verified savepoints, own ones are listed again.
@@ -134,7 +134,7 @@ def expire(
             says how old each is.
         source: What this is a replica of: what that lists stays here, whatever the policy says, so that the
             replica never holds less, and nothing comes back that was just expired. What is too old goes here.
-        progress: Told about savepoints.
+        progress: Counts savepoints.
 
     Raises:
         InputError: A policy is empty (code `empty-policy`), or `source` is this very repository (code

@@ -70,7 +70,7 @@ def needed_objects(
     Args:
         repository: Where.
         removed: Keys of copies of expired manifests that are too old and do not count any more.
-        progress: Told about manifests.
+        progress: Counts manifests.
 
     Raises:
         IntegrityError, FormatError: A manifest cannot be used; its objects are not known.
@@ -136,7 +136,7 @@ def survey(repository: Repository, old_ns: int, progress: Progress | None = None
     Args:
         repository: Where.
         old_ns: Packs that no index names are looked into where they are older; others are being written.
-        progress: Told about packs that are looked into.
+        progress: Counts packs that are looked into.
 
     Raises:
         IntegrityError: An index file is damaged (code `index-damaged`): `streambank reindex` first.

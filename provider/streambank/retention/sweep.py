@@ -97,7 +97,7 @@ def sweep(
         grace_s: How long expired savepoints can be brought back, and condemned files stay.
         dry_run: Only say what would happen; this machine's clock stands for that of the storage.
         by: Who asks.
-        progress: Told about manifests, packs and deleted files.
+        progress: Counts manifests, packs and deleted files.
 
     Raises:
         InputError: The grace is shorter than `MIN_GRACE_S` (code `grace-too-short`).

@@ -220,7 +220,7 @@ class _Materialize:
             ) from error
 
     def _clear(self, leftovers: Sequence[FileInfo]) -> None:
-        """Remove what a dead layout left, unless somebody else is quicker and begins anew there."""
+        """Remove what a dead layout left, unless somebody else is quicker and begins again there."""
         dead = Fence(self.target, (read_note(self.target) or {}).get("token"))
         for info in leftovers:
             if info.path != METADATA:

@@ -166,7 +166,7 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
 
 
 def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | None:
-    # By time, not by batch: a checkpoint that began anew at the same place counts from 0 again.
+    # By time, not by batch: a checkpoint that began again at the same place counts from 0 again.
     heads = sorted(catalog.heads(repository.store, job), key=lambda head: head.taken_at, reverse=True)
     for head in heads:
         # What was derived from a savepoint says where that was taken, and has other files.

@@ -57,7 +57,7 @@ def sign_savepoint(
         savepoint: Its id.
         unsigned: Also one that no key has signed although there are several, so that there were signatures
             before; and one that was changed since it was signed.
-        progress: Told about files and bytes.
+        progress: Counts files and bytes.
 
     Raises:
         InputError: There is no key (code `bad-signing-key`).

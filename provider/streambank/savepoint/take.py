@@ -18,7 +18,6 @@ from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.checkpoint.sources import cannot_repeat
 from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.environment import user_name
 from streambank.core.errors import (
@@ -50,7 +49,6 @@ from streambank.savepoint.plan import (
     make_plan,
 )
 from streambank.savepoint.sinks import (
-    Captured,
     SinkCapture,
     SourceCapture,
     capture_files,
@@ -58,6 +56,7 @@ from streambank.savepoint.sinks import (
     described,
     require_sinks,
 )
+from streambank.savepoint.warnings import first_said, not_asked
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
@@ -510,58 +509,6 @@ class TakeResult:
             "already_there": self.already_there,
             "warnings": list(self.warnings),
         }
-
-
-def first_said(manifest: Manifest, captured: Sequence[Captured], before: Manifest | None) -> Iterator[str]:
-    """What a restore will not be able to do about sinks and sources, unless the savepoint before said it.
-
-    What a guarded sink says is of this very savepoint, such as a catalog that was away.
-
-    Args:
-        manifest: The savepoint.
-        captured: What its sinks gave.
-        before: The job's savepoint before it, of the same checkpoint; None for none.
-    """
-    known = {sink.get("kind") for sink in before.sinks} if before is not None else set()
-    for sink in captured:
-        if sink.warning and (sink.record.get("guarded") is True or sink.record.get("kind") not in known):
-            yield sink.warning
-    said = set(_unrepeatable(before)) if before is not None else set()
-    for name, what in _unrepeatable(manifest):
-        if (name, what) not in said:
-            yield (
-                f"Source {name} ({what}) cannot be repeated: it gives each row only once, so a query that "
-                "continues from this savepoint loses rows, or fails. A restore needs --source accept."
-            )
-
-
-def _unrepeatable(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    for source in manifest.sources:
-        if isinstance(source, Mapping) and (what := cannot_repeat(source)) is not None:
-            yield str(source.get("source")), what
-
-
-def not_asked(manifest: Manifest) -> tuple[str, ...]:
-    """What sources and sinks would have had to be asked when a savepoint was taken, and could not be.
-
-    Not that rows of a sink name their topics themselves: that can never be asked.
-    """
-    found = []
-    for source in manifest.sources:
-        told = source.get("kafka") if isinstance(source, Mapping) else None
-        if isinstance(told, Mapping) and told.get("not_asked"):
-            names = ", ".join(told.get("topics") or ())
-            found.append(
-                f"Kafka could not be asked about source {source.get('source')} ({names}): "
-                f"{str(told['not_asked']).rstrip('.')}. The savepoint has no topic ids, so a restore cannot "
-                "notice a topic that was created again."
-            )
-    found += [
-        f"The sink {sink.get('path')} could not be asked how far it is: {str(sink['not_asked']).rstrip('.')}."
-        for sink in manifest.sinks
-        if sink.get("not_asked") and sink.get("topics")
-    ]
-    return tuple(found)
 
 
 MAX_NOTE_CHARACTERS = 4000

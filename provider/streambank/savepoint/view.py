@@ -69,7 +69,7 @@ class SavedFiles:
             ) from error
 
     def closure(self, kind: ClosureKind = "minimal") -> Closure:
-        """The closure of the savepoint's batch, planned anew from its files.
+        """The closure of the savepoint's batch, planned again from its files.
 
         Raises:
             IntegrityError: The repository lacks bytes of it, or it is no whole checkpoint (code

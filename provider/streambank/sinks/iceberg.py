@@ -263,7 +263,7 @@ class IcebergGuard:
         others = [str(entry) for entry in undone if entry.batch is None and entry.changes]
         rows = [entry.rows for entry in own]
         if expired:
-            others += _unseen(saved, after, batch)
+            others += _expired_between(saved, after, batch)
             rows.append(None)
         ahead = newest is not None and newest > batch
         return TableStanding(
@@ -360,7 +360,7 @@ def _times_current(table: Table, snapshot: int) -> int:
     return sum(entry.snapshot_id == snapshot for entry in table.metadata.snapshot_log)
 
 
-def _unseen(saved: _Entry | None, after: Sequence[_Entry], batch: int) -> list[str]:
+def _expired_between(saved: _Entry | None, after: Sequence[_Entry], batch: int) -> list[str]:
     """Commits between the savepoint's snapshot and the oldest there is that may be those of others.
 
     Each commit has the next sequence number (Iceberg's specification, "Sequence Numbers"; version 1 of the

@@ -284,7 +284,7 @@ class LedgerGuard:
                 yield connection
         except StreambankError:
             raise
-        except Exception as error:  # drivers have errors of their own, and a column may hold no number
+        except Exception as error:  # drivers have their own errors, and a column may hold no number
             raise StorageError(
                 f"The ledger {self.path} cannot be asked: {database_says(error)}",
                 code="sink-not-reachable",

@@ -6,7 +6,7 @@ told twice at worst, and never not at all.
 
 What each teller has told of a job's SLA, kept among the job's records: `sla/told/<teller>/`.
 
-A teller is whatever tells somebody: a notifier, a mail, a page. Each has a record of its own, so that one
+A teller is whatever tells somebody: a notifier, a mail, a page. Each has its own record, so that one
 that fails neither keeps the others from telling nor makes them tell again.
 """
 
@@ -243,7 +243,7 @@ def keep(control: JobControl, teller: str, told: Told, before: Told) -> None:
         raise ConflictError(
             f"Another process has meanwhile sent alerts on job {control.name} as {teller}.",
             code="told-meanwhile",
-            hint="Judge again: only alerts that nobody has sent yet are then sent.",
+            hint="Judge again: only alerts that are not sent yet are then sent.",
         )
 
 

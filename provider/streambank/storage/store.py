@@ -405,7 +405,7 @@ class LifecycleRule:
 
 @runtime_checkable
 class Served(Protocol):
-    """A store whose service has rules and a clock of its own."""
+    """A store whose service has rules and its own clock."""
 
     @property
     def prefix(self) -> str:

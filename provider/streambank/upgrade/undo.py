@@ -26,7 +26,7 @@ from streambank.job.stop import stop_job
 from streambank.kafka.settings import Brokers
 from streambank.recovery.approval import HELD
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import hold_job, plan_restore, restore
 
 OPERATION = "upgrade"

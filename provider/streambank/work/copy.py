@@ -278,7 +278,7 @@ class Copying(Work[CopyTask, FileEntry]):
     @classmethod
     @contextmanager
     def opened(cls, header: Mapping[str, Any]) -> Iterator[Self]:
-        """See `Work.opened`: one writer, and so packs and an index file of its own."""
+        """See `Work.opened`: one writer, and so packs and its own index file."""
         repository = same_repository(header["repository"], header["repository_id"])
         source = open_store(header["source"])
         try:

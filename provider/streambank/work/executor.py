@@ -235,7 +235,7 @@ class Pace:
         executor: Who does it; threads of this process for None.
         parallel: How many files at once, by threads of this process; None for as many as are best.
         max_bytes_per_s: How many bytes this process reads in a second at most, in all that goes by this pace.
-        progress: Told about files and bytes.
+        progress: Counts files and bytes.
 
     Raises:
         InputError: `parallel` is less than 1 (code `bad-input`), or the rate (`bad-rate`).

@@ -158,7 +158,7 @@ class Moving(Work[ObjectsTask, Moved]):
     @classmethod
     @contextmanager
     def opened(cls, header: Mapping[str, Any]) -> Iterator[Self]:
-        """See `Work.opened`: one writer, and so packs and an index file of its own."""
+        """See `Work.opened`: one writer, and so packs and its own index file."""
         source = same_repository(header["source"], header["source_id"])
         target = same_repository(header["target"], header["target_id"])
         with target.objects.writer() as writer:

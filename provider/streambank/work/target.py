@@ -22,7 +22,7 @@ NOTE_EVERY_S = 1.0
 """So often whoever writes into a target looks whether it is still theirs."""
 
 IsLive = Callable[[Mapping[str, Any]], bool | None]
-"""Whether the process that an owner describes still lives; None where that cannot be told from here."""
+"""Whether the process that an owner describes still lives; None where that is not known from here."""
 
 
 @dataclass(frozen=True, slots=True)

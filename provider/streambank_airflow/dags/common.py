@@ -119,13 +119,13 @@ class DagFile:
         """The connection of a job's tasks."""
         return job.airflow.connection or self.conn_id
 
-    def whereabouts(self, job: Job) -> dict[str, Any]:
+    def job_args(self, job: Job) -> dict[str, Any]:
         """Where a task finds the job: the arguments that all operators and sensors have."""
         return {"job": job.name, "jobs_file": self.jobs_file, "streambank_conn_id": self.connection_of(job)}
 
     def task_args(self, job: Job, note: str | None = NOTE) -> dict[str, Any]:
         """The arguments of a task that does something to a job: where it is, and why it is done."""
-        return {**self.whereabouts(job), "note": note}
+        return {**self.job_args(job), "note": note}
 
     def usual_args(self) -> dict[str, Any]:
         """The `default_args` of a DAG that is of no job."""

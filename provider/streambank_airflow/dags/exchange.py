@@ -131,7 +131,7 @@ def _exchange_dag(
     args = file.task_args(job)
     several = "query" in form
     of_query = {**args, "job": f"{job.name}/{{{{ params.query }}}}" if several else job.name}
-    where = {**file.whereabouts(job), "job": of_query["job"]}
+    where = {**file.job_args(job), "job": of_query["job"]}
     stopped = f"ti.xcom_pull(task_ids='stop', key='{SAVEPOINTS_KEY}')"
     savepoint = f"({stopped} or {{}}).get({'params.query' if several else repr('main')})"
     with dag:

@@ -20,7 +20,8 @@ from airflow.sdk import DAG, TaskGroup
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
 from streambank.core.errors import InputError, check_choice
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank_airflow.configuration import JOBS_VARIABLE, SECTION, installed_jobs_file
 from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.restore import restore_tasks

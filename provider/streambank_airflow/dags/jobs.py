@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError, check_choice
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank_airflow.airflow_versions import keeps_in_assets
 from streambank_airflow.assets import page_asset
 from streambank_airflow.configuration import page_is_on

@@ -56,7 +56,7 @@ def maintenance_dag(declared: Declarations, policy: MaintenancePolicy, file: Dag
     whole: list[Any] = []
     with dag:
         for job in declared.jobs.values():
-            where = {"note": "maintenance", **file.whereabouts(job)}
+            where = {"note": "maintenance", **file.job_args(job)}
             last: Any = VerifySavepointOperator(
                 task_id=f"verify_{job.name}", level="sampled", share=policy.share, **where
             )
@@ -78,7 +78,7 @@ def maintenance_dag(declared: Declarations, policy: MaintenancePolicy, file: Dag
                 task_id="sweep",
                 trigger_rule=TriggerRule.NONE_FAILED,
                 note="maintenance",
-                **file.whereabouts(first),
+                **file.job_args(first),
             )
             whole >> sweep
         if any(job.replicate.to for job in declared.jobs.values()):

@@ -82,7 +82,7 @@ def restore_tasks(
 ) -> None:
     """Plan, ask, stop, restore, start and hand over, in the DAG or task group that is open.
 
-    A restore into a directory is a task of its own: the job is neither stopped nor started for it.
+    A restore into a directory is a separate task: the job is neither stopped nor started for it.
 
     Args:
         job: The declared job.
@@ -97,7 +97,7 @@ def restore_tasks(
             never asked.
     """
     of_job = {**args, "job": job.name}
-    whereabouts = {name: value for name, value in args.items() if name != "note"}
+    without_note = {name: value for name, value in args.items() if name != "note"}
     run, in_place = dag_id(job.name, "run"), f"not {into}" if into else "true"
     started = f"{{{{ {start} and {in_place} }}}}"
     check_run = CheckRunDagOperator(task_id="check_run", run_dag_id=run, only_if=started, **of_job)
@@ -114,7 +114,7 @@ def restore_tasks(
     approved = None
     asked: list[ApprovePlanOperator] = []
     if approve:
-        place = {**whereabouts, "job": job.name}
+        place = {**without_note, "job": job.name}
         asked = [approve_task(job.restore, plan, choices=left_by(plan, CHOICES_KEY), **place)]
         # None where the task was marked as a success by hand.
         chosen = f"ti.xcom_pull(task_ids='{asked[0].task_id}', key='{CHOICE_KEY}')"

@@ -31,12 +31,12 @@ def sla_dag(job: Job, file: DagFile) -> DAG:
     with dag:
         CheckSlaOperator(
             task_id="check",
-            **file.whereabouts(job),
+            **file.job_args(job),
             on_breach="{{ params.on_breach }}",
             tell="{{ params.tell }}",
             skew="{{ params.skew }}",
         )
-        DiagnoseStreamingJobOperator(task_id="doctor", only_if="{{ params.doctor }}", **file.whereabouts(job))
+        DiagnoseStreamingJobOperator(task_id="doctor", only_if="{{ params.doctor }}", **file.job_args(job))
     return dag
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from streambank.core.errors import InputError
 from streambank.core.names import SEPARATOR, QueryRef
-from streambank.declaration.declaration import Declarations, Job, load_jobs
+from streambank.declaration.declaration import Declarations, Job
+from streambank.declaration.load import load_jobs
 from streambank.declaration.places.copies import copy_name
 from streambank.driver.connections import using_connections
 from streambank.repository.header import check_apart

@@ -79,7 +79,7 @@ class JobVerbs:
         Args:
             ref: The job.
             asked_at: When a person asked; None for a schedule, which never undoes what a person has said.
-            run_id: The DAG run that asks: a stop of its own, as a restore has one, does not bind it, nor does
+            run_id: The DAG run that asks: its own stop, as a restore has one, does not bind it, nor does
                 it bind a schedule.
 
         Returns:

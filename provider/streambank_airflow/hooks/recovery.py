@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from streambank.drills.report import DrillReport
     from streambank.failover.report import FailoverPlan, FailoverReport, FailoverRequest
     from streambank.recovery.plan import RestorePlan
-    from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.reinstate import Reinstated
+    from streambank.recovery.request import RestoreRequest
     from streambank.recovery.resolve import Chosen
     from streambank.repository.repository import Repository
     from streambank.upgrade.record import Upgrade
@@ -482,7 +482,7 @@ class RecoveryVerbs:
             StreambankError: The job or its repository is not found.
         """
         from streambank.kafka.settings import Brokers, KafkaConnection
-        from streambank.recovery.preconditions import RestoreRequest
+        from streambank.recovery.request import RestoreRequest
 
         job = self.declared.get(ref)
         connection = job.kafka if job is not None else KafkaConnection()

@@ -98,7 +98,7 @@ class SavepointVerbs:
         job, query = self.declared.find(ref)
         if query is None and len(job.queries) > 1:
             raise InputError(
-                f"Job {job.name} has several queries; each has savepoints of its own.",
+                f"Job {job.name} has several queries; each has its own savepoints.",
                 code="which-query",
                 hint=f"Name one: {', '.join(f'{job.name}/{name}' for name in job.queries)}.",
             )

@@ -90,7 +90,7 @@ class StateVerbs:
         by: Mapping[str, str],
         search: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Have another savepoint made of one, or its state judged, by a Spark of its own.
+        """Have another savepoint made of one, or its state judged, by its own Spark.
 
         Args:
             ref: `job` or `job/query`; of several queries one has to be named.
@@ -112,13 +112,13 @@ class StateVerbs:
                 rewritten.
             StreambankError: Whatever the rewrite raises.
         """
-        from streambank.recovery.sinks import check_stands_at
+        from streambank.recovery.sinks.sinks import check_stands_at
 
         self.check_request(request)
         job, query = self.declared.find(ref)
         if query is None and MAIN not in job.queries:
             raise InputError(
-                f"Job {job.name} has several queries; each has state of its own.",
+                f"Job {job.name} has several queries; each has its own state.",
                 code="which-query",
                 hint=f"Name one: {', '.join(f'{job.name}/{name}' for name in job.queries)}.",
             )

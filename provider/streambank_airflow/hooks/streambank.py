@@ -12,7 +12,7 @@ from airflow.sdk import BaseHook
 
 from streambank.core.errors import InputError, NotFoundError, StreambankError
 from streambank.core.units import say_count
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.repository.header import check_new
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
@@ -99,7 +99,7 @@ class StreambankHook(BaseHook):
             if settings.repository is not None or not said:
                 said.append(self._repository_found())
         except StreambankError as error:
-            # Airflow tests a connection under a name of its own, which means nothing to whoever fills it in.
+            # Airflow tests a connection under its own name, which means nothing to whoever fills it in.
             message = error.message.replace(f"The connection {self.streambank_conn_id}", "This connection")
             return False, f"{message} {error.hint}".strip()
         return True, " ".join(said)

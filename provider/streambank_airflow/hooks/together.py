@@ -15,7 +15,8 @@ from streambank_airflow.hooks.declared import DeclaredJobs, connected
 from streambank_airflow.hooks.jobs import STOP_RUNNING
 
 if TYPE_CHECKING:
-    from streambank.recovery.together import TogetherPlan, TogetherRequest
+    from streambank.recovery.request import TogetherRequest
+    from streambank.recovery.together import TogetherPlan
     from streambank.work.executor import Executor, Pace
 
 
@@ -110,8 +111,9 @@ class TogetherVerbs:
     ) -> TogetherRequest:
         """What a plan and a restore ask for alike; what `nearest` chose is written down if `record`."""
         from streambank.kafka.settings import Brokers
+        from streambank.recovery.choose_together import from_place
+        from streambank.recovery.request import TogetherRequest
         from streambank.recovery.resolve import Skipped
-        from streambank.recovery.together import TogetherRequest, from_place
 
         job, query = self.declared.find(ref)
         if query is not None:

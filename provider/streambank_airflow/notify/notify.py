@@ -1,6 +1,6 @@
 """Telling people through Airflow's notifiers: once when something breaks, once when it has healed.
 
-Each notifier has a memory of its own, so one that fails is asked again the next time, and the others are not
+Each notifier has its own memory, so one that fails is asked again the next time, and the others are not
 made to tell twice.
 """
 
@@ -106,7 +106,7 @@ def tell_all(
 ) -> list[Telling]:
     """Tell everybody what is news to them, and remember what they got.
 
-    They are told at once, each job's in a thread of its own, and have `PATIENCE_S` together: one that hangs
+    They are told at once, each job's in a separate thread, and have `PATIENCE_S` together: one that hangs
     delays no other, and what it has not got by then is news again the next time.
 
     Args:

@@ -41,7 +41,7 @@ class NotifierError(Exception):
 
 
 def send_all(messages: Sequence[tuple[Notify, Mapping[str, Any]]], *, native: bool = False) -> list[str]:
-    """Let notifiers send, all at once, each in a thread of its own.
+    """Let notifiers send, all at once, each in a separate thread.
 
     Together they have `PATIENCE_S`: one that hangs delays the caller by that, and no other notifier at all.
 
@@ -67,7 +67,7 @@ def send_all(messages: Sequence[tuple[Notify, Mapping[str, Any]]], *, native: bo
 
 
 def at_once(sends: Sequence[Callable[[], None]], patience_s: float) -> list[str]:
-    """Do something several times over, each in a thread of its own, and wait for none too long.
+    """Do something several times over, each in a separate thread, and wait for none too long.
 
     Args:
         sends: What is done; none raises anything.

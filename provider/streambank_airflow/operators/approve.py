@@ -80,7 +80,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         """
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
-                raise AirflowSkipException("This run asks nobody.")
+                raise AirflowSkipException("This run needs no approval.")
         self._take_choices()
         self._check_shown(context)
         try:

@@ -15,6 +15,7 @@ from airflow.sdk import BaseOperator
 from streambank.control.processes import who
 from streambank.core.errors import InputError, StreambankError, check_choice
 from streambank.core.names import MAIN, SEPARATOR
+from streambank.core.units import parse_duration_s
 from streambank.driver.installed import own_installation
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import close_log, describe
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from streambank.work.executor import Executor
 
 
+REPORT_KEY = "report_markdown"
+"""XCom key under which a report is left for people."""
+RESULT_KEY = "return_value"
+"""XCom key of what an operator returns, for one that leaves it there and then fails."""
 _TEMPLATE_HINT = "If it is a template, the task's rendered fields show its value."
 
 
@@ -100,7 +105,7 @@ class StreambankOperator(FindsJobs, BaseOperator):
         note: str | None = None,
         **kwargs: Any,
     ) -> None:
-        # Each field of the result is an XCom of its own, so that `take.output["savepoint"]` is what it says.
+        # Each field of the result is a separate XCom, so that `take.output["savepoint"]` is what it says.
         kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
         self.job = job
@@ -336,6 +341,18 @@ def as_integer(value: Any, option: str) -> int | None:
             f"{option} must be a whole number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
         )
     return None if number is None else int(number)
+
+
+def as_duration_s(value: Any) -> float | None:
+    """Seconds, or a text such as `30m`, that may have come through a template; None for nothing.
+
+    Raises:
+        InputError: It is no length of time.
+    """
+    if isinstance(value, int | float):
+        return float(value)
+    text = as_text(value)
+    return None if text is None else parse_duration_s(text)
 
 
 def known_or_template(value: str, option: str, choices: Sequence[str]) -> str:

@@ -11,13 +11,12 @@ from airflow.sdk import BaseOperator
 from streambank.core.errors import check_choice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import FindsJobs, as_bool, known_or_template
+from streambank_airflow.operators.base import RESULT_KEY, FindsJobs, as_bool, known_or_template
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 FAIL_ON = ("error", "warning", "never")
-RESULT_KEY = "return_value"
 
 
 class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):

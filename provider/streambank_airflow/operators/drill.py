@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.control.drills import NAMED, called, savepoints_of
 from streambank.core.errors import InputError, RefusedError
-from streambank.core.units import parse_duration_s, say_count, say_duration
+from streambank.core.units import say_count, say_duration
 from streambank_airflow.choices import check_form_repository
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
 from streambank_airflow.markdown import code, filled, table
 from streambank_airflow.operators.base import (
+    REPORT_KEY,
+    RESULT_KEY,
     EndsWhenKilled,
     StreambankOperator,
     as_bool,
+    as_duration_s,
     as_integer,
     as_text,
     asked_by,
@@ -28,9 +31,6 @@ if TYPE_CHECKING:
     from streambank.drills.each import RoundReport
     from streambank.drills.report import DrillReport, QueryDrill
 
-RESULT_KEY = "return_value"
-REPORT_KEY = "report_markdown"
-"""XCom key under which the report is left for people."""
 _SHOWN = 5
 """How many differences of a query are in the result; the job's records have all."""
 
@@ -130,10 +130,10 @@ class RunDrillOperator(EndsWhenKilled):
                     repository=repository,
                     batches=as_batches(self.batches),
                     limit=_limit(self.limit),
-                    time_limit_s=_duration_s(self.time_limit),
+                    time_limit_s=as_duration_s(self.time_limit),
                     scratch=as_text(self.scratch),
                     keep=as_bool(self.keep, "keep"),
-                    timeout_s=_duration_s(self.timeout),
+                    timeout_s=as_duration_s(self.timeout),
                     note=self.why,
                     by=asked_by(context),
                     say=lambda step: self.log.info("Drill of job %s: %s.", self.job, step),
@@ -196,13 +196,6 @@ def _limit(value: int | str | None) -> int | None:
     if found is not None and found < 0:
         raise InputError(f"limit must be 0 or more, not {found}.", code="bad-option", hint="0 drills all.")
     return found
-
-
-def _duration_s(value: str | float | None) -> float | None:
-    if isinstance(value, int | float):
-        return float(value)
-    text = as_text(value)
-    return None if text is None else parse_duration_s(text)
 
 
 def result_of(report: DrillReport) -> dict[str, Any]:

@@ -33,9 +33,9 @@ class EraseStateOperator(StateOperator):
 
     Returns:
         As `CompactStateOperator`; and `searched` (whether it was), `savepoints` (of the job, over all
-            places), `holding` (how many of them hold the key), `unknown` (of how many nobody knows), `live`
-            (how many checkpoints may hold it), `left` (how many directories that work on the job has left
-            behind may).
+            places), `holding` (how many of them hold the key), `unknown` (for how many that is not known),
+            `live` (how many checkpoints may hold it), `left` (how many directories that work on the job has
+            left behind may).
     """
 
     operation = "erase"
@@ -93,7 +93,7 @@ class EraseStateOperator(StateOperator):
         if not report["searched"]:
             return
         self.log.info(
-            "Looked for the key in %s; %d had to be read for it.",
+            "Searched for the key in %s; %d had to be read for it.",
             say_count(report["savepoints"], "savepoint"),
             report["looked_into"],
         )
@@ -113,7 +113,7 @@ class EraseStateOperator(StateOperator):
                     one["needed_by"] or "nothing",
                 )
         for one in report["left_unread"]:
-            self.log.warning("Not looked for in %(location)s: %(why)s", one)
+            self.log.warning("Not searched: %(location)s: %(why)s", one)
         if report["holding"]:
             self.log.warning(
                 "Once the new savepoint is verified and restored: unpin these, expire them (keep_last=1 and "
@@ -127,8 +127,8 @@ class EraseStateOperator(StateOperator):
         if not report["searched"] and as_bool(self.search, "search"):
             made = f"Savepoint {report['savepoint']} is without it." if report["savepoint"] else ""
             raise AirflowFailException(
-                f"The key was not looked for in other savepoints of job {self.job}: {report['why']} {made} "
-                "Hint: clear this task once that is mended; it looks again."
+                f"Other savepoints of job {self.job} were not searched: {report['why']} {made} "
+                "Hint: repair that, then clear this task; it searches again."
             )
         return {
             **super().result(report),

@@ -14,6 +14,7 @@ from streambank_airflow.failures import airflow_failures
 from streambank_airflow.markdown import code, filled, table
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
+    REPORT_KEY,
     StreambankOperator,
     as_bool,
     as_data,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     from streambank.failover.report import FailoverPlan, FailoverReport
 
-REPORT_KEY = "report_markdown"
-"""XCom key under which the report is left for people."""
 _NOTHING = ("none", "other")
 """Answers of the form that say nothing."""
 

@@ -138,7 +138,7 @@ class StartStreamingJobOperator(DriverOperator):
         self.raise_for_error(event)
         if event["status"] == "late":
             self.show_driver_failure()
-            how_far = event.get("starts") or "it has not told of its queries yet"
+            how_far = event.get("starts") or "it has not reported its queries yet"
             raise AirflowException(
                 f"The driver of job {self.job} is not ready in time: {how_far}. Hint: the driver was left "
                 "running; a retry waits for it again. Its last lines are in the log above."
@@ -379,7 +379,7 @@ class StopStreamingJobOperator(DriverOperator):
 
 
 def asker(context: Context) -> str:
-    """Who asks, for as long as Airflow tries again by itself; a task that a person clears asks anew.
+    """Who asks, for as long as Airflow tries again by itself; a task that a person clears asks again.
 
     Clearing raises `max_tries` by the tries there have been, so what is left names the round of tries.
     """
@@ -404,7 +404,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
     The job is meant to run all the while, so a task that ends in the middle leaves nothing stopped that runs
     under `<job>.run`. A job that somebody has stopped stays stopped: the task is skipped. The driver that
     ran when the task asked first is the one to be replaced; another try of the task never stops the one that
-    has replaced it, and a task that a person clears restarts the job anew.
+    has replaced it, and a task that a person clears restarts the job again.
 
     Args:
         force_after_s: After how many seconds the running batch is abandoned; None for the declared time.

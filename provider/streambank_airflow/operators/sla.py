@@ -15,7 +15,13 @@ from streambank.core.errors import InputError, StreambankError, check_choice
 from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.failures import airflow_failures, said
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import FindsJobs, alert_of_failure, as_bool, known_or_template
+from streambank_airflow.operators.base import (
+    RESULT_KEY,
+    FindsJobs,
+    alert_of_failure,
+    as_bool,
+    known_or_template,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
 ALL = "all"
 AT_ONCE = 8
 """How many jobs are judged at once: they wait for their storage most of the time."""
-RESULT_KEY = "return_value"
 _SHOWN = 3
 
 

@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streambank.core.errors import InputError, RefusedError
-from streambank.core.units import parse_duration_s, say_duration
+from streambank.core.units import say_duration
 from streambank_airflow.choices import check_form_upgrade
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
 from streambank_airflow.markdown import code, table
 from streambank_airflow.operators.base import (
+    REPORT_KEY,
+    RESULT_KEY,
     EndsWhenKilled,
     StreambankOperator,
     as_bool,
     as_data,
+    as_duration_s,
     as_integer,
     as_text,
     as_texts,
@@ -28,9 +31,6 @@ if TYPE_CHECKING:
 
     from streambank.upgrade.record import Upgrade
 
-RESULT_KEY = "return_value"
-REPORT_KEY = "report_markdown"
-"""XCom key under which the report is left for people."""
 _SHOWN = 5
 """How many differences of a query are in the result; the job's records have all."""
 
@@ -153,8 +153,8 @@ class UpgradeStreamingJobOperator(EndsWhenKilled):
                     spark_home=as_text(self.spark_home),
                     batches=batches,
                     compare=as_text(self.compare) or "none",
-                    timeout_s=_duration_s(self.timeout),
-                    watch_s=_duration_s(self.watch) or 0.0,
+                    timeout_s=as_duration_s(self.timeout),
+                    watch_s=as_duration_s(self.watch) or 0.0,
                     no_way_back=as_bool(self.no_way_back, "no_way_back"),
                     unrehearsed=as_bool(self.unrehearsed, "unrehearsed"),
                     warm=not as_bool(self.cold, "cold"),
@@ -200,13 +200,6 @@ def _settings(value: Any) -> dict[str, str]:
         str(name): words.get(one, str(one)) if isinstance(one, bool) else str(one)
         for name, one in found.items()
     }
-
-
-def _duration_s(value: str | float | None) -> float | None:
-    if isinstance(value, int | float):
-        return float(value)
-    text = as_text(value)
-    return None if text is None else parse_duration_s(text)
 
 
 def result_of(report: Upgrade) -> dict[str, Any]:

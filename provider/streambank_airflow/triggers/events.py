@@ -48,7 +48,7 @@ class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[View, Kept]):
 
     own_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
     apart: ClassVar[tuple[str, ...]] = ()
-    """Names of own arguments that make it another one, with a memory of its own."""
+    """Names of own arguments that make it another one, with its own memory."""
 
     def __init__(self, *, checkpoint: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -98,7 +98,7 @@ class JobEndTrigger(JobTrigger):
         return watcher
 
     def noted(self, view: JobView) -> JobView:
-        """Keep the job's page beside the watch, in a thread of its own: at once where the job has changed."""
+        """Keep the job's page beside the watch, in a separate thread: at once where the job has changed."""
         if self._page is not None and view.replaced_by is None:
             self._page.after_look(view.launch_id, (view.state, view.desired, view.health == "unhealthy"))
         return view

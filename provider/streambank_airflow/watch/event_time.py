@@ -13,7 +13,7 @@ from typing import Any
 
 from streambank.checkpoint.watermark import committed_watermark
 from streambank.core.errors import InputError
-from streambank.core.units import from_epoch_ms, from_json_time, to_json_time
+from streambank.core.units import EPOCH, from_epoch_ms, from_json_time, to_json_time
 from streambank.job.watermarks import EventTime, event_time_of
 from streambank.storage import S3Access, open_store, using_s3
 from streambank_airflow.watch.job import JobView, JobWatcher
@@ -21,8 +21,7 @@ from streambank_airflow.watch.job import JobView, JobWatcher
 UNMANAGED = "unmanaged"
 """The state of a query of which only the checkpoint is known."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
 """The last moment that a calendar can say; a row with a wild event time can lift a watermark above it."""
 _MOMENT_HINT = (
     'Write an ISO-8601 time with its zone, or a template such as "{{ data_interval_end }}"; a run that an '
@@ -125,4 +124,4 @@ def as_moment(value: Any, option: str) -> datetime:
 
 def to_epoch_ms(moment: datetime) -> int:
     """Milliseconds since the epoch, rounded up: a watermark that has passed them has passed the moment."""
-    return -((_EPOCH - moment) // timedelta(milliseconds=1))
+    return -((EPOCH - moment) // timedelta(milliseconds=1))

@@ -64,7 +64,7 @@ def erase(
     spark: SparkOptions,
 ) -> None:
     """Make a savepoint without the state of one key, and list what still holds the key."""
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
     from streambank_spark.rewrite.rewrite_request import RewriteRequest
 
     declared = load_jobs(jobs) if jobs is not None and not no_search else None
@@ -133,7 +133,7 @@ def _show(done: Done, document: dict[str, Any]) -> None:
         console.line("Other savepoints, replicas and live checkpoints may hold the key.")
         return
     searched, every = document["looked_into"], console.count(document["savepoints"], "savepoint")
-    console.line(f"Looked for the key in {every}; {searched} had to be read for it.")
+    console.line(f"Searched for the key in {every}; {searched} had to be read for it.")
     rows = [
         (each["repository"], each["savepoint"] or "", (each["taken_at"] or "")[:19].replace("T", " "),
          "pinned" if each["pinned"] else "held" if each["held"] else "", each["found"])

@@ -116,7 +116,7 @@ def _loaded(jobs: str, name: str) -> Job:
     """
     from dataclasses import replace
 
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
     from streambank.driver.installed import installation_for_state, installation_of
 
     job = load_jobs(jobs).job(name)

@@ -281,7 +281,7 @@ def _dataset(session: Any, plan: Any) -> Any:
 
 
 def writer_of(writer: Any, dataset: Any) -> Any:
-    """A writer of the JVM for another Dataset, with all that an application has said of its own.
+    """A writer of the JVM for another Dataset, with all that an application has said itself.
 
     Args:
         writer: The JVM's `DataStreamWriter`.

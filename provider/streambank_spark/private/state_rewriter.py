@@ -1,4 +1,4 @@
-"""Writing state stores anew through Spark: the one place that uses its `StateRewriter`, which is private.
+"""Rewriting state stores through Spark: the one place that uses its `StateRewriter`, which is private.
 
 It reads each store of each operator as raw rows (`partition_key`, the bytes of key and value, the column
 family), hands them to a function, and writes what that gives as one snapshot of each partition. It is what
@@ -45,7 +45,7 @@ def require_known_spark(version: str) -> None:
 
 
 def quiet_session(spark: SparkSession, checkpoint_format: int) -> SparkSession:
-    """A session of its own for reading and writing raw state.
+    """A separate session for reading and writing raw state.
 
     Its plans are what they look like, since the place of a partition among a job's tasks says where it is
     written; and it has the checkpoint format, which Spark takes from the session.
@@ -78,7 +78,7 @@ def rewrite_stores(
     batch: int,
     change: Change,
 ) -> UniqueIds | None:
-    """Write every store of every operator anew.
+    """Rewrite every store of every operator.
 
     Args:
         session: Of `quiet_session`.

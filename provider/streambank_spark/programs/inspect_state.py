@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from streambank.core.errors import InputError, NotFoundError, StorageError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.core.text import visible
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.sla.skew.hot_key_record import keep_hot_keys
@@ -248,7 +249,7 @@ def _grouped(state: QueryState, number: int, options: argparse.Namespace) -> Dat
 
 @contextmanager
 def laid_out(master: str, options: argparse.Namespace, reference: str) -> Iterator[tuple[str, str]]:
-    """A savepoint's name, and a checkpoint directory of its own that Spark can read, for a `with`.
+    """A savepoint's name, and its own checkpoint directory that Spark can read, for a `with`.
 
     Raises:
         InputError, StreambankError: As `materialized_savepoint`.

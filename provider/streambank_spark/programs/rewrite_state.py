@@ -151,7 +151,7 @@ def _search(
 ) -> dict[str, Any]:
     """Where else the key is that was erased; the new savepoint is there, whatever becomes of the search."""
     if where is None:
-        return not_searched("nobody asked for it")
+        return not_searched("it was not asked for")
     live = [Live(each["location"], each["generation"], each["current"]) for each in where["live"]]
     try:
         found = search(

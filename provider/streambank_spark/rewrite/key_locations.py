@@ -148,7 +148,7 @@ def search(
         replicas: Locations of replicas.
         live: Directories of live checkpoints, for the answer.
         left: What work on the job has left behind; None where the job is not declared.
-        say: Told about each savepoint and directory that is looked into.
+        say: Called at each savepoint and directory that is looked into.
 
     Raises:
         StreambankError: The repository cannot be listed. What else fails is in the answer.

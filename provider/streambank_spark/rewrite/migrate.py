@@ -1,4 +1,4 @@
-"""HDFS-backed state written anew as RocksDB, after the same batch: what Spark itself has no way to do.
+"""HDFS-backed state rewritten as RocksDB, after the same batch: what Spark itself has no way to do.
 
 Both providers keep the same rows, as the same bytes (UnsafeRow); what differs is around them. So rows are
 taken out of the HDFS-backed files as bytes and never decoded (hdfs_files.py), and Spark's own `StateRewriter`

@@ -1,4 +1,4 @@
-"""Everything of a checkpoint but its state, in a directory of its own: what state is written anew into.
+"""Everything of a checkpoint but its state, in a separate directory: what state is rewritten into.
 
 The batch stays the same one (streambank/checkpoint/rewritten.py), and the directory holds it alone, so a
 query that starts from it goes on with the next batch. Until `metadata` is there, which comes last, no

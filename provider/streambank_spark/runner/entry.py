@@ -19,7 +19,8 @@ from streambank.code.chosen import as_chosen
 from streambank.control.processes import who
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.signing import VARIABLE
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, decode_launch, write_launch
 from streambank.storage import open_store

@@ -76,7 +76,7 @@ class Poll:
             self._log = DriverLog(Path(spec.log), max_bytes=spec.log_max_bytes, files=spec.log_files)
         self._once = threading.Lock()
         self._stop = threading.Event()
-        # Requests get a thread of their own: a JVM that hangs, and the look at it, must not keep a stop from
+        # Requests get their own thread: a JVM that hangs, and the look at it, must not keep a stop from
         # being heard.
         self._threads = [
             threading.Thread(target=self._run, args=(look,), name=f"streambank-{name}", daemon=True)

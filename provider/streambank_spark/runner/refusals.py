@@ -82,7 +82,7 @@ def refuse_connect_sessions() -> None:
 
 
 def refuse_dstreams() -> None:
-    """Make `StreamingContext` refuse to be made, or to be read from a checkpoint of its own."""
+    """Make `StreamingContext` refuse to be made, or to be read from its own checkpoint."""
     from pyspark.streaming import StreamingContext
 
     def refuse(*_: Any, **__: Any) -> NoReturn:

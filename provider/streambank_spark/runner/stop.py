@@ -111,7 +111,7 @@ class Stopping:
             self._changed.notify_all()
 
     def start(self) -> None:
-        """Begin to wait for requests, in a thread of its own."""
+        """Begin to wait for requests, in a separate thread."""
         threading.Thread(target=self._fulfil, name="streambank-stop", daemon=True).start()
 
     def wait_done(self) -> None:

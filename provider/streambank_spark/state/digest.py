@@ -276,7 +276,7 @@ class Counted:
 def count_kept(store: StoreRows, units: DataFrame | None) -> Counted:
     """What there is, and what of it has to stay when some units go, by one read.
 
-    It is a read of its own, and not what the writing reads: a row that was lost there would be missing here.
+    It is a separate read, and not what the writing reads: a row that was lost there would be missing here.
 
     Args:
         store: The store.

@@ -5,7 +5,7 @@ Rows of state as text and as columns that any format can hold.
 Some state has columns that neither JSON nor Parquet knows: of no type at all (dedup keeps no values), or
 structs without fields (a global aggregation has no key). And the rows of a join's side have one field more
 than the reader's schema says (`matched`), at which Spark fails where it writes the struct as a whole, so
-structs are always taken apart and put together anew.
+structs are always taken apart and put together again.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def column(name: str) -> Column:
 
 
 def storable(frame: DataFrame) -> DataFrame:
-    """The frame with columns put together anew, of types that can be written; empty structs are left out."""
+    """The frame with columns put together again, of types that can be written; empty structs are left out."""
     chosen = []
     for field in frame.schema.fields:
         kind = field.dataType
@@ -273,7 +273,7 @@ def fields_of(value: Column, kind: StructType) -> list[Column]:
 def _typed(kind: DataType) -> DataType:
     """A type with text in the place of what has no type.
 
-    Fields may be null, as those of what is put together anew; Spark 3.5 says that windows are not.
+    Fields may be null, as those of what is put together again; Spark 3.5 says that windows are not.
     """
     if isinstance(kind, NullType):
         return StringType()

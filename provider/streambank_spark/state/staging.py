@@ -67,7 +67,7 @@ class Staging:
         master: Spark's master. What is not this machine cannot see its temporary folder.
         work: Under which location; a temporary folder of this machine where nobody says.
         warn: Told what goes wrong and does no harm.
-        progress: Told about files and bytes.
+        progress: Counts files and bytes.
     """
 
     master: str

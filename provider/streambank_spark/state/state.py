@@ -82,7 +82,7 @@ class QueryState:
         location: The checkpoint.
         store: The same, as the engine reads it.
         closure: What the engine knows of it.
-        session: A session of its own, which reads it as it was written.
+        session: Its own session, which reads it as it was written.
 
     Raises:
         NotFoundError, FormatError, ConflictError: As `CheckpointReader.closure`.

@@ -1,4 +1,4 @@
-"""The rows of each state store as they are written anew: raw where Spark rewrites them, else as it reads.
+"""The rows of each state store as they are rewritten: raw where Spark rewrites them, else as it reads.
 
 Unlike the parts of state.py, which are what a person wants to see, these are all that is in a store: counters
 of a join, whether a row of it has found another one, indexes of timers.

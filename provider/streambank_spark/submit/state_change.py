@@ -1,4 +1,4 @@
-"""Handing an order on a savepoint's state to a Spark of its own: spark-submit gets `rewrite_state.py`.
+"""Handing an order on a savepoint's state to its own Spark: spark-submit gets `rewrite_state.py`.
 
 For who has no JVM and wants none, such as an Airflow worker. What goes in is a plan and what comes back is a
 report, as files (rewrite_state.py); the application ends when whoever asked is gone.

@@ -83,7 +83,7 @@ class _Child:
 
 @contextmanager
 def spark_submit(submission: Submission) -> Iterator[Running]:
-    """Run spark-submit in client mode, in a session of its own; its output goes to the log."""
+    """Run spark-submit in client mode, in a separate session; its output goes to the log."""
     command = [
         str(submission.installation.spark_submit),
         *("--master", submission.master),

@@ -45,7 +45,7 @@ def windows(stream: DataFrame, at: Column) -> DataFrame:
 
 
 def start(name: str, stream: DataFrame, provider: str, *, pause: bool = True, **settings: str) -> None:
-    """Start a query with settings of its own: it copies them when it starts."""
+    """Start a query with its own settings: it copies them when it starts."""
     spark.conf.set(f"{STORE}providerClass", provider)
     spark.conf.set(f"{STORE}minDeltasForSnapshot", settings.get("deltas", "3"))
     spark.conf.set(f"{STORE}rocksdb.changelogCheckpointing.enabled", settings.get("changelog", "false"))

@@ -1,6 +1,6 @@
 """Make the checkpoints of this folder: small real ones, of each layout, by the Spark that runs this file.
 
-`make.sh` runs it under each Spark version in a virtual environment of its own. An archive
+`make.sh` runs it under each Spark version in a separate virtual environment. An archive
 `<spark>/<cell>.tar.xz` holds `input/`, `checkpoint/` and `expected.json` (batch -> rows that the batch gave,
 in sorted order; -1 -> all rows of a file sink).
 The tests build the same query again (`build`) to continue a restored copy.

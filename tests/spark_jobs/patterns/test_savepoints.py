@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.spark_jobs.patterns.cases.all import CASES
 from tests.spark_jobs.patterns.cases.case import Case
 from tests.support.cli import streambank

@@ -1,4 +1,4 @@
-"""Small files of a checkpoint whose state is written anew: one thing changes, every other byte stays."""
+"""Small files of a checkpoint whose state is rewritten: one thing changes, every other byte stays."""
 
 from __future__ import annotations
 

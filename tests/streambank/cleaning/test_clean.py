@@ -24,7 +24,8 @@ from streambank.control.rollbacks import RollbackNote
 from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
 from streambank.core.python310 import UTC
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.drills.copy_of_job import scratch_of
 from streambank.drills.left import keep, name_of

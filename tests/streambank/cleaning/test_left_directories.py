@@ -14,10 +14,11 @@ from streambank.cleaning.left_directories import LeftDirectories, LeftDirectory,
 from streambank.compaction.job import compact_job, purge_job
 from streambank.control.control import JobControl
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.doctor.checks.left import check_left
-from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.reinstate import reinstate
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.replicas.replicate import open_replica, replicate
 from streambank.retention.expired import expired_savepoints

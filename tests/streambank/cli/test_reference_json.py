@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.recovery import together
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint, add_debris

@@ -128,7 +128,7 @@ def test_several_queries_have_a_quarantine_each(tmp_path: Path) -> None:
     job = declare(tmp_path, more='queries = ["left", "right"]\n')
     for location in job.queries.values():
         write_with_garbage(open_store(location))
-    with pytest.raises(InputError, match="quarantine of its own"):
+    with pytest.raises(InputError, match="its own quarantine"):
         compact_job(job, label="x", by=BY, quarantine=str(tmp_path / "q"))
     with pytest.raises(InputError, match="no query"):
         compact_job(job, label="x", by=BY, query="middle")

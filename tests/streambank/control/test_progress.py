@@ -90,7 +90,7 @@ def test_lost_records_are_counted_within_a_run_and_between_runs(store: Store) ->
     written(store, 12, 13, run_id="run-2", epoch=2)
     batches, scan = seen(store)
     assert (batches, scan.lost) == ([5, 6, 9, 12, 13], 4)
-    assert list(scan) and scan.lost == 4, "a second look counts anew"
+    assert list(scan) and scan.lost == 4, "a second look counts again"
 
 
 def test_a_rollback_loses_nothing(store: Store) -> None:

@@ -15,7 +15,8 @@ from pyarrow.parquet import read_table
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.copies.refresh import RefreshRequest, plan_refresh, refresh
 from streambank.core.errors import RefusedError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.kafka.offsets import parse_offsets

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.storm, pytest.mark.timeout(600)]
 KILLED = """
 import os, signal, sys
 from streambank.copies import refresh as module
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 jobs, step, when = sys.argv[1:]
 original = getattr(module, step)
 

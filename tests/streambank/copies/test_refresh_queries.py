@@ -12,7 +12,8 @@ from streambank.control.generations import Generation, Generations
 from streambank.control.operation import Operation
 from streambank.copies.refresh import RefreshRequest, refresh
 from streambank.copies.report import RefreshReport
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.outputs import Output
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.redirected import redirected

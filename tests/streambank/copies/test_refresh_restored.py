@@ -18,7 +18,7 @@ from streambank.driver.preflight import launched_query
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.redirected import redirected
 from streambank.job.savepoint import savepoint_job
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
 from streambank.sinks.file.log import list_log

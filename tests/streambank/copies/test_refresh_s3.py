@@ -11,7 +11,8 @@ from streambank.control.copies import settle_refresh
 from streambank.copies.refresh import RefreshRequest, plan_refresh, refresh
 from streambank.copies.report import QueryRefresh
 from streambank.core.errors import IntegrityError, StorageError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.sinks.file.log import list_log
 from streambank.storage import open_store

@@ -6,7 +6,7 @@ import pytest
 
 from streambank.core.errors import InputError
 from streambank.declaration.airflow import AirflowPolicy
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 
 JOBS = """
 repository = "r"

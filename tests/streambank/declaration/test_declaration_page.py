@@ -10,7 +10,7 @@ import pytest
 
 from streambank.declaration.fields import Fields
 from streambank.declaration.objectives import PROMISES
-from tests.streambank.declaration.test_declaration import FULL, load
+from tests.streambank.declaration.test_load import FULL, load
 from tests.support.paths import ROOT
 
 

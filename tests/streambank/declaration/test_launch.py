@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy
+from streambank.declaration.load import load_jobs
 from streambank.driver.launchers.choose import launcher_for, placed, using_connections
 from streambank.driver.launchers.kubernetes import KubernetesLauncher
 from streambank.driver.launchers.local import LocalLauncher
@@ -65,7 +66,7 @@ def test_the_master_says_where_a_job_runs(
             (f'master = {K8S}\nlaunch = {{deploy_mode = "cluster", image = "i"}}',),
             "how Streambank's code gets to",
         ),
-        (('spark."spark.submit.deployMode" = "cluster"',), "a field of its own"),
+        (('spark."spark.submit.deployMode" = "cluster"',), "a separate field"),
         (('spark."spark.kubernetes.authenticate.submission.oauthToken" = "x"',), "it is a credential"),
         (('launch.quue = "x"',), "Did you mean queue?"),
     ],

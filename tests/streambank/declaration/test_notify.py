@@ -8,7 +8,8 @@ import pytest
 
 from streambank.core.errors import InputError
 from streambank.core.names import check_name
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.declaration.notify import KINDS, Notify, teller_name
 from streambank.declaration.sla import SlaPolicy
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.sinks.declared import of_query
 from streambank.sinks.delta import DeltaGuard
 from streambank.sinks.ledger import LedgerGuard

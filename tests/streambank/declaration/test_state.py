@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.declaration.state import BootstrapPolicy, CompactPolicy, HotKeysPolicy, TransformPolicy
 
 JOB = 'repository = "r"\n[jobs.a]\napplication = "a.py"\n'
@@ -80,7 +81,7 @@ def test_what_forms_may_change_or_make(tmp_path: Path) -> None:
         ('[jobs.a.hot_keys]\nkeys = ["a`b"]\n', ONE, "is not the name of a column"),
         ("[jobs.a.hot_keys]\nevery = 5\n", ONE, "there is no such field"),
         ("hot_keys = true\n", ONE, "a table, or false"),
-        ('[jobs.a.state.spark]\n"spark.master" = "local"\n', ONE, "the master is a field of its own"),
+        ('[jobs.a.state.spark]\n"spark.master" = "local"\n', ONE, "the master is a separate field"),
         ('[jobs.a.state]\nmemory = "4g"\n', ONE, "memory"),
         ("[jobs.a.transform]\n", ONE, "nothing says what is changed"),
         ('[jobs.a.transform]\nwhere = "x"\ndelete_where = "y"\n', ONE, "nothing is set"),

@@ -13,7 +13,8 @@ from streambank.control.control import JobControl
 from streambank.control.progress import ProgressWriter
 from streambank.core.finding import Finding
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.doctor.checks import installation
 from streambank.doctor.checks.checkpoint import check_budget
 from streambank.doctor.diagnose import Machine, diagnose_checkpoint, diagnose_job

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import NotFoundError, RefusedError, StreambankError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.drills.foreseen import foresee_rehearsal
 from tests.support.jobs.managed_job import Managed, managed_job
 

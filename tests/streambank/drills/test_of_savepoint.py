@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import RefusedError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.drills.of_savepoint import rehearse_made
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -194,7 +194,7 @@ KILL = "test_a_driver_is_found_watched_and_killed"
         (StartsTwo, KILL, "starts more than one driver|calls the driver ended"),
         pytest.param(KillsNothing, KILL, "a killed driver has no heartbeat", marks=pytest.mark.storm),
         (FindsNothing, KILL, "it finds \\[\\]"),
-        (FindsAll, "test_a_job_that_nobody_started_has_no_driver", "a job nobody started"),
+        (FindsAll, "test_a_job_that_was_never_started_has_no_driver", "a job that was never started"),
         (TakesAll, "test_what_cannot_be_launched_is_refused_before_anything_is_recorded", "is a jar"),
     ],
 )

@@ -13,7 +13,8 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.core.errors import ConflictError, RefusedError, StreambankError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.other_release import (
     SCHEMA_CHECK,
     check_change,

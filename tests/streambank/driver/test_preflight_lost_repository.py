@@ -14,17 +14,13 @@ from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.names import MAIN
 from streambank.doctor.diagnose import diagnose_job
 from streambank.driver import preflight
-from streambank.driver.preflight import (
-    check_start,
-    declared_query,
-    savepoints_lost,
-)
+from streambank.driver.preflight import check_start, declared_query, savepoints_lost
 from streambank.driver.prepare import prepare_launch
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.recovery.exchange_state import exchange
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.sla.assess import assess_job

@@ -14,7 +14,7 @@ from streambank.control.control import JobControl
 from streambank.control.marker import Marker, marker_location, read_marker, renew_marker, write_marker
 from streambank.control.processes import this_process
 from streambank.core.names import MAIN
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.driver.preflight import (
     check_acceptable,
     declared_query,

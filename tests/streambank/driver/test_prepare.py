@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import RefusedError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.storage import open_store
 from tests.support.checkpoint.recorded import checkpoint

@@ -18,8 +18,8 @@ from streambank.failover.fence import fence_other
 from streambank.failover.report import FailoverRequest
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
-from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.report import RestoreReport
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.replicas.replicate import replicate_to
 from streambank.sites.records import SiteRecord, Sites

@@ -10,7 +10,8 @@ import pytest
 
 from streambank.core.errors import StorageError
 from streambank.core.names import PRIMARY, STANDBY
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.storage import open_store
 from tests.support.checkpoint.with_garbage import write_with_garbage
 from tests.support.jobs.declared import end_drivers

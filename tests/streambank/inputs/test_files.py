@@ -12,7 +12,7 @@ from streambank.core.choices import SourceChoice
 from streambank.core.errors import RefusedError
 from streambank.inputs.clean_source import cleaning_of
 from streambank.inputs.files import MOST_FILES, FilesStanding, look_at_files
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.manifest import Manifest
 from streambank.storage import open_store

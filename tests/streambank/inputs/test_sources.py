@@ -11,7 +11,7 @@ from streambank.checkpoint.sources import cannot_repeat
 from streambank.core.errors import RefusedError
 from streambank.declaration.kafka import kafka_sources
 from streambank.kafka.settings import Brokers
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage.store import Store

@@ -15,7 +15,8 @@ from streambank.control.control import JobControl
 from streambank.control.marker import read_marker, renew_marker
 from streambank.control.place import MOVED, MOVING
 from streambank.core.errors import ConflictError, InputError, NotFoundError, RefusedError, StreambankError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.job.move_records import move_records
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore

@@ -12,11 +12,12 @@ import pytest
 from streambank.control.processes import ProcessId
 from streambank.control.progress import ProgressWriter
 from streambank.core.errors import InputError, NotFoundError, RefusedError, StreambankError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.job.savepoint import savepoint_job, sinks_of
 from streambank.job.stop import stop_job
 from streambank.kafka.recording import KafkaSinkCapture
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.plan import make_plan

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.job.savepoint import savepoint_job
 from streambank.repository.repository import Repository
 from streambank.storage import open_store

@@ -36,7 +36,7 @@ from tests.support.waiting import poll
 
 RACE = """
 import json, pathlib, sys
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.job.start import start_job
 from tests.support.jobs.declared import fake_launcher
 folder = pathlib.Path(sys.argv[1])
@@ -396,7 +396,7 @@ def test_a_changed_checkpoint_is_refused_and_nothing_is_launched(folder: Path) -
     stop_job(job, by=BY, launcher=fake_launcher(folder))
     file = folder / "streaming_jobs.toml"
     file.write_text(file.read_text().replace("checkpoints/", "elsewhere/"))
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
 
     moved = load_jobs(file).job("flights")
     with pytest.raises(RefusedError) as caught:

@@ -11,7 +11,7 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.processes import process
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.prepare import prepare_launch
@@ -50,7 +50,7 @@ spark.ui.enabled = false
 """
 START = """
 import json, sys
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.driver.spec import write_launch
 from streambank.driver.launchers.local import Handle, LocalLauncher
 from streambank.driver.prepare import prepare_launch

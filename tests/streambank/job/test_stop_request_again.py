@@ -75,7 +75,7 @@ def test_a_driver_that_somebody_has_started_since_is_not_asked(job: Job, control
     desired = control.desired()
     assert desired is not None and desired.state == "running"
     assert requests(control) == [1]
-    assert ask(job, "another task").epoch == 2  # which is a request of its own
+    assert ask(job, "another task").epoch == 2  # which is a separate request
 
 
 def test_somebody_who_wants_it_to_run_on_has_the_last_word_too(job: Job, control: JobControl) -> None:

@@ -1,4 +1,4 @@
-"""What a real broker says of topics that age out, grow, and are made anew; one broker for all."""
+"""What a real broker says of topics that age out, grow, and are made again; one broker for all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streambank.declaration.kafka import kafka_sink, kafka_sources
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository

@@ -13,7 +13,7 @@ from streambank.core.errors import StorageError
 from streambank.declaration.kafka import kafka_sources
 from streambank.kafka.settings import Brokers, KafkaConnection
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError, StorageError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.kafka.client import connect
 from streambank.kafka.secrets import is_secret
 from streambank.kafka.settings import Brokers, KafkaConnection

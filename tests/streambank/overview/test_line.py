@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streambank.control.processes import who
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.job.crash_loop import CRASH_LOOP
 from streambank.job.start import start_job
 from streambank.overview.line import LINE_BYTES, fitted_line, of_verdicts

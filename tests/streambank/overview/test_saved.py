@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.overview.saved import LEAST, MOST, newest_saved
 from streambank.overview.snapshot import snapshot
 from streambank.repository.holds import Holds

@@ -9,7 +9,7 @@ import pytest
 
 from streambank.control.processes import who
 from streambank.control.records import RecordStream
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.job.start import start_job
 from streambank.overview.snapshot import PARTS, snapshot
 from tests.support.jobs.declared import fake_launcher, write_jobs

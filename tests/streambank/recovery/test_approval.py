@@ -17,13 +17,13 @@ from streambank.recovery.approval import (
     chosen_of,
     newest_of,
     obstacles,
+    refusal_not_shown_of_all,
     shown_choices,
     subject_of,
     subject_of_all,
-    unseen_refusal_of_all,
 )
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.reached import Reached
+from streambank.recovery.sinks.reached import Reached
 
 ALIVE = RefusedError("It lives.", code="lease-held")
 AHEAD = RefusedError("It is ahead.", code="sink-would-lose-rows")
@@ -355,12 +355,12 @@ class TestAllQueries:
 
     def test_what_is_accepted_of_one_query_is_not_accepted_of_another(self) -> None:
         (choice,) = choices_of_all(self.pair(plan(source=GONE), plan()), may_stop=False)
-        assert unseen_refusal_of_all(choice, self.pair(plan(source=GONE), plan())) is None
+        assert refusal_not_shown_of_all(choice, self.pair(plan(source=GONE), plan())) is None
         later = self.pair(plan(source=GONE), plan(source=GONE))
-        assert unseen_refusal_of_all(choice, later) == GONE
-        assert unseen_refusal_of_all(choice, later, done=("users",)) is None
+        assert refusal_not_shown_of_all(choice, later) == GONE
+        assert refusal_not_shown_of_all(choice, later, done=("users",)) is None
         before = chosen_of({**choice.to_dict(), "resolves_by_query": {}})
-        assert before is not None and unseen_refusal_of_all(before, later) == GONE
+        assert before is not None and refusal_not_shown_of_all(before, later) == GONE
 
     def test_the_input_of_any_of_them_is_asked_about(self) -> None:
         plans = self.pair(plan(source=GONE), plan())

@@ -282,7 +282,7 @@ def test_what_cannot_be_brought_back_is_said(managed: Managed, monkeypatch: pyte
 KILLED = """
 import os, pathlib, sys
 from streambank.control import generations
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.installed import Installation
 from streambank.recovery import exchange_state

@@ -12,7 +12,7 @@ from streambank.control.control import JobControl
 from streambank.control.marker import records_root, renew_marker
 from streambank.control.place import MOVED
 from streambank.core.errors import RefusedError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store

@@ -10,10 +10,10 @@ from streambank.control.generations import Generation
 from streambank.control.processes import this_process
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.recovery import reinstate as reinstating
-from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.reinstate import Reinstated, reinstate
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
-from streambank.recovery.sinks import look_at_sinks
+from streambank.recovery.sinks.sinks import look_at_sinks
 from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.delta import DeltaGuard

@@ -7,8 +7,8 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.drills import record_drill
 from streambank.control.records import RecordStream
-from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.report import estimates, write_beside
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store

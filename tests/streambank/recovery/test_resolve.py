@@ -9,7 +9,7 @@ import pytest
 
 from streambank.core.errors import InputError, IntegrityError, NotFoundError
 from streambank.core.units import to_json_time
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.catalog import glimpse

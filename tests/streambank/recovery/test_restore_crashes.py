@@ -12,7 +12,7 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
 from streambank.core.errors import IntegrityError, RefusedError, StorageError
 from streambank.core.lines import pieces
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
@@ -258,7 +258,7 @@ def _restore_generation(shop: SimulatedJob, taken: str, root: FaultyStore) -> ob
         return root.child(str(location).removeprefix(shop.base + "/"))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streambank.recovery.sinks.open_store", opener)
+        patch.setattr("streambank.recovery.sinks.sinks.open_store", opener)
         return restore(
             RestoreRequest(
                 Repository.open(root.child("repository")),
@@ -318,7 +318,7 @@ def test_an_unfinished_rollback_is_not_accepted(tmp_path: Path) -> None:
     shop.run(3)
     faulty = FaultyStore(shop.sink_store, Fault("crash-before", call=3, operations=frozenset({"rename"})))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streambank.recovery.sinks.open_store", lambda location: faulty)
+        patch.setattr("streambank.recovery.sinks.sinks.open_store", lambda location: faulty)
         with pytest.raises(SimulatedCrash):
             shop.restore(taken.savepoint, sink="rollback")
     for choice, code in (("refuse", "sink-would-lose-rows"), ("accept", "sink-rollback-unfinished")):

@@ -11,7 +11,7 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.core.errors import InputError, IntegrityError, RefusedError, StorageError, StreambankError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

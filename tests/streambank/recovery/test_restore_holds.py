@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import NotFoundError, StreambankError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository import holds as hold_marks
 from streambank.repository.holds import holds

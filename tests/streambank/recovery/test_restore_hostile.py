@@ -16,7 +16,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

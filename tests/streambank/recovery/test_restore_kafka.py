@@ -14,10 +14,11 @@ from streambank.inputs.sources import check_still_there, look_at_sources
 from streambank.kafka.broker import Retention
 from streambank.kafka.recording import KafkaSinkCapture, Reader, SourceRecorder
 from streambank.kafka.settings import Brokers
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import TakeRequest, TakeResult, not_asked, take
+from streambank.savepoint.take import TakeRequest, TakeResult, take
+from streambank.savepoint.warnings import not_asked
 from streambank.storage import open_store
 from tests.support.kafka.fake_broker import SERVERS, FakeBroker, write_checkpoint
 

@@ -6,7 +6,7 @@ import pytest
 
 from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.doctor.checks.checkpoint import check_sink
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
@@ -73,7 +73,7 @@ class TestNewOutput:
             fired.append(was_uri)
             raise StorageError("The bucket does not answer.", code="service-busy", hint="Wait.")
 
-        monkeypatch.setattr("streambank.recovery.sinks.stand", dead)
+        monkeypatch.setattr("streambank.recovery.sinks.sinks.stand", dead)
         with pytest.raises(StorageError):
             shop.restore(taken.savepoint)
         new = shop.open("new")

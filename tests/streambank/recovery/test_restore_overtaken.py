@@ -6,7 +6,7 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError, StorageError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import RestoreReport, restore
 from streambank.savepoint import materialize
 from streambank.storage.store import FileInfo, Store

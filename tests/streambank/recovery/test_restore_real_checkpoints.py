@@ -11,7 +11,7 @@ from streambank.checkpoint.paths import needs_rewrite, schema_paths
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import FormatError, RefusedError
 from streambank.core.lines import pieces
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

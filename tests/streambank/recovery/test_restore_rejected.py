@@ -12,16 +12,18 @@ import pytest
 
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.core.units import to_json_time, utc_now
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.drills.drill import drill, rehearse
 from streambank.drills.each import kept
 from streambank.drills.report import DrillReport, QueryDrill
 from streambank.drills.request import DrillRequest
 from streambank.driver.damage import savepoints_of
 from streambank.job.crash_loop import _saved
+from streambank.recovery.choose_together import _promised, choose_together
 from streambank.recovery.nearest import Place, meant_by
+from streambank.recovery.request import TogetherRequest
 from streambank.recovery.resolve import choose
-from streambank.recovery.together import TogetherRequest, _promised, choose_together
 from streambank.replicas.replicate import replicate_to
 from streambank.replicas.status import status
 from streambank.repository.catalog import newest_good

@@ -9,11 +9,13 @@ import pytest
 
 from streambank.control.generations import Generations
 from streambank.core.errors import RefusedError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import check_generations
 from streambank.recovery import restore as restoring
-from streambank.recovery.preconditions import Prepared, RestoreRequest, prepare
+from streambank.recovery.preconditions import Prepared, prepare
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import RestoreReport, restore
 from streambank.sinks.file import rollback
 from streambank.storage.store import Store

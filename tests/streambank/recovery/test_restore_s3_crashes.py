@@ -13,7 +13,7 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

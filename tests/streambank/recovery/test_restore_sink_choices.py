@@ -1,4 +1,4 @@
-"""Sinks of several kinds behind one query: each is judged, and each may have a choice of its own."""
+"""Sinks of several kinds behind one query: each is judged, and each may have its own choice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streambank.core.errors import InputError, RefusedError
 from streambank.job.savepoint import sinks_of
 from streambank.kafka.settings import Brokers
 from streambank.recovery.choices import SinkChoices, parse_sink_choices
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.declared import DeclaredSink

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import ConflictError, RefusedError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.comparison import ASIDE_DIRECTORY

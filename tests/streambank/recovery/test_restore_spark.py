@@ -11,7 +11,7 @@ import pytest
 
 from streambank.core.choices import SinkChoice
 from streambank.doctor.checks.checkpoint import check_sink
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import RefusedError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import RestoreReport, plan_restore, restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.declared import DeclaredSink

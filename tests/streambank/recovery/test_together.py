@@ -17,19 +17,16 @@ from streambank.control.processes import this_process
 from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import to_json_time
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
-from streambank.recovery import together
+from streambank.recovery import choose_together, together
+from streambank.recovery.choose_together import from_place
 from streambank.recovery.nearest import choose_nearest
+from streambank.recovery.request import TogetherRequest
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import restore
-from streambank.recovery.together import (
-    TogetherReport,
-    TogetherRequest,
-    from_place,
-    plan_together,
-    restore_together,
-)
+from streambank.recovery.together import TogetherReport, plan_together, restore_together
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
@@ -545,13 +542,13 @@ class TestFromPlace:
         pair.take("sessions", 2.6)
         self.replicate(pair)
         read: list[str] = []
-        real = together.choose_together
+        real = choose_together.choose_together
 
         def spy(request: TogetherRequest, **options: Any) -> object:
             read.append(request.repository.store.uri)
             return real(request, **options)
 
-        monkeypatch.setattr(together, "choose_together", spy)
+        monkeypatch.setattr(choose_together, "choose_together", spy)
         place, found, _ = self.nearest(pair)
         assert read == [pair.repository.store.uri] == [place]
         assert pair.repository.load("flights/users", found["users"]).taken_at == BEGIN

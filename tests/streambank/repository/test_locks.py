@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from streambank.core.errors import InputError, IntegrityError, RefusedError, StorageError
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import load_jobs
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.declaration.load import load_jobs
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.replicas.header_repair import open_for_repair
 from streambank.replicas.repair import repair

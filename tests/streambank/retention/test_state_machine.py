@@ -74,7 +74,7 @@ class Repositories(RuleBasedStateMachine):
                 assert self.reading[2].renew() is None
 
     def attempt(self, do: Callable[[Store], object], crash: int | None) -> bool:
-        """Do something in a process of its own, which may be killed; whether it was not."""
+        """Do something in a separate process, which may be killed; whether it was not."""
         if crash is None:
             do(self.store)
             return True

@@ -155,9 +155,7 @@ def test_nothing_is_stored_under_a_condemned_name(repository: Repository, clock:
     old = content(repository.store)
     again = store_and_list(Repository.open(repository.store), lost, 3)
     new = content(repository.store) - old
-    assert len(new) == 2 and all(
-        key.startswith("packs/") for key in new
-    )  # the large one in a pack of its own
+    assert len(new) == 2 and all(key.startswith("packs/") for key in new)  # the large one in a separate pack
     clock.advance(2 * HOUR_S)
     assert run(repository).deleted.files == 2
     assert content(repository.store) == new

@@ -10,7 +10,7 @@ import pytest
 from streambank.checkpoint import closure, sources
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.core.errors import FormatError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -19,7 +19,7 @@ from tests.support.repository.damaged_job import flip, heals, keys, reopen
 
 @pytest.fixture
 def large(tmp_path: Path) -> SimulatedJob:
-    """A job whose state files are objects of their own."""
+    """A job whose state files are separate objects."""
     return SimulatedJob(tmp_path, state_bytes=SMALL_BYTES + 100)
 
 

@@ -36,7 +36,7 @@ PART = 5 << 20  # the smallest that services take
 
 @contextmanager
 def watched(server: S3Server, patch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """A server behind a proxy that counts, whose service copies everything that is an object of its own."""
+    """A server behind a proxy that counts, whose service copies everything that is a separate object."""
     patch.setattr(s3_service_copy, "LEAST_BYTES", 1 << 20)
     server.use(patch)
     with proxy(server.endpoint) as running:

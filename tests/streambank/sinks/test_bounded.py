@@ -1,4 +1,4 @@
-"""A table whose library hangs or fails in a way of its own: the savepoint goes on."""
+"""A table whose library hangs or fails in a separate way: the savepoint goes on."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.core.errors import FormatError, RefusedError, StorageError
 from streambank.core.names import PRIMARY, STANDBY
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.sites import look as module
 from streambank.sites.look import look_at
 from streambank.sites.records import Sites

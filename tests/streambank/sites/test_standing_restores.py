@@ -20,7 +20,8 @@ from streambank.job.savepoint import savepoint_job
 from streambank.job.stop import stop_job
 from streambank.recovery.exchange_state import exchange
 from streambank.recovery.reinstate import reinstate
-from streambank.recovery.together import TogetherRequest, restore_together
+from streambank.recovery.request import TogetherRequest
+from streambank.recovery.together import restore_together
 from streambank.savepoint.materialize import materialize
 from streambank.sites.records import SiteRecord, Sites
 from streambank.storage import open_store

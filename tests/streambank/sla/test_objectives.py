@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.units import say_duration
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.declaration.objectives import PROMISES
 from streambank.declaration.savepoints import SavepointPolicy
 from streambank.declaration.sla import MIN_DELTAS, Declared, Mute, SlaPolicy, with_usual

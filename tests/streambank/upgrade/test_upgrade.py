@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.cli import streambank
 from tests.support.jobs.drill_story import hashes, story_in
 from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory

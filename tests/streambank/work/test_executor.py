@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import ConflictError, InputError, IntegrityError, RefusedError, StorageError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.manifest import Manifest
 from streambank.repository.objects.objects import Objects

@@ -32,7 +32,7 @@ __all__ = ["moto_server"]  # a fixture
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
 KEY = "AKIDOFTHECONNECTION"
-# Made up anew each time: Airflow keeps the source of a DAG, which for these tests is this file.
+# Made up again each time: Airflow keeps the source of a DAG, which for these tests is this file.
 _MADE_UP = uuid.uuid4().hex
 SECRET = f"{_MADE_UP}/of+the=secret"
 TOKEN = f"{_MADE_UP}/of+the=token"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.dags.stagger import staggered
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom

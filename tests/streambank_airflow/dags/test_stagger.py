@@ -9,7 +9,7 @@ import pytest
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.trigger import CronTriggerTimetable
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank_airflow.dags.stagger import staggered, unshifted_alone
 
 QUARTER_S = 900.0

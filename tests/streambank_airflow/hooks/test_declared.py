@@ -9,7 +9,7 @@ import pytest
 from streambank.core.errors import InputError, NotFoundError, StreambankError
 from streambank.core.names import PRIMARY, STANDBY, QueryRef
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.sites.records import SiteRecord, Sites
 from streambank_airflow.hooks.streambank import StreambankHook
 from tests.support.cli import succeed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank_airflow.hooks import declared
 from streambank_airflow.hooks.streambank import StreambankHook
 from tests.support.jobs.declared import write_jobs

@@ -1,4 +1,4 @@
-"""What event triggers tell, and how they remember it: pure, and with a clock of its own."""
+"""What event triggers tell, and how they remember it: pure, and with its own clock."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.control.processes import this_process
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.storage import open_store
 from streambank_airflow.operators.compact import (
     CleanJobOperator,

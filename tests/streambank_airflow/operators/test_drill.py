@@ -23,7 +23,8 @@ from streambank.job.savepoint import savepoint_job
 from streambank.repository.catalog import listed
 from streambank.storage import local_path, open_store
 from streambank_airflow.dags.jobs import build_dags
-from streambank_airflow.operators.drill import REPORT_KEY, RunDrillOperator, _duration_s, _limit
+from streambank_airflow.operators.base import REPORT_KEY, as_duration_s
+from streambank_airflow.operators.drill import RunDrillOperator, _limit
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.airflow_face.notifiers import told
 from tests.support.jobs.managed_job import BY, Managed
@@ -74,7 +75,7 @@ def test_a_drill_leaves_its_report_and_the_job_runs_on(saved: Managed) -> None:
     assert (result["passed"], result["failed_step"], result["code"]) == (True, None, None)
     assert (query["batches"], query["state_equal"], query["differences"]) == (2, True, [])
     assert result["rto_s"] > 0 and result["rpo_s"] >= 0 and result["scratch"] is None
-    assert xcom(run, "drill", "rto_s") == result["rto_s"], "each field is an XCom of its own"
+    assert xcom(run, "drill", "rto_s") == result["rto_s"], "each field is a separate XCom"
     facts = ("| Drill | passed |", "rows of output of 2 batches, 14 in all", "| Step restore |", "| RPO |")
     for fact in facts:
         assert fact in shown
@@ -192,7 +193,7 @@ def test_the_message_of_many_that_failed_names_three_and_the_report_all(tmp_path
 def test_a_time_limit_that_is_empty_is_the_declared_one_and_0_is_none(
     given: str | float | None, limit_s: float | None
 ) -> None:
-    assert _duration_s(given) == limit_s
+    assert as_duration_s(given) == limit_s
 
 
 @pytest.mark.parametrize(("given", "limit"), [("", None), ("0", 0), ("4", 4)])

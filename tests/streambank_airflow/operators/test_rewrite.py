@@ -1,4 +1,4 @@
-"""Another savepoint made of one, and state judged, as tasks; in the storm by a real Spark of its own."""
+"""Another savepoint made of one, and state judged, as tasks; in the storm by its own real Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow.sdk import DAG
 from streambank.core.errors import RefusedError
 from streambank.core.signing import VARIABLE, new_key
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.drills.report import DrillReport
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.repository import Repository
@@ -175,7 +175,7 @@ def test_an_erasure_looks_everywhere_and_says_who_holds_the_key(
     assert "Repository file:///x may hold the key: unknown: it is gone." in said
     assert "Left behind (generation): file:///c1 may hold the key: yes. It is needed by: nothing." in said
     assert "file:///c2" not in said
-    assert "Not looked for in file:///c3: It is closed." in said
+    assert "Not searched: file:///c3: It is closed." in said
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -204,7 +204,7 @@ def test_a_search_that_could_not_be_made_fails_the_task_and_names_the_new_savepo
     orders.answer = lambda plan: {**ERASED, **lost}
     assert task_states(orders.run(EraseStateOperator, key="c")) == {"task": "failed"}
     said = capfd.readouterr().out
-    assert "not looked for in other savepoints of job orders: The repository is gone. Savepoint b2" in said
+    assert "Other savepoints of job orders were not searched: The repository is gone. Savepoint b2" in said
 
     assert task_states(orders.run(EraseStateOperator, key="c", search=False)) == {"task": "success"}
     assert "search" not in orders.plans[-1]

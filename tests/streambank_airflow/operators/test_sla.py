@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
 from streambank.core.errors import InputError, StorageError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.operators.sla import CheckSlaOperator

@@ -14,7 +14,8 @@ from streambank.core.errors import InputError
 from streambank.upgrade.record import newest_upgrade
 from streambank_airflow.choices import check_form_upgrade
 from streambank_airflow.dags.jobs import build_dags
-from streambank_airflow.operators.upgrade import REPORT_KEY, UpgradeStreamingJobOperator
+from streambank_airflow.operators.base import REPORT_KEY
+from streambank_airflow.operators.upgrade import UpgradeStreamingJobOperator
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.airflow_face.notifiers import told
 from tests.support.jobs.managed_job import Managed

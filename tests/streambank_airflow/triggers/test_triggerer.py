@@ -1,4 +1,4 @@
-"""A deferred stop, and an asset's watcher, with Airflow's own triggerer in a process of its own."""
+"""A deferred stop, and an asset's watcher, with Airflow's own triggerer in a separate process."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streambank.core.errors import InputError, RefusedError
-from streambank.declaration.declaration import Job, load_jobs
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.catalog import manifest_key

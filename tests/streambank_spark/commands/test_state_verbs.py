@@ -27,7 +27,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with savepoints of several recorded checkpoints, each a job of its own."""
+    """A repository with savepoints of several recorded checkpoints, each its own job."""
     folder = tmp_path_factory.mktemp("saved")
     repository = Repository.open(open_store(folder / "savepoints"), create=True)
     for name in ("hdfs-join", "ids-changelog-transform", "hdfs-dedup", "rocksdb-window"):

@@ -13,7 +13,7 @@ import pytest
 
 from streambank.checkpoint.closure import OperatorState, StoreState
 from streambank.core.errors import InputError, NotFoundError
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
@@ -91,7 +91,7 @@ def options(*arguments: str | Path) -> Namespace:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with savepoints of several recorded checkpoints, each a job of its own."""
+    """A repository with savepoints of several recorded checkpoints, each its own job."""
     folder = tmp_path_factory.mktemp("saved")
     repository = Repository.open(open_store(folder / "savepoints"), create=True)
     for name in ("hdfs-join", "ids-changelog-transform", "ids-changelog-join3", "rocksdb-window"):

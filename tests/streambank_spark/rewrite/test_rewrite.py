@@ -1,4 +1,4 @@
-"""Savepoints whose state was written anew: without keys, in other partitions, never wrong in silence."""
+"""Savepoints whose state was rewritten: without keys, in other partitions, never wrong in silence."""
 
 from __future__ import annotations
 

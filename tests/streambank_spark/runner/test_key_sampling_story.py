@@ -9,7 +9,8 @@ import pytest
 
 from streambank.control.progress import last_progress
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.sla.skew.traffic import hot_key_facts
 from streambank_spark.runner.key_sampling import SAMPLED
 from tests.support.cli import streambank, succeed

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from demo.jars.kafka import spark_settings
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.kafka.offsets import parse_offsets

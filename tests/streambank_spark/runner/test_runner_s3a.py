@@ -15,14 +15,15 @@ from spark_jobs.flights import expected, replay
 from streambank.checkpoint.position import batches_of
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import RefusedError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.launchers.local import LocalLauncher, launch_arguments
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import write_launch
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify

@@ -1,4 +1,4 @@
-"""An order on a savepoint's state, handed to a Spark of its own: what goes in, comes back, and is left."""
+"""An order on a savepoint's state, handed to its own Spark: what goes in, comes back, and is left."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if "spark.fake=endless" in conf:
     time.sleep(600)
 answer = {{"savepoint": "b000007-0ddba11c0ffe"}}
 if "spark.fake=refuses" in conf:
-    refusal = {{"error": "no-key", "kind": "RefusedError", "message": "No.", "hint": "Begin anew."}}
+    refusal = {{"error": "no-key", "kind": "RefusedError", "message": "No.", "hint": "Begin again."}}
     answer = {{"error": refusal}}
 json.dump(answer, open(after("--report"), "w"))
 """
@@ -105,7 +105,7 @@ def test_a_plan_goes_in_and_a_report_comes_back(fake: Fake, tmp_path: Path) -> N
 def test_what_it_refuses_is_refused(fake: Fake) -> None:
     with pytest.raises(RefusedError) as caught:
         fake.submit({"spark.fake": "refuses"})
-    assert (caught.value.code, caught.value.message, caught.value.hint) == ("no-key", "No.", "Begin anew.")
+    assert (caught.value.code, caught.value.message, caught.value.hint) == ("no-key", "No.", "Begin again.")
     assert fake.left == []
 
 

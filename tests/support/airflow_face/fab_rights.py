@@ -1,4 +1,4 @@
-"""The page with FAB's auth manager: who sees which job, and may trigger what; in a process of its own.
+"""The page with FAB's auth manager: who sees which job, and may trigger what; in a separate process.
 
 `python -m tests.support.airflow_face.fab_rights FOLDER` makes an Airflow in an empty folder, with two jobs
 and users of several roles, asks the page's routes as each of them, and prints the answers as JSON. With a

@@ -59,7 +59,7 @@ class LiveAirflow:
     waiting: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def command(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start one of Airflow's commands, in a session of its own; its log has the command's name."""
+        """Start one of Airflow's commands, in a separate session; its log has the command's name."""
         with (self.places.logs / f"{arguments[0]}.log").open("ab") as log:
             started = subprocess.Popen(
                 airflow_parts.airflow_command(*arguments),

@@ -1,4 +1,4 @@
-"""The page with an auth manager of one's own: rights to single DAGs, and teams; in a process of its own.
+"""The page with an auth manager of one's own: rights to single DAGs, and teams; in a separate process.
 
 `python -m tests.support.airflow_face.own_rights FOLDER` makes an Airflow with teams in an empty folder, asks
 the page's routes and Airflow's API as each user, and prints the answers as JSON.

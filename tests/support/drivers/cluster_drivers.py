@@ -1,6 +1,6 @@
 """Drivers of a standalone cluster that is not there: each submission to a fake master runs as a thread.
 
-Such a driver does by the records of its job what the runner does, on a host of its own, so that others know
+Such a driver does by the records of its job what the runner does, on a separate host, so that others know
 it by its heartbeat alone: it takes the lease, looks whether it is wanted, beats, and obeys a stop.
 """
 

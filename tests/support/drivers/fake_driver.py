@@ -38,7 +38,7 @@ from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 class FakeDriver:
     """What a driver is to the records of its job: it takes the lease, beats, and obeys a stop.
 
-    It may be a process of its own, as below, or a thread (tests/support/drivers/cluster_drivers.py).
+    It may be a separate process, as below, or a thread (tests/support/drivers/cluster_drivers.py).
 
     Args:
         spec: Its launch.

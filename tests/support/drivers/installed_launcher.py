@@ -1,4 +1,4 @@
-"""Launchers of other packages, installed as distributions in a folder of their own."""
+"""Launchers of other packages, installed as distributions in a separate folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver in a process of its own that waits for ever in the middle of one batch, to be killed there.
+"""A driver in a separate process that waits for ever in the middle of one batch, to be killed there.
 
 python -m tests.support.drivers.killed_in_batch QUERY LAYOUT SOURCE CHECKPOINT OUTPUT BATCH
 """

@@ -1,4 +1,4 @@
-"""Real drivers for tests: spark-submit of run_query.py, in a process group of its own."""
+"""Real drivers for tests: spark-submit of run_query.py, in a separate process group."""
 
 from __future__ import annotations
 
@@ -215,8 +215,8 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def printed(driver: Driver) -> dict[str, Any]:
-    """The last JSON object that the application printed on a line of its own."""
+    """The last JSON object that the application printed on a separate line."""
     lines = [line for line in driver.log.read_text(errors="replace").splitlines() if line.startswith("{")]
-    # The JVM writes into the same log: a warning of its own may follow within the line.
+    # The JVM writes into the same log: its own warning may follow within the line.
     found: dict[str, Any] = json.JSONDecoder().raw_decode(lines[-1])[0]
     return found

@@ -11,8 +11,9 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.marker import SUFFIX
 from streambank.copies.refresh import RefreshRequest, refresh
 from streambank.copies.report import RefreshReport
-from streambank.declaration.declaration import Job, load_jobs
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from streambank.control.control import JobControl
 from streambank.control.processes import HostId, this_host, who
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.installed import Installation
 from streambank.driver.launchers.local import LocalLauncher
 from tests.support.paths import ROOT
@@ -24,7 +25,7 @@ exec "$PYSPARK_PYTHON" "$@"
 
 KILLED_STARTER = """
 import os, pathlib, sys
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.job.start import start_job
 from tests.support.jobs.declared import fake_launcher
 folder = pathlib.Path(sys.argv[1])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.cli import streambank
 from tests.support.jobs.declared import end_drivers
 from tests.support.jobs.release_story import APPLICATION, NAME, ReleaseStory

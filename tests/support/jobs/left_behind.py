@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streambank.declaration.declaration import Job
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_for
 
 KILLED_STARTER = """
 import os, sys
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.driver.launchers.choose import launcher_for
 from streambank.job.start import start_job
 job = load_jobs(sys.argv[1]).job("lines")

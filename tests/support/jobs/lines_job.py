@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from tests.support.drivers.real_driver import APPLICATIONS
 from tests.support.waiting import DEADLINE_S, wait_for
 

@@ -14,7 +14,8 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.processes import who
 from streambank.core.names import MAIN
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.repository.repository import Repository

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from tests.support.drivers.real_driver import APPLICATIONS
@@ -129,7 +130,7 @@ class SeenJob:
         return len(list(repository.manifests("seen")))
 
     def command(self, *arguments: str) -> list[str]:
-        """`streambank job ...` of it, in a process of its own."""
+        """`streambank job ...` of it, in a separate process."""
         return [
             sys.executable, "-m", "streambank", "job", *arguments, "--jobs", str(self.jobs), "--json",
             "--spark-conf", "spark.driver.memory=700m",

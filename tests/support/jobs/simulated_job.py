@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streambank.control.control import JobControl
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import RestoreReport, restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, TakeResult, take

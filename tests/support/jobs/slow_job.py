@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import write_jobs
@@ -24,7 +24,7 @@ def slow_job(folder: Path, more: str = "") -> Path:
 
 
 def commit(jobs_file: Path, took_s: float) -> None:
-    """One more batch, as long as that, in a file of its own."""
+    """One more batch, as long as that, in a separate file."""
     store = load_jobs(jobs_file).job("flights").records().store
     number = len(store.names("progress/main")) + 1
     second = (utc_now() - BEGIN).total_seconds()

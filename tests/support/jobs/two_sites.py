@@ -9,7 +9,8 @@ from typing import Any
 
 from streambank.core.errors import StreambankError
 from streambank.core.names import PRIMARY, SITES, STANDBY
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.failover.failover import failover
 from streambank.failover.report import FailoverReport, FailoverRequest
 from streambank.job.savepoint import savepoint_job

@@ -33,7 +33,7 @@ DIES = NEW.replace(
 """It gives up after a few batches, which is more than a rehearsal sees of one query."""
 KILLED = """
 import os, sys
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.upgrade import plan, upgrade as module
 choose = module.choose_code
 def choose_and_die(control, declared, code, **more):

@@ -48,7 +48,7 @@ class FakeBroker:
         self.kept.setdefault(topic, Retention("delete", 604_800_000, None))
 
     def remake(self, topic: str) -> None:
-        """Delete a topic, and make it anew with the same offsets."""
+        """Delete a topic, and make it again with the same offsets."""
         self.known[topic] = replace(self.known[topic], topic_id=str(uuid.uuid4()))
 
     def brokers(self, connection: KafkaConnection | None = None) -> Brokers:

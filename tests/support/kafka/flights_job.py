@@ -14,7 +14,8 @@ from spark_jobs.flights import replay
 from spark_jobs.flights.expected_origins import TopicComparison, compare_topic, origin_delays
 from streambank.checkpoint.position import batches_of
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job

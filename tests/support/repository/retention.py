@@ -20,7 +20,7 @@ HOUR_S = 3600.0
 
 
 def large(number: int) -> bytes:
-    """Bytes that are an object of their own."""
+    """Bytes that are a separate object."""
     return b"%08d" % number * (SMALL_BYTES // 8 + 1)
 
 

@@ -86,7 +86,7 @@ class Trial:
         spark: The process's session.
         query: What runs.
         layout: How its state is kept.
-        folder: A folder of its own.
+        folder: Its own folder.
         batches: How many input files, so how many batches with data, there are.
         conf: Session conf beyond the layout's.
     """

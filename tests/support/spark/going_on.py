@@ -1,4 +1,4 @@
-"""The queries of recorded checkpoints, continued by any Spark: in a process of its own, on its interpreter.
+"""The queries of recorded checkpoints, continued by any Spark: in a separate process, on its interpreter.
 
 `python going_on.py TASKS ANSWER`: TASKS is a JSON file with a list of tasks. ANSWER gets a list as long: the
 rows of each batch that was run, or the first lines of what Spark said. It imports nothing of Streambank, and
@@ -26,7 +26,7 @@ class Task:
     """A query to continue.
 
     Attributes:
-        cell: Which one; those of checkpoint format v2 get a JVM of their own.
+        cell: Which one; those of checkpoint format v2 get their own JVM.
         input: Its input.
         checkpoint: Where it goes on.
         unchecked: Whether Spark does not compare the state's schema with the query's.

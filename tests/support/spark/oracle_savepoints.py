@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from streambank.core.choices import SinkChoice
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -1,4 +1,4 @@
-"""Queries that go on from state that was written anew, and models that say what has to come of it.
+"""Queries that go on from state that was rewritten, and models that say what has to come of it.
 
 A model is another run of the same query, in whose input the past of some keys has another name: so these keys
 start from zero, all others have all of their past, and watermarks are the same. What the two give from there
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.choices import SinkChoice
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
@@ -145,7 +145,7 @@ class RewrittenQuery:
         spark: The process's session.
         query: What runs.
         layout: How its state is kept.
-        folder: A folder of its own.
+        folder: Its own folder.
         conf: Session conf beyond the layout's.
     """
 

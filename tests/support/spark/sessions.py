@@ -63,7 +63,7 @@ END_S = 240
 
 
 def own_spark(conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session for a process of its own; tests take the fixture `spark`."""
+    """A session for its own process; tests take the fixture `spark`."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.Builder()
@@ -95,7 +95,7 @@ def prepare(session: SparkSession) -> None:
 
 
 def session_for(base: SparkSession, layout: str, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session of its own with the layout's conf; a query copies the conf when it starts."""
+    """Its own session with the layout's conf; a query copies the conf when it starts."""
     session = base.newSession()
     for key, value in {**HURRIED, **LAYOUTS[layout].conf, **(conf or {})}.items():
         session.conf.set(key, value)

@@ -9,7 +9,7 @@ Every call of the contract is counted and recorded in `store.calls`, so that a t
 and then once for each call. After a crash the store is dead: whatever is called later, in a `finally` for
 example, crashes too, as nothing runs in a process that was killed.
 
-The end of a `bulk` is a call of its own, `settle`.
+The end of a `bulk` is a separate call, `settle`.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ class FaultyStore:
 
 
 class FaultyHeld:
-    """A held file of a FaultyStore; opening and looking again are calls of their own."""
+    """A held file of a FaultyStore; opening and looking again are separate calls."""
 
     def __init__(self, store: FaultyStore, key: str, inner: Held) -> None:
         self._store = store

@@ -48,7 +48,7 @@ class Mode:
     answered: bool = False
 
     def reset(self, arguments: Sequence[str]) -> None:
-        """Start anew; the plain look at the arguments is for mistakes that end before options are read."""
+        """Start again; the plain look at the arguments is for mistakes that end before options are read."""
         given = arguments[: arguments.index("--")] if "--" in arguments else arguments
         self.json = "--json" in given
         self.debug = "--debug" in given

@@ -151,7 +151,7 @@ def _refuse_declared(checkpoint: str, jobs: str) -> None:
     Raises:
         InputError: The checkpoint is that of a declared job (code `declared-checkpoint`).
     """
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
     from streambank.storage import is_inside
 
     for each in load_jobs(jobs).jobs.values():

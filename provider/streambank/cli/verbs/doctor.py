@@ -130,7 +130,7 @@ def _diagnoses(
         return ()
     from streambank.control.marker import records_root
     from streambank.core.names import QueryRef
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
 
     asked = QueryRef.parse(job)
     declared = declared_job(job, jobs)

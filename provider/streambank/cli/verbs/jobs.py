@@ -249,7 +249,7 @@ def _show_stop(result: StopResult) -> None:
 @app.command("list", epilog="Example: streambank job list --jobs dags/streaming_jobs.toml")
 def list_jobs(jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
     """List the declared jobs: what each must do, what it does, and who watches it. Changes nothing."""
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
 
     declared = load_jobs(jobs)
     found = [_glance(declared.job(name)) for name in declared.jobs]

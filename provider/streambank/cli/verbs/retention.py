@@ -165,7 +165,7 @@ def _settle_tags(
 ) -> list[TagReport]:
     """Bring the tags in Iceberg up to date of each declared job of this repository."""
     from streambank.core.names import QueryRef
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
     from streambank.storage import open_store
 
     name = QueryRef.parse(job).job if job is not None else None
@@ -190,7 +190,7 @@ def _declared(
     from dataclasses import replace
 
     from streambank.core.names import QueryRef
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
 
     declared = load_jobs(file)
     policies: dict[str, Policy] = {}
@@ -220,7 +220,7 @@ def _by_declared_clocks(file: str, policy: Policy) -> Callable[[str], Policy]:
 
     from streambank.core.names import QueryRef
     from streambank.core.zones import UTC_NAME
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
 
     zones = {job.name: job.time_zone or UTC_NAME for job in load_jobs(file).jobs.values()}
     return lambda of: replace(policy, time_zone=zones.get(QueryRef.parse(of).job, UTC_NAME))

@@ -11,7 +11,7 @@ from streambank.cli.options import Debug, JobsFile, Json, job_named
 from streambank.cli.output import console
 
 if TYPE_CHECKING:
-    from streambank.recovery.sinks_of_job import SinksOfQuery
+    from streambank.recovery.sinks.of_job import SinksOfQuery
 
 EXAMPLES = """Examples:
 
@@ -40,7 +40,7 @@ def sinks(
 ) -> None:
     """Show each sink of a job: how far it is against a savepoint, and what a restore would lose or repeat."""
     from streambank.core.names import QueryRef
-    from streambank.recovery.sinks_of_job import sinks_of_job
+    from streambank.recovery.sinks.of_job import sinks_of_job
 
     asked = QueryRef.parse(job)
     declared = job_named(asked.job, jobs)

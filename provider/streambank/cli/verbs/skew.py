@@ -89,7 +89,7 @@ def _of_job(job: str, jobs: str, batch: int | None, limit: float) -> dict[str, A
     """Of a declared query: its state, and its traffic as its driver measured it last."""
     from streambank.control.progress import last_progress
     from streambank.core.names import QueryRef
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
 
     asked = QueryRef.parse(job)
     declared = load_jobs(jobs).job(asked.job, console.note)

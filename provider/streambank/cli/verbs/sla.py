@@ -244,7 +244,7 @@ def _declared(asked: Asked) -> tuple[Job | None, str | None]:
     """
     known: tuple[str, ...] = ()
     if asked.jobs is not None:
-        from streambank.declaration.declaration import load_jobs
+        from streambank.declaration.load import load_jobs
 
         declared = load_jobs(asked.jobs).jobs
         known = tuple(declared)

@@ -15,7 +15,7 @@ from streambank.core.choices import SOURCE_CHOICES, SourceChoice
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN, SITES, check_name
 from streambank.declaration.fields import Fields
-from streambank.declaration.standby import PrimaryPlaces
+from streambank.declaration.places.standby import PrimaryPlaces
 from streambank.declaration.state import HotKeysPolicy, read_hot_keys
 from streambank.storage import is_inside, same_place
 

@@ -16,8 +16,8 @@ from streambank.declaration.places.apart import (
     refuse_shared_names,
 )
 from streambank.declaration.places.copies import NEAREST, CopyPolicy, are_apart, without_generation
+from streambank.declaration.places.standby import Standby
 from streambank.declaration.savepoints import ReplicatePolicy
-from streambank.declaration.standby import Standby
 from streambank.storage import followed, upwards
 
 

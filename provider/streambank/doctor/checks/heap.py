@@ -29,7 +29,7 @@ def check_heap(
     Args:
         closure: The closure of the newest batch.
         reported: What Spark said of each operator, batch by batch, oldest first.
-        conf: The job's settings; None where nobody declares it.
+        conf: The job's settings; None where it is not declared.
     """
     if closure.spark.provider != "hdfs":
         return

@@ -224,7 +224,7 @@ def check_container(environment: Mapping[str, str], root: Path) -> Iterator[Find
             signs[0],
             "This is a container.",
             "A driver that is started here survives the task that started it, and ends with the container.",
-            "Start drivers where they may stay: on a host, or in a container of their own.",
+            "Start drivers where they may stay: on a host, or in a separate container.",
         )
 
 

@@ -246,7 +246,7 @@ def check_authentication(conf: SparkConf) -> Iterator[Finding]:
         "",
         f"The job runs on {conf.master}, and its settings have no spark.authenticate = true. Those of the "
         "cluster's own spark-defaults.conf are not seen here.",
-        "Without it, whoever reaches the ports of driver and executors can take part in the application.",
+        "Without it, anyone who reaches the ports of driver and executors can take part in the application.",
         "Set spark.authenticate, and spark.network.crypto.enabled: docs/howto/launchers.md.",
     )
 
@@ -257,7 +257,7 @@ def check_local_dir(
     """Where RocksDB works while the query runs: it should be a local SSD.
 
     Args:
-        conf: The job's settings; None where nobody declares it.
+        conf: The job's settings; None where it is not declared.
         environment: What a driver started here would get.
         here: Whether the driver runs, or ran last, on this machine.
         mount_of: What a path is on.
@@ -269,7 +269,7 @@ def check_local_dir(
     if not conf.is_local or not here:
         where = f"on executors of {conf.master}" if not conf.is_local else "on another machine"
         yield SkippedCheck(
-            what, f"The state is {where}, which cannot be looked at from here.", "Run doctor there."
+            what, f"The state is {where}, which cannot be read from here.", "Run doctor there."
         )
         return
     source = "SPARK_LOCAL_DIRS" if environment.get("SPARK_LOCAL_DIRS") else "spark.local.dir"
@@ -352,6 +352,6 @@ def check_owners(job: Job, jobs: Iterable[Job]) -> Iterator[Finding]:
                 str(place),
                 f"The {what} of job {job.name} ({mine}) is also that of jobs of {', '.join(shared)}.",
                 "Each of them can forge or delete what the others have there.",
-                f"Give the jobs of each owner a {what} of their own, and each owner rights on that one only: "
+                f"Give the jobs of each owner a separate {what}, and each owner rights on that one only: "
                 "docs/howto/access.md.",
             )

@@ -90,8 +90,8 @@ def check_memory(
     Args:
         closure: The closure of the newest batch.
         reported: What Spark said of each operator, batch by batch, oldest first.
-        conf: The job's settings; None where nobody declares it.
-        machine_bytes: The memory of this machine; None where it cannot be told.
+        conf: The job's settings; None where it is not declared.
+        machine_bytes: The memory of this machine; None where it is not known.
     """
     if closure.spark.provider != "rocksdb":
         return

@@ -1,4 +1,4 @@
-"""Rows that cost much: collections in the state that are written anew with each change, and hot keys."""
+"""Rows that cost much: collections in the state that are rewritten with each change, and hot keys."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_nested(
                 f"Rows of {operator.called} hold collections ({', '.join(nested)}), and "
                 f"{' and '.join(costs)}.",
                 "Spark reads, decodes, encodes and writes the whole row for each change of one element.",
-                "Keep the elements as rows of their own: ListState or MapState of transformWithState, or a "
+                "Keep the elements as separate rows: ListState or MapState of transformWithState, or a "
                 "finer key.",
             )
 

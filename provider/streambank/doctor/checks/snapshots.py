@@ -28,7 +28,7 @@ def check_lag(closure: Closure, batch_period_s: float | None, conf: Mapping[str,
 
     Args:
         closure: The closure of the newest batch.
-        batch_period_s: Seconds between two commits; None where that cannot be told.
+        batch_period_s: Seconds between two commits; None where that is not known.
         conf: The settings that are declared.
     """
     if batch_period_s is None:

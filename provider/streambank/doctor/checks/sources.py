@@ -18,7 +18,7 @@ from streambank.kafka.recording import FORMAT, SourceRecorder
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
 from streambank.repository.manifest import Manifest
-from streambank.savepoint.take import not_asked
+from streambank.savepoint.warnings import not_asked
 from streambank.sinks.table import TableStanding
 from streambank.sinks.unguarded import harm_of, sink_name
 

@@ -1,6 +1,6 @@
 """Starting drivers on this machine.
 
-A driver on this machine is detached: in a session of its own, child of nobody in particular, so it survives
+A driver on this machine is detached: in a separate session, child of nobody in particular, so it survives
 the task or the shell that started it. It does not survive its container. Its executors may be elsewhere: that
 is what Spark calls client mode.
 """
@@ -193,7 +193,7 @@ def launch_arguments(control: JobControl, spec: LaunchSpec) -> list[str]:
 def _spawn(
     command: list[str], folder: str, environment: Mapping[str, str], log: Path, properties: str
 ) -> int:
-    """Start a process in a session of its own, with nothing of ours but the log and the properties.
+    """Start a process in a separate session, with nothing of ours but the log and the properties.
 
     The properties are in a file without a name: only the process and its user can read it, and it is gone
     with the process.

@@ -98,7 +98,7 @@ class MasterPage:
         for kind in ("stderr", "stdout"):
             url = _log_url(driver.worker, "log", driver_id, kind, byteLength=count * _LINE_BYTES)
             lines = ask(url).decode("utf-8", "replace").splitlines()
-            # The page begins with a line of its own: which bytes of how many these are.
+            # The page begins with its own line: which bytes of how many these are.
             said = [line for line in lines[1:] if line][-max(1, count // 2) :]
             # The command holds all settings, and its log is shown to more people than may see those.
             found += [shown(line) if line.startswith(_COMMAND) else line for line in said]

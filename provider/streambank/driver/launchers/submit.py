@@ -1,7 +1,7 @@
 """Handing a driver to a cluster by spark-submit, which ends as soon as the cluster has taken it.
 
 What it is told is in a folder that nobody else may look into, and gone when spark-submit has ended; values of
-settings are no arguments. It runs in a session of its own: where the start is killed it goes on, the next
+settings are no arguments. It runs in a separate session: where the start is killed it goes on, the next
 start finds the driver, and whoever submits next on this machine removes the folder. Its output is locked
 while it runs, which tells a folder in use from one that was left behind. A start that is interrupted, and not
 killed, ends it first: the driver may have been taken all the same, and is found then, too.

@@ -218,7 +218,7 @@ class Objects:
 
         Args:
             digest: Of the object.
-            passing: Told after each step how many bytes were read.
+            passing: Called after each step with how many bytes were read.
 
         Raises:
             IntegrityError: As `open`.
@@ -342,7 +342,7 @@ class Objects:
         return places[0] if places else None
 
     def _is_rather_a_file(self, key: str, place: IndexedObject) -> bool:
-        """Whether a large object that a pack should hold is read from a file of its own.
+        """Whether a large object that a pack should hold is read from its own file.
 
         An index that was written beside a sweep may name a pack that is gone since; and whoever heals a
         damaged object stores it as a file, unless that name is condemned.

@@ -22,7 +22,7 @@ from streambank.repository.sealed import dumps
 from streambank.storage.store import CHUNK_BYTES, Store
 
 SMALL_BYTES = 512 << 10
-"""Objects up to this size travel in packs; larger ones are files of their own, which a restore may link."""
+"""Objects up to this size travel in packs; larger ones are separate files, which a restore may link."""
 PACK_BYTES = 32 << 20
 """A pack is closed once it holds this much."""
 MOST_OBJECTS = 1 << 17
@@ -158,7 +158,7 @@ def repair_table(store: Store, pack: Pack, digest_name: str) -> bool:
     """Write the table of contents of a pack again, from what the index says about it.
 
     The pack's id is the digest of its table, so it is proven that the table is the one it was written with.
-    The objects before it are left as they are; each has a digest of its own.
+    The objects before it are left as they are; each has its own digest.
 
     Args:
         store: The repository's root.

@@ -25,7 +25,7 @@ class ObjectLocation:
     """Where an object lies.
 
     Attributes:
-        kind: `object` for a file of its own, `pack` for a part of a pack.
+        kind: `object` for its own file, `pack` for a part of a pack.
         key: That file in the repository's store.
         offset: First byte in it.
         length: How many bytes.

@@ -253,7 +253,7 @@ class ObjectWriter:
             digest = f"{self._digest_name}:{hasher.hexdigest()}"
             stored = not self._is_there(digest, size_bytes)
             if stored and object_key(digest) in self._condemned:
-                # It has one name as a file of its own, and that one is lost: a pack of its own has a new one.
+                # It has one name as a separate file, and that one is lost: a new pack has another one.
                 entry = PackEntry(digest, 0, size_bytes)
                 pack, tail = seal_pack([entry], self._digest_name, uuid.uuid4().hex)
                 yield from tail

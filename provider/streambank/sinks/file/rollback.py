@@ -12,7 +12,7 @@ the path it had. The order of steps, and what a crash after each one leaves:
 | 5. data files that the log no longer names move aside | readers of the log see batches up to N |
 | 6. `_done.json` is created beside the journal | the sink is at N |
 
-A second try plans anew from what it finds, and from the journals of those that did not finish: those know
+A second try plans again from what it finds, and from the journals of those that did not finish: those know
 the data files whose entries are gone from the log already. No query may write to the sink meanwhile; the
 caller holds the job.
 """
@@ -264,7 +264,7 @@ def _begin(
     supersedes: Sequence[str],
     before_change: BeforeChange,
 ) -> str:
-    """Create the journal in a folder of its own, and return the folder."""
+    """Create the journal in a separate folder, and return the folder."""
     files = len(standing.later) + len(standing.aside)
     if files * _LEAST_MEMORY_BYTES > MOST_MEMORY_BYTES:
         raise _too_many(store, files)

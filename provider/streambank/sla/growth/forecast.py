@@ -184,7 +184,7 @@ def measure_growth(gathered: Gathered, *, min_history_s: float = 0.0) -> Growth 
     found, per_day = fit.slope, DAY_S / fit.width
     days = _days(fit.cells, fit.width)
     if fit.method == "plain":
-        notes.append("Less than two days of history: a daily wave cannot be told from growth.")
+        notes.append("Less than two days of history: a daily wave cannot be distinguished from growth.")
     elif days < SURE_DAYS:
         notes.append(f"It rests on {days} days; {SURE_DAYS} are needed for an interval that can be trusted.")
     if fit.newer:

@@ -47,7 +47,7 @@ class Drivers:
     Its own file was begun before the other's, so records in that are stale which are both later and of no
     earlier a batch than the other's first: a restore alone goes back to earlier batches, and a clock that is
     behind alone makes earlier ones look later. Files that it begins afterwards are stale as long as the
-    other is seen to write too; where it is not, epochs were counted anew.
+    other is seen to write too; where it is not, epochs were counted again.
 
     Args:
         heads: How each file begins, in the order in which they were begun; None where nobody knows.

@@ -110,7 +110,7 @@ class HistoryScan:
         stale: Records left out since their driver had lost its lease: their batches are not the query's.
 
     The counts are of the files that were read, which begin before `since`. They are complete when the
-    iteration is, and begin anew with the next.
+    iteration is, and begin again with the next.
     """
 
     def __init__(

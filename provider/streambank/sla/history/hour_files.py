@@ -19,7 +19,7 @@ from streambank.core.errors import NotFoundError
 from streambank.core.json_text import loads
 from streambank.core.names import MAIN
 from streambank.core.python310 import UTC, parse_time
-from streambank.core.units import from_json_time, to_json_time
+from streambank.core.units import EPOCH, from_json_time, to_json_time
 from streambank.sla.history.hour import hour_of
 from streambank.sla.history.point import Point, Stretch
 from streambank.storage.store import Store, read_record
@@ -28,7 +28,6 @@ from streambank.storage.threads import at_once, each
 FORMAT = 1
 DAY_HOURS = 24
 _NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.json")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIGURES = 3
 
 Hours = dict[int, Sequence[Point]]
@@ -125,7 +124,7 @@ class HourFiles:
         return sorted(day for name in names if name is not None and (day := _day_of(name[1])) is not None)
 
     def _key(self, day: int) -> str:
-        return f"{self._prefix}/{(_EPOCH + timedelta(days=day)).date().isoformat()}.json"
+        return f"{self._prefix}/{(EPOCH + timedelta(days=day)).date().isoformat()}.json"
 
     def _read(self, day: int) -> KeptHours | None:
         try:
@@ -145,7 +144,7 @@ class HourFiles:
 
 def _day_of(text: str) -> int | None:
     try:
-        return (parse_time(text).replace(tzinfo=UTC) - _EPOCH).days
+        return (parse_time(text).replace(tzinfo=UTC) - EPOCH).days
     except ValueError:
         return None
 
@@ -220,8 +219,8 @@ def _unfold(values: Mapping[str, Sequence[float]]) -> Iterable[dict[str, float]]
 
 
 def _microseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def _moment(microseconds: Any) -> datetime:
-    return _EPOCH + timedelta(microseconds=int(microseconds))
+    return EPOCH + timedelta(microseconds=int(microseconds))

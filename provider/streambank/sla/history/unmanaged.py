@@ -19,8 +19,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.shape import PartitionState
 from streambank.core.errors import NotFoundError, StorageError, StreambankError
-from streambank.core.python310 import UTC
-from streambank.core.units import from_epoch_ms
+from streambank.core.units import EPOCH, from_epoch_ms
 from streambank.sla.history.clock_order import in_order
 from streambank.sla.history.point import History, Point
 from streambank.sla.history.summary import Gathered
@@ -31,7 +30,6 @@ MOST_STORES = 5000
 oldest and the newest are left out."""
 _SNAPSHOTS = (Kind.SNAPSHOT, Kind.ZIP)
 _SPENT = ("batch-not-retained", "checkpoint-moved")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +187,7 @@ class _Times:
             notes.append(
                 f"{jumps} clock jumps: batches with an earlier time than the one before, as in copies."
             )
-        first = known[0] if known else _EPOCH
+        first = known[0] if known else EPOCH
         filled: list[datetime] = []
         for moment in stamped:
             filled.append(moment if moment is not None else filled[-1] if filled else first)
@@ -214,7 +212,7 @@ class _Times:
 
 def _written(index: CheckpointIndex, path: str) -> datetime | None:
     written_ns = index.listing[path].mtime_ns
-    return None if written_ns <= 0 else _EPOCH + timedelta(microseconds=written_ns // 1000)
+    return None if written_ns <= 0 else EPOCH + timedelta(microseconds=written_ns // 1000)
 
 
 def _planned_at(planner: ClosurePlanner, batch: int) -> datetime | None:

@@ -44,7 +44,7 @@ class TrendGauge:
 
     Args:
         objective: `growth`, `row_growth` or `time_to_limit`.
-        sizes: What is measured: for `time_to_limit` the objectives that have limits of their own.
+        sizes: What is measured: for `time_to_limit` the objectives that have their own limits.
         now: The moment.
         breaks: Moments at which the state was made smaller or larger by somebody, ascending.
     """

@@ -27,6 +27,7 @@ from typing import Any, BinaryIO
 from streambank.core.errors import FormatError, NotFoundError, StorageError
 from streambank.core.last_read import reading
 from streambank.core.python310 import UTC, add_note, parse_time
+from streambank.core.units import EPOCH
 from streambank.storage.fsspec.errors import (
     TranslatedReader,
     exists_error,
@@ -438,7 +439,7 @@ def _mtime_ns(said: Mapping[str, Any]) -> int:
         value = parse_time(value)
     if isinstance(value, datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        since = aware - datetime(1970, 1, 1, tzinfo=UTC)
+        since = aware - EPOCH
         return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
     return int(value * 1_000_000_000) if isinstance(value, int | float) else 0
 

@@ -488,7 +488,7 @@ def _does(said: Mapping[str, Any]) -> list[str]:
     for move in said.get("Transitions") or ():
         if str(move.get("StorageClass")) in ("GLACIER", "DEEP_ARCHIVE"):
             when = f"after {move['Days']} days" if move.get("Days") is not None else "on a date"
-            found.append(f"archives objects in {move['StorageClass']} {when}, where nobody can read them")
+            found.append(f"archives objects in {move['StorageClass']} {when}, where they cannot be read")
     return found
 
 

@@ -132,7 +132,7 @@ def exists_error(uri: str) -> ConflictError:
 def no_exclusive_create_error(uri: str) -> InputError:
     """The service ignores the one condition that everything rests on."""
     return InputError(
-        f"{uri} cannot be created safely: the service replaced an object that it was told not to replace.",
+        f"{uri} cannot be created safely: the service replaced an object that it was asked not to replace.",
         code="no-exclusive-create",
         hint="It does not support PUT with If-None-Match; a newer version may. A checkpoint there can be "
         "saved; keep repositories, job records and restored checkpoints elsewhere.",

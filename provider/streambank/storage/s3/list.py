@@ -61,7 +61,7 @@ class _Walk:
             raise StorageError(
                 f"The service's listing of {uri} does not end.",
                 code="storage",
-                hint="Report it to whoever makes the service.",
+                hint="Report it to the maker of the service.",
             )
         return replace(self, token=token)
 

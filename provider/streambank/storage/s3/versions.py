@@ -78,7 +78,7 @@ def _pages(service: Service, bucket: str, prefix: str, uri: str) -> Iterator[Any
             raise StorageError(
                 f"The service's listing of the versions in {uri} does not end.",
                 code="storage",
-                hint="Report it to whoever makes the service.",
+                hint="Report it to the maker of the service.",
             )
         after = following
 

@@ -13,6 +13,7 @@ from streambank_airflow.choices import bootstrap_choice, check_sql, transform_ch
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import hint_of_code
 from streambank_airflow.operators.base import (
+    REPORT_KEY,
     EndsWhenKilled,
     as_bool,
     as_integer,
@@ -21,7 +22,7 @@ from streambank_airflow.operators.base import (
     asked_by,
     measured,
 )
-from streambank_airflow.operators.drill import REPORT_KEY, as_batches, report_markdown
+from streambank_airflow.operators.drill import as_batches, report_markdown
 from streambank_airflow.operators.rewrite.base import SUMS, StateOperator
 
 if TYPE_CHECKING:

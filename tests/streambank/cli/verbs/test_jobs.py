@@ -10,7 +10,8 @@ import pytest
 
 from streambank.control.progress import ProgressWriter, last_progress
 from streambank.core.units import to_json_time
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.sla.skew.traffic import BatchSample, Traffic
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError, NotFoundError
-from streambank.declaration.declaration import Declarations, load_jobs
+from streambank.declaration.declaration import Declarations
+from streambank.declaration.load import load_jobs
 from streambank.declaration.places.copies import CopyPolicy, are_apart
 from streambank.declaration.state import HotKeysPolicy
 

@@ -60,7 +60,7 @@ def test_a_record_that_its_driver_wrote_later_than_now() -> None:
 
 
 class Service(MemoryStore):
-    """A service with a clock of its own, or one that refuses."""
+    """A service with its own clock, or one that refuses."""
 
     prefix = ""
     says: datetime | None = None

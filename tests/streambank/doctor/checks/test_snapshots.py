@@ -66,7 +66,7 @@ def test_missing_checksums_are_a_warning_only_where_spark_writes_some() -> None:
 
 
 def runs(*hours_ago: float) -> list[Point]:
-    """A batch of a run of its own at each of these times."""
+    """A batch of its own run at each of these times."""
     return [
         Point(at(0) - timedelta(hours=ago), number, f"run-{number}") for number, ago in enumerate(hours_ago)
     ]

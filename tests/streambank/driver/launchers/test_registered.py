@@ -12,7 +12,8 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.records import encode_json
 from streambank.core.errors import InputError, RefusedError, StorageError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.doctor.checks.installation import check_launchers, facts
 from streambank.doctor.spark_conf import conf_of
 from streambank.driver.launcher import Handle

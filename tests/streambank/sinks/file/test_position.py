@@ -56,7 +56,7 @@ def test_what_does_not_tell(store: LocalStore, name: str) -> None:
 
 
 def test_a_table_of_many_columns(store: LocalStore) -> None:
-    """A list of 15 or more has its length in bytes of its own."""
+    """A list of 15 or more has its length in its own bytes."""
     table = pa.table({f"column {number}": range(7) for number in range(40)})
     pq.write_table(table, store.root / "wide.parquet")
     assert count_rows(store, "wide.parquet") == 7

@@ -113,7 +113,7 @@ def test_noise_with_a_memory_seldom_looks_like_growth_and_the_interval_holds_wha
 def test_a_short_history_says_that_it_cannot_tell_a_wave_from_growth() -> None:
     found = grown(wave(500), 0.25, 60.0)
     assert found.grows and not found.sure and found.method == "plain"
-    assert "a daily wave cannot be told from growth" in found.notes[0]
+    assert "a daily wave cannot be distinguished from growth" in found.notes[0]
     two = grown(both(leak(100), wave(500)), 3)
     assert two.grows and not two.sure and "rests on 3 days" in two.notes[0]
 

@@ -165,7 +165,7 @@ def test_half_a_line_and_damaged_ones_are_told_and_the_rest_is_read(store: Store
         "torn",
         "duplicates",
     ]
-    assert list(scan) and scan.damaged == 2, "a second look counts anew"
+    assert list(scan) and scan.damaged == 2, "a second look counts again"
 
 
 def test_a_history_cut_anywhere_is_read_up_to_there(tmp_path: Path) -> None:

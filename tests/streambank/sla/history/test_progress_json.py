@@ -184,7 +184,7 @@ def test_only_kafka_tells_how_many_rows_wait() -> None:
     others: list[Any] = [[file], [rate], [micro], [], None, ["odd"], [{"endOffset": {}, "latestOffset": {}}]]
     assert [source_lag_rows(silent) for silent in others] == [None] * len(others)
     assert source_lag_rows([KAFKA | {"latestOffset": {"topic-0": {"2": "ten"}}}]) is None
-    assert source_lag_rows([KAFKA | {"latestOffset": {"topic-0": {"2": 3}}}]) == 0, "a topic begun anew"
+    assert source_lag_rows([KAFKA | {"latestOffset": {"topic-0": {"2": 3}}}]) == 0, "a topic begun again"
 
 
 ANYTHING = st.recursive(

@@ -72,7 +72,7 @@ def test_a_driver_that_was_killed_and_left_no_word_is_told_by_its_lease(tmp_path
     control = job.records()
     code = """
 import sys, time
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.control.processes import this_process
 control = load_jobs(sys.argv[1]).job("flights").records()
 control.lease.acquire([this_process("python")], details={"launch_id": "launch-1"}).beat()

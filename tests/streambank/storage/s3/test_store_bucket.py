@@ -51,7 +51,7 @@ def test_rules_that_take_objects_away_are_told_and_others_are_not(ruled: Any) ->
     assert store.lifecycle_rules() == (
         LifecycleRule("tidy", "streams/", False, ("deletes objects after 30 days",)),
         LifecycleRule(
-            "cold", "", True, ("archives objects in GLACIER after 5 days, where nobody can read them",)
+            "cold", "", True, ("archives objects in GLACIER after 5 days, where they cannot be read",)
         ),
     )
     (finding,) = check_rules("checkpoint", store)

@@ -1,1 +1,1 @@
-"""Verbs on declared jobs that have a file of their own, one each."""
+"""Verbs on declared jobs that have their own file, one each."""

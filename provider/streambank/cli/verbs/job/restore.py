@@ -79,7 +79,9 @@ def restore(
     from streambank.cli.verbs.recovery.restore import show_done, show_plan
     from streambank.control.processes import who
     from streambank.recovery.choices import parse_sink_choices
-    from streambank.recovery.together import TogetherRequest, from_place, plan_together, restore_together
+    from streambank.recovery.choose_together import from_place
+    from streambank.recovery.request import TogetherRequest
+    from streambank.recovery.together import plan_together, restore_together
     from streambank.work.executor import Pace
 
     declared = cache(partial(job_named, name, jobs))

@@ -75,7 +75,7 @@ def fork(
     from streambank.control.processes import who
     from streambank.copies.refresh import RefreshRequest, plan_refresh, refresh
     from streambank.core.names import SEPARATOR
-    from streambank.declaration.declaration import load_jobs
+    from streambank.declaration.load import load_jobs
     from streambank.sites.standing import at_active_site
     from streambank.work.executor import Pace
 

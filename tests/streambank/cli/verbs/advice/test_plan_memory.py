@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import write_jobs
 from tests.support.paths import ROOT

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed

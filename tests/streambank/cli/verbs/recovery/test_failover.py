@@ -9,7 +9,7 @@ from streambank.copies.refresh import RefreshRequest, plan_refresh
 from streambank.copies.report import RefreshReport
 from streambank.core.names import PRIMARY, SITES, STANDBY
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from streambank.sites.records import SiteRecord, Sites
 from streambank.work.executor import Pace
 from tests.support.cli import Answer, streambank

@@ -12,7 +12,7 @@ from streambank.core.errors import FormatError, RefusedError
 from streambank.core.names import QueryRef
 from streambank.declaration.kafka import FACT
 from streambank.kafka.recording import KIND as KAFKA
-from streambank.recovery.reached import Reached
+from streambank.recovery.sinks.reached import Reached
 from streambank.repository.manifest import Manifest
 from streambank.sinks.file.capture import KIND as FILE
 from streambank.sinks.unguarded import Harm, harm_of, sink_from_description, sink_name
@@ -76,8 +76,7 @@ class UnguardedStanding:
         batches = reached.batches(self.batch)
         if self.fork:
             return (
-                f"The fork has a query id of its own: if it writes to this sink, rows of {batches} are "
-                "repeated."
+                f"The fork has another query id: if it writes to this sink, rows of {batches} are repeated."
             )
         begins = f"The restored query counts from batch {self.batch + 1} again, with other rows in each."
         repeated = f"rows of {batches} are repeated"

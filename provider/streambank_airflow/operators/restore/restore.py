@@ -1,4 +1,4 @@
-"""Operators that restore a savepoint, into a job or a copy of it, and go back to an earlier generation."""
+"""The operator that restores a savepoint: of one query of a job, or of all of them as one."""
 
 from __future__ import annotations
 
@@ -17,30 +17,26 @@ from streambank.recovery.approval import (
     choices_of_all,
     chosen_of,
     newest_of,
+    refusal_not_shown,
+    refusal_not_shown_of_all,
     subject_of,
     subject_of_all,
-    unseen_refusal,
-    unseen_refusal_of_all,
 )
 from streambank_airflow.choices import (
     ALL_QUERIES,
     IF_RUNNING,
-    check_form_copy,
     check_form_origin,
     check_form_places,
     new_sink_choices,
     sink_choices,
 )
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hints import hint_of
 from streambank_airflow.hooks.together import AskedTogether
 from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     SparkWork,
-    StreambankOperator,
     as_bool,
     as_data,
-    as_integer,
     as_text,
     asked_by,
     flat,
@@ -49,12 +45,11 @@ from streambank_airflow.operators.base import (
     measured,
 )
 from streambank_airflow.operators.on_savepoint import OnSavepoint
-from streambank_airflow.restore_plans import plan_markdown, refresh_markdown, together_markdown
+from streambank_airflow.restore_plans import plan_markdown, together_markdown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from streambank.job.stop import StopResult
     from streambank.recovery.plan import RestorePlan
     from streambank.recovery.together import TogetherPlan
 
@@ -197,7 +192,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         self.did("restored", report)
         self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
         if report["mode"] == "fork":
-            self.log.info("To run it, declare a job of its own whose checkpoint that directory is.")
+            self.log.info("To run it, declare another job with that directory as its checkpoint.")
         for said in (report["sink_effect"], report["source_effect"]):
             if said:
                 self.log.info("%s", said)
@@ -282,7 +277,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
                 raise _outdated(
                     approved, f"Query {query} has gone on to batch {newest}, but the plan ended at {shown}."
                 )
-        refusal = unseen_refusal_of_all(approved, plan.plans, plan.done)
+        refusal = refusal_not_shown_of_all(approved, plan.plans, plan.done)
         if refusal is not None:
             raise _outdated(approved, refusal.message)
 
@@ -382,7 +377,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             raise _outdated(
                 approved, f"The query has gone on to batch {newest}, but the plan ended at batch {shown}."
             )
-        refusal = unseen_refusal(approved, plan)
+        refusal = refusal_not_shown(approved, plan)
         if refusal is not None:
             raise _outdated(approved, refusal.message)
 
@@ -425,190 +420,3 @@ def _outdated(approved: Choice, why: str) -> RefusedError:
         code="approval-outdated",
         hint="Trigger the restore again: its plan shows how things are now.",
     )
-
-
-class ReinstateGenerationOperator(StreambankOperator):
-    """Goes back to the generation before, where the one after it has not gone on.
-
-    It is the way back of a compaction or a rescale that fails. A driver that lives in the later one is
-    stopped first. Where that one has committed a batch, or may have given one to a sink that cannot be
-    asked, the job stays in it: going back would lose or repeat rows. Then its driver is left alone, or
-    another one is started there.
-
-    Args:
-        generation: The number of the generation that is to count; None where it was never left.
-        savepoint: A savepoint that was taken in it at its last batch.
-        start: The job is started after this, wherever it is; without it a driver that was stopped for this is
-            started again here where the job stays.
-        only_after_stop: Skip, with what follows, unless a task of this DAG run has stopped the job.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
-
-    Returns:
-        `job`, `state` (`reinstated`; `not-left` where that generation counts; `stays` where going back
-            would lose or repeat rows), `generation` (that counts now), `location`, `batch`; where it stays
-            only `code` and `why` besides.
-    """
-
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "generation",
-        "savepoint",
-        "start",
-        "only_after_stop",
-    )
-
-    def __init__(
-        self,
-        *,
-        generation: int | str | None,
-        savepoint: str | None,
-        start: bool | str = False,
-        only_after_stop: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.generation = generation
-        self.savepoint = savepoint
-        self.start = start
-        self.only_after_stop = only_after_stop
-
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Go back; see the class."""
-        with airflow_failures():
-            own = str(context["dag_run"].run_id)
-            if as_bool(self.only_after_stop, "only_after_stop") and not self.hook.jobs.has_stopped(
-                self.job, own
-            ):
-                raise AirflowSkipException(f"This run has not stopped job {self.job}.")
-            number, by = as_integer(self.generation, "generation"), asked_by(context)
-            if number is None or not self.hook.recovery.has_moved(self.job, number):
-                self.log.info("The job has not moved to another generation: there is nothing to do.")
-                return {"job": self.job, "state": "not-left", "generation": number}
-            options: dict[str, Any] = {"note": self.why, "by": by}
-            stopped: StopResult | None = None
-            try:
-                # A driver that gets on after all is not stopped for this.
-                self.hook.recovery.check_not_gone_on(self.job, str(self.savepoint))
-                stopped = self.hook.jobs.stop(
-                    self.job, savepoint=False, drain=False, force_after_s=None, **options
-                )
-                done = self.hook.recovery.reinstate(self.job, str(self.savepoint), number, **options)
-            except RefusedError as refusal:
-                if stopped is not None and stopped.state == "stopped" and not as_bool(self.start, "start"):
-                    # It is not to stand still for this: what it has is whole, too.
-                    self.hook.jobs.start(self.job, obey_desired=False, wait=False, **options)
-                return self._stay(number, refusal)
-        self.log.info(
-            "Generation %d is the current one again, in %s, after batch %d.",
-            number,
-            done.location,
-            done.batch,
-        )
-        return {
-            "job": self.job,
-            "state": "reinstated",
-            **{
-                name: value
-                for name, value in done.to_dict().items()
-                if name in ("generation", "location", "batch")
-            },
-        }
-
-    def _stay(self, number: int, refusal: RefusedError) -> dict[str, Any]:
-        self.log.error(
-            "The job stays where it is, and does not go back to generation %d: %s What it has there is whole."
-            " %s",
-            number,
-            refusal.message,
-            hint_of(refusal, self.job.partition("/")[0]),
-        )
-        return {
-            "job": self.job,
-            "state": "stays",
-            "code": refusal.code,
-            "why": refusal.message,
-        }
-
-
-REPORT_KEY = "report_markdown"
-"""XCom key under which the report of a refresh is left for people."""
-
-
-class RefreshCopyOperator(StreambankOperator):
-    """Makes a copy of a job's state, or makes it again, while the job runs on; see docs/howto/copies.md.
-
-    Nothing of the live job is touched. The copy in use stays until the new one is whole, so a task that is
-    killed leaves it; the next one begins again. While a job runs on the copy, the refresh is refused.
-
-    Args:
-        copy: The copy that the job declares, such as `staging`.
-        savepoint: Which savepoint of each query: `latest-good`, or what names one of each, such as a time.
-        repository: The repository or replica that it comes from, or `nearest`; None for what is declared.
-        source: `refuse` where a source lacks input that the copy would read next, or cannot be asked;
-            `accept` to go on without it; None for what is declared.
-        from_form: `repository` comes from a form: only what the job declares is taken.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
-
-    Returns:
-        What `streambank fork --json` gives, without `by`, `why`, `dry_run` and `refusals`.
-    """
-
-    template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
-        "copy",
-        "savepoint",
-        "repository",
-        "source",
-    )
-    alert_kinds = ("refresh-failed",)
-
-    def __init__(
-        self,
-        *,
-        copy: str,
-        savepoint: str = "latest-good",
-        repository: str | None = None,
-        source: str | None = None,
-        from_form: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.copy = copy
-        self.savepoint = savepoint
-        self.repository = repository
-        self.source = None if source is None else known_or_template(source, "source", SOURCE_CHOICES)
-        self.from_form = from_form
-
-    @property
-    def alert_subject(self) -> str:
-        """What an alert of its failure is about, besides the error: each copy is another problem."""
-        return str(self.copy)
-
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Make it; see the class.
-
-        Raises:
-            AirflowFailException: It is refused: a person has to decide.
-            AirflowException: The environment failed, and a retry may help.
-        """
-        with airflow_failures():
-            repository = as_text(self.repository)
-            if self.from_form:
-                check_form_copy(self.hook.declared.job(self.job), self.copy, repository)
-            report = self.hook.recovery.refresh(
-                self.job,
-                self.copy,
-                savepoint=as_text(self.savepoint) or "latest-good",
-                repository=repository,
-                source=as_text(self.source),
-                note=self.why,
-                by=asked_by(context),
-            )
-        shown = refresh_markdown(report)
-        self.log.info("The report:\n%s", shown)
-        for warning in report.warnings:
-            self.log.warning("%s", warning)
-        task_instance: Any = context["ti"]
-        task_instance.xcom_push(key=REPORT_KEY, value=shown)
-        left_out = ("by", "why", "dry_run", "refusals")
-        return {name: value for name, value in report.to_dict().items() if name not in left_out}

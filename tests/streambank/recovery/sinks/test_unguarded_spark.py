@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streambank.core.errors import RefusedError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take

@@ -112,7 +112,7 @@ def table_refusals(
 ) -> Iterator[StreambankError]:
     """Why a restore must not go on with this choice.
 
-    A fork has a query id of its own, so a table skips nothing of it: rows come twice if it writes there.
+    A fork has its own query id, so a table skips nothing of it: rows come twice if it writes there.
 
     Args:
         tables: The tables.

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError, NotFoundError
-from streambank.declaration.declaration import Declarations, load_jobs
+from streambank.declaration.declaration import Declarations
+from streambank.declaration.load import load_jobs
 from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.retention.policy import Policy
@@ -318,7 +319,7 @@ def test_the_projects_own_declaration_is_right() -> None:
         ('queries = { main = "x" }', 6, "jobs.a.queries", "only query"),
         ('queries = { a = "x", b = "x" }', 6, "jobs.a.queries", "twice"),
         ("queries = { a = 1 }", 6, "jobs.a.queries.a", "a string"),
-        ('[jobs.a.spark]\n"spark.master" = "local"', 7, "jobs.a.spark.spark.master", "field of its own"),
+        ('[jobs.a.spark]\n"spark.master" = "local"', 7, "jobs.a.spark.spark.master", "a separate field"),
         (
             '[jobs.a.spark]\n"spark.hadoop.fs.s3a.secret.key" = "x"',
             7,

@@ -14,8 +14,9 @@ from streambank.driver.preflight import declared_query, savepoints_lost
 from streambank.job.savepoint import sinks_of
 from streambank.kafka.settings import Brokers
 from streambank.recovery.choices import SinkChoices
-from streambank.recovery.preconditions import RestoreRequest, sinks_at
-from streambank.recovery.sinks import refusals
+from streambank.recovery.request import RestoreRequest
+from streambank.recovery.sinks.sinks import refusals
+from streambank.recovery.sinks.standing import sinks_at
 from streambank.repository.catalog import LATEST, candidate_heads
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository

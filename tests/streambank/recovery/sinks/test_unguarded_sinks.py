@@ -15,10 +15,11 @@ from streambank.core.errors import RefusedError
 from streambank.kafka.sink import KafkaSinkStanding
 from streambank.recovery import restore as restoring
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.preconditions import Prepared, RestoreRequest, prepare
-from streambank.recovery.reached import Reached
+from streambank.recovery.preconditions import Prepared, prepare
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import RestoreReport, plan_restore, restore
-from streambank.recovery.sinks import kafka_refusals
+from streambank.recovery.sinks.reached import Reached
+from streambank.recovery.sinks.sinks import kafka_refusals
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.unguarded import harm_of, sink_name, sinks_from_descriptions

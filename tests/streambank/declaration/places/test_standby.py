@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 
 HEAD = """
 repository = "east/savepoints"

@@ -14,11 +14,13 @@ from sqlalchemy.engine import Connection
 from streambank.control.rollbacks import RollbackNote
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import ConflictError, RefusedError, StorageError
-from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.recovery import restore as restoring
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.preconditions import Prepared, RestoreRequest, prepare
+from streambank.recovery.preconditions import Prepared, prepare
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import RestoreReport, plan_restore, restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.delta import DeltaGuard

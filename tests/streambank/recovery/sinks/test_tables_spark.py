@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streambank.declaration.declaration import load_jobs
+from streambank.declaration.load import load_jobs
 from tests.support.jobs.batch_story import URL, BatchStory
 from tests.support.jobs.declared import end_drivers
 from tests.support.jobs.release_story import NAME

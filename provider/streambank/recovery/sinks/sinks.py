@@ -1,4 +1,4 @@
-"""Where the sinks of a savepoint stand, what a choice makes of that, taking them back or beginning anew."""
+"""Where the sinks of a savepoint stand, what a choice makes of that, taking them back or beginning again."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from streambank.core.names import QueryRef
 from streambank.kafka.settings import Brokers
 from streambank.kafka.sink import KafkaSinkStanding, look_at_kafka_sink
 from streambank.recovery.choices import SinkChoices
-from streambank.recovery.reached import Reached
-from streambank.recovery.tables import GuardedTable, look_at_tables, table_refusals, table_warnings
-from streambank.recovery.unguarded import (
+from streambank.recovery.sinks.reached import Reached
+from streambank.recovery.sinks.tables import GuardedTable, look_at_tables, table_refusals, table_warnings
+from streambank.recovery.sinks.unguarded import (
     UnguardedStanding,
     standing_of,
     unguarded_refusals,
@@ -39,11 +39,7 @@ from streambank.sinks.file.fresh_log import NewOutput, begin_output, in_the_way
 from streambank.sinks.file.position import FileSinkStanding, SavedLog, read_saved_log
 from streambank.sinks.file.rollback import RollbackReport, roll_back, stand
 from streambank.sinks.of_query import QuerySinks, sinks_of_query
-from streambank.sinks.table import (
-    TITLES,
-    BeforeChange,
-    TableRollback,
-)
+from streambank.sinks.table import TITLES, BeforeChange, TableRollback
 from streambank.storage import normalize_location, open_store, same_place
 from streambank.storage.store import Store
 

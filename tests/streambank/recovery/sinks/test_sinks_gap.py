@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import RefusedError
-from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from tests.support.jobs.simulated_job import SimulatedJob
 from tests.support.storage.contents import contents

@@ -1,0 +1,194 @@
+"""Reading `streaming_jobs.toml`: each job with the defaults of all, checked (docs/reference/jobs.md)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from streambank.core.errors import InputError
+from streambank.core.names import MAIN, check_job_name
+from streambank.core.python310 import parse_toml
+from streambank.core.zones import UTC_NAME
+from streambank.declaration.airflow import read_airflow
+from streambank.declaration.credentials import read_environment, refuse_credentials
+from streambank.declaration.declaration import Declarations, Job
+from streambank.declaration.drill import read_drill
+from streambank.declaration.fields import Fields, Source, TomlLines, expand, merge, read_text
+from streambank.declaration.health import read_health
+from streambank.declaration.kafka import read_kafka
+from streambank.declaration.launch import LOCAL_MASTER, check_cluster_name, read_launch_policy
+from streambank.declaration.maintenance import read_generations, read_maintenance
+from streambank.declaration.notify import read_notify, refuse_silent
+from streambank.declaration.places.copies import copy_name, read_copies
+from streambank.declaration.places.shared import refuse_shared
+from streambank.declaration.places.standby import PrimaryPlaces, read_standby
+from streambank.declaration.queries import read_queries
+from streambank.declaration.savepoints import (
+    read_limits,
+    read_replicate,
+    read_restore,
+    read_retention,
+    read_savepoint,
+    read_start,
+    read_stop,
+)
+from streambank.declaration.sinks import read_sinks
+from streambank.declaration.sla import read_sla, with_usual, without_copies
+from streambank.declaration.state import read_changes, read_compact, read_hot_keys, read_state
+
+NOT_BUILT = ("rehearse", "upgrade")
+"""Tables that nothing reads yet: declaring one would promise what is not done."""
+
+_APART = (
+    ("spark.master", "master", "master"),
+    ("spark.submit.deployMode", "deploy mode", "launch.deploy_mode"),
+)
+"""Settings of Spark that are fields of a job: how people call them, and the fields."""
+
+
+def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | None = None) -> Declarations:
+    """Read and check a jobs file.
+
+    Args:
+        path: The TOML file.
+        variables: What `${NAME}` stands for; the environment by default.
+
+    Raises:
+        InputError: It cannot be read (code `no-declaration`) or something in it is wrong (`bad-declaration`);
+            the message names file, line and field.
+    """
+    file = Path(path)
+    text = read_text(file)
+    try:
+        data = parse_toml(text)
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
+        raise InputError(
+            f"{file} is not valid TOML: {error}.",
+            code="bad-declaration",
+            hint="Repair that line; docs/reference/jobs.md shows how a job is declared.",
+        ) from error
+    source = Source(file, TomlLines(text))
+    data = expand(data, source, (), os.environ if variables is None else variables)
+    top = Fields(data, (), source)
+    repository = top.required("repository", top.location("repository"))
+    control = top.location("control")
+    defaults = top.table("defaults")
+    for name in ("application", "checkpoint", "queries", "args", "description", "sinks", "standby", "copies"):
+        if name in defaults.data:
+            raise defaults.mistake(name, "it belongs to a job, not to the defaults of all")
+    _read_job(Fields(defaults.data, ("defaults",), source), None, repository, control)
+    jobs = {}
+    for name in top.table("jobs").data:
+        own = top.table("jobs").table(name)
+        merged = Fields(merge(defaults.data, own.data), own.path, source)
+        jobs[name] = _read_job(merged, name, repository, control)
+    maintenance = read_maintenance(top.table("maintenance")) if "maintenance" in data else None
+    top.done()
+    refuse_shared(jobs, source)
+    return Declarations(str(file), repository, control, jobs, maintenance)
+
+
+def _read_job(fields: Fields, name: str | None, repository: str, control: str | None) -> Job:
+    """One job, or (without a name) the defaults, which are checked by the same rules."""
+    application, checkpoint = fields.file("application"), fields.location("checkpoint")
+    if name is not None:
+        try:
+            check_job_name(name)
+        except InputError as error:
+            raise fields.source.mistake(fields.path, error.message.rstrip("."), error.hint) from error
+        application = fields.required("application", application)
+        checkpoint = fields.required("checkpoint", checkpoint)
+    spark = fields.settings("spark")
+    for setting, what, use in _APART:
+        if setting in spark:
+            where = (*fields.path, "spark", setting)
+            raise fields.source.mistake(where, f"the {what} is a separate field", f"Use {use}.")
+    refuse_credentials(spark, fields)
+    launch = read_launch_policy(fields.table("launch"), fields.text("master"), spark, defaults=name is None)
+    named = read_queries(fields)
+    queries = {one: f"{checkpoint or ''}/{one}" for one in named} or {MAIN: checkpoint or ""}
+    python, time_zone = fields.interpreter("python"), fields.time_zone()
+    clock = time_zone or UTC_NAME
+    savepoint = read_savepoint(fields.table("savepoint"), clock)
+    job = Job(
+        name=name or "",
+        application=application or "",
+        checkpoint=checkpoint or "",
+        queries=queries,
+        spark_names={one: theirs for one, theirs in named.items() if one != theirs},
+        repository=repository,
+        control=fields.location("control") or control,
+        args=fields.texts("args") or (),
+        python=python or sys.executable,
+        named_python=python,
+        spark_home=fields.file("spark_home"),
+        named_spark_home=fields.file("spark_home"),
+        master=launch.master or LOCAL_MASTER,
+        spark=spark,
+        env=read_environment(fields),
+        working_dir=fields.file("working_dir") or str(fields.source.folder),
+        description=fields.text("description") or "",
+        tags=fields.texts("tags") or (),
+        time_zone=time_zone,
+        savepoint=savepoint,
+        restore=read_restore(fields.table("restore")),
+        stop=read_stop(fields.table("stop")),
+        start=read_start(fields.table("start")),
+        limits=read_limits(fields),
+        health=read_health(fields.table("health")),
+        retention=read_retention(fields.table("retention"), clock),
+        replicate=read_replicate(fields.table("replicate"), repository, clock),
+        sla=with_usual(read_sla(fields.table("sla"), time_zone), savepoint, spark, clock),
+        kafka=read_kafka(fields.table("kafka")),
+        sinks=read_sinks(fields, queries),
+        state=read_state(fields.table("state")),
+        compact=read_compact(fields.table("compact"), queries),
+        changes=read_changes(fields, queries),
+        hot_keys=read_hot_keys(fields),
+        drill=read_drill(fields.table("drill")),
+        generations=read_generations(fields.table("generations")) if "generations" in fields.data else None,
+        airflow=read_airflow(fields.table("airflow")),
+        launch=launch,
+        notify=read_notify(fields, kinds=True),
+        signed=fields.boolean("signed") or False,
+        source=str(fields.source.path),
+        line=fields.source.line(fields.path),
+    )
+    for table in NOT_BUILT:
+        if table in fields.data:
+            raise fields.mistake(
+                table, "it is not supported yet, so nothing would read it", "Remove the table."
+            )
+    standby = fields.table("standby")
+    env = read_environment(standby) if "env" in standby.data else None
+    places = PrimaryPlaces(job.checkpoint, queries, repository, job.control, job.replicate.to, spark)
+    copies = read_copies(fields.table("copies"), places)
+    job = replace(
+        job,
+        standby=read_standby(standby, places, env=env),
+        copies=copies,
+        sla=job.sla if copies or name is None else without_copies(job.sla, fields.table("sla")),
+    )
+    for copy in job.copies:
+        check_cluster_name(copy_name(job.name, copy), launch, fields.table("copies").table(copy))
+    fields.done()
+    if name is not None:
+        refuse_silent(fields, job.notify, _silent_kinds(job, fields.table("sla")))
+    return job
+
+
+def _silent_kinds(job: Job, sla: Fields) -> dict[str, str]:
+    """Kinds of alerts that can never occur in a job, with the reason."""
+    silent = {}
+    if job.restore.deadline_s is None:
+        silent["late-restore"] = "restore.deadline is not declared"
+    if not job.replicate.to:
+        silent["replica-failed"] = "the job has no replicas"
+    if not job.copies:
+        silent["refresh-failed"] = "the job declares no copies"
+    if sla.data.get("schedule") == "never":
+        silent["sla"] = "sla.schedule is never"
+    return silent

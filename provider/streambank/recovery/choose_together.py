@@ -1,0 +1,325 @@
+"""Savepoints of all queries of a job that belong together, and the nearest place that has all of them.
+
+What is meant by belonging together is in together.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from streambank.control.control import JobControl
+from streambank.core.errors import InputError, NotFoundError
+from streambank.core.units import to_json_time
+from streambank.declaration.declaration import Job
+from streambank.recovery.nearest import (
+    NEAREST,
+    PASSED_OVER,
+    Place,
+    choose_nearest,
+    meant_by,
+    name_older_of,
+    open_places,
+    whole_at,
+)
+from streambank.recovery.older import BY_AGE
+from streambank.recovery.request import TogetherRequest
+from streambank.recovery.resolve import Chosen, PassedOver, Skipped, choose, hinting_refresh, unrecorded
+from streambank.repository.catalog import LATEST_GOOD, none_of
+from streambank.repository.references import Reference, parse_reference
+from streambank.repository.repository import Repository
+from streambank.savepoint.verify import verify
+from streambank.sites.forks import left_after, why_left
+from streambank.sites.records import Sites
+from streambank.work.executor import DEFAULT_PACE, Pace
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTogether:
+    """A savepoint of each query of a job.
+
+    Attributes:
+        queries: The savepoint of each, by the query's name.
+        moment: For `latest-good` the newest moment that each query reaches with one that verifies; the
+            savepoints that are closest to it may be older. Else when the oldest of them was taken.
+    """
+
+    queries: Mapping[str, Chosen]
+    moment: datetime
+
+
+def choose_together(
+    request: TogetherRequest, *, pace: Pace = DEFAULT_PACE, record: bool = False
+) -> ChosenTogether:
+    """A savepoint of each query of a job.
+
+    Of `latest-good` the newest one that every query reaches back to is the moment, and each query's savepoint
+    that is closest to it is chosen; each byte of it is hashed.
+
+    Args:
+        request: What is asked.
+        pace: Who does the work.
+        record: Leave the results of verifications beside the manifests.
+
+    Raises:
+        InputError: The reference is of one query (code `names-one-query`).
+        NotFoundError, IntegrityError, InputError: See `recovery.resolve.choose`.
+    """
+    job = request.job
+    found: dict[str, Chosen] = {}
+    sites = Sites(request.control or job.records()).all()
+    asked = _parse(job, request.reference)
+    _check_each_named(job, request.savepoints)
+    for name in job.queries:
+        of_query = job.savepoint_name(name)
+        with hinting_refresh(job):
+            found[name] = choose(
+                request.repository,
+                request.savepoints.get(name, request.reference),
+                of_query,
+                record=record,
+                by=request.by,
+                pace=pace,
+                left=left_after(sites, name),
+                level="full" if request.whole else "quick",
+                beside=_beside(job, name),
+            )
+    moment = min(one.manifest.taken_at for one in found.values())
+    if asked.kind == LATEST_GOOD and not request.savepoints:
+        for name, newest in found.items():
+            found[name] = _closest(
+                request,
+                job.savepoint_name(name),
+                newest,
+                moment,
+                left=left_after(sites, name),
+                pace=pace,
+                record=record,
+            )
+    return ChosenTogether(found, moment)
+
+
+def _closest(
+    request: TogetherRequest,
+    of_query: str,
+    newest: Chosen,
+    moment: datetime,
+    *,
+    left: dict[str, int],
+    pace: Pace,
+    record: bool,
+) -> Chosen:
+    """The savepoint of a query that was taken closest to a moment and verifies; or the newest one."""
+
+    def distance(taken_at: datetime) -> float:
+        return abs((taken_at - moment).total_seconds())
+
+    repository = request.repository
+    there = {
+        one.savepoint: one.taken_at
+        for one in repository.candidates(of_query)
+        if one.taken_at is not None and not why_left(left, one.checkpoint, one.batch)
+    }
+    damaged: list[Skipped] = []
+    for savepoint in sorted(there, key=lambda one: distance(there[one])):
+        if distance(there[savepoint]) >= distance(newest.manifest.taken_at):
+            break
+        report = verify(repository, of_query, savepoint, "full", pace=pace, record=record, by=request.by)
+        if report.restorable:
+            manifest, said = repository.load(of_query, savepoint), unrecorded(report)
+            return replace(newest, manifest=manifest, skipped=(*newest.skipped, *damaged), warnings=said)
+        problem = next(one for one in report.findings if one.severity == "error")
+        damaged.append(Skipped(savepoint, f"{problem.file}: {problem.cause}"))
+    return replace(newest, skipped=(*newest.skipped, *damaged))
+
+
+def from_place(
+    job: Job,
+    place: str | None,
+    reference: str,
+    *,
+    control: JobControl,
+    target: str,
+    record: bool,
+    savepoints: Mapping[str, str] | None = None,
+    by: Mapping[str, str] | None = None,
+    pace: Pace = DEFAULT_PACE,
+) -> tuple[Repository, Mapping[str, Chosen] | None]:
+    """Where the savepoints of all queries come from, and what `nearest` has chosen there.
+
+    The nearest place is the cheapest one that has the savepoint of every query undamaged; which savepoints
+    are meant does not depend on that. Of `latest-good` it is the newest moment that any place reaches with
+    all queries; see nearest.py.
+
+    Args:
+        job: The job.
+        place: The repository or a replica, or `nearest`; None for the job's repository.
+        reference: `latest-good`, or whatever names a savepoint of each query.
+        control: The job's records.
+        target: The location of a checkpoint that is restored into.
+        record: Leave the results of verifications beside the manifests, where that is possible.
+        savepoints: As in `TogetherRequest`.
+        by: Who asks, for those records.
+        pace: Who does the work.
+
+    Returns:
+        The repository, and for `nearest` the savepoint of each query.
+
+    Raises:
+        InputError: The reference is of one query (code `names-one-query`).
+        NotFoundError: A query has no such savepoint (code `no-such-savepoint`), or no place has all of them
+            whole (`no-good-savepoint`).
+        StorageError: No place answers (code `no-place-answers`).
+        StreambankError: As `Job.open_repository` and `Job.open_place`.
+    """
+    if place is None or place == job.repository:
+        with hinting_refresh(job):  # a copy of which no savepoint was taken has no repository
+            return job.open_repository(), None
+    if place != NEAREST:
+        return job.open_place(place), None
+    asked, sites, named = _parse(job, reference), Sites(control).all(), savepoints or {}
+    _check_each_named(job, named)
+    left = {name: left_after(sites, name) for name in job.queries}
+    locations = (job.repository, *job.replicate.to)
+    if len(job.queries) == 1:
+        (name,) = job.queries
+        repository, only = choose_nearest(
+            locations,
+            named.get(name, reference),
+            job.savepoint_name(name),
+            target=target,
+            record=record,
+            open_place=job.open_place,
+            by=by,
+            pace=pace,
+            left=left[name],
+        )
+        return repository, {name: only}
+    passed: list[PassedOver] = []
+    places = open_places(locations, job.name, target, job.open_place, passed)
+    if asked.kind == LATEST_GOOD and not named:
+        request = TogetherRequest(job, places[0].repository, reference, control=control, by=by or {})
+        return _newest_moment(request, places, left, passed, pace, record=record)
+    meant = {
+        name: meant_by(
+            places, locations, named.get(name, reference), job.savepoint_name(name), passed, left[name]
+        )
+        for name in job.queries
+    }
+    somewhere: set[str] = set()
+    for at in places:
+        found: dict[str, Chosen] = {}
+        for name, one in meant.items():
+            try:
+                found[name] = whole_at(at, one, record=record, by=by, pace=pace)
+            except PASSED_OVER as error:
+                passed.append(PassedOver(at.location, error.message))
+        if len(found) == len(meant):
+            return at.repository, {
+                name: replace(one, passed_over=tuple(passed)) for name, one in found.items()
+            }
+        somewhere |= found.keys()
+    nowhere = _no_place(job, reference, passed)
+    damaged = next((name for name in meant if name not in somewhere), None)
+    if damaged is None or asked.kind not in BY_AGE or named:
+        raise nowhere
+    beside = _beside(job, damaged)
+    raise name_older_of(nowhere, places, meant[damaged], asked.said, left[damaged], pace, beside=beside)
+
+
+def _newest_moment(
+    request: TogetherRequest,
+    places: Sequence[Place],
+    left: Mapping[str, dict[str, int]],
+    passed: list[PassedOver],
+    pace: Pace,
+    *,
+    record: bool,
+) -> tuple[Repository, Mapping[str, Chosen]]:
+    """The place with the newest moment that all queries reach; the nearest one of those with the same.
+
+    A place is read only where its manifests promise a newer moment than what was found whole.
+    """
+    promised: list[tuple[datetime, Place]] = []
+    for place in places:
+        try:
+            promised.append((_promised(request.job, place.repository, left), place))
+        except PASSED_OVER as error:
+            passed.append(PassedOver(place.location, error.message))
+    promised.sort(key=lambda one: one[0], reverse=True)
+    best: tuple[Place, ChosenTogether] | None = None
+    for moment, place in promised:
+        if best is not None and best[1].moment >= moment:
+            passed.append(
+                PassedOver(place.location, f"It has all queries only up to {to_json_time(moment)}.")
+            )
+            continue
+        try:
+            chosen = choose_together(replace(request, repository=place.repository), pace=pace, record=record)
+        except PASSED_OVER as error:
+            passed.append(PassedOver(place.location, error.message))
+            continue
+        if best is None or chosen.moment > best[1].moment:
+            best = place, chosen
+    if best is None:
+        raise _no_place(request.job, request.reference, passed)
+    at, found = best
+    return at.repository, {
+        name: replace(one, passed_over=tuple(passed)) for name, one in found.queries.items()
+    }
+
+
+def _promised(job: Job, repository: Repository, left: Mapping[str, dict[str, int]]) -> datetime:
+    """A moment beyond which not all queries have a savepoint there; what is damaged is found out later."""
+    newest = []
+    for name in job.queries:
+        of_query = job.savepoint_name(name)
+        taken = [
+            one.taken_at
+            for one in repository.candidates(of_query)
+            if one.taken_at is not None and not why_left(left[name], one.checkpoint, one.batch)
+        ]
+        if not taken:
+            raise none_of(repository.store, of_query)
+        newest.append(max(taken))
+    return min(newest)
+
+
+def _no_place(job: Job, reference: str, passed: Sequence[PassedOver]) -> NotFoundError:
+    said = " ".join(f"{one.location}: {one.why}" for one in dict.fromkeys(passed))
+    return NotFoundError(
+        f"Neither the repository of {job.name} nor a replica of it has whole what {reference} means of each "
+        f"query: {said}",
+        code="no-good-savepoint",
+        hint="`streambank verify --all -r LOCATION` shows what is wrong with each. `streambank repair` "
+        "brings a place what another one has.",
+    )
+
+
+def _parse(job: Job, reference: str) -> Reference:
+    """The reference, which has to be one of each query."""
+    asked = parse_reference(reference)
+    if len(job.queries) > 1 and (asked.place or asked.kind in ("id", "batch")):
+        raise InputError(
+            f"{reference} is a savepoint of one query, and job {job.name} has several.",
+            code="names-one-query",
+            hint="Use latest-good, latest, a name or a time; or restore that query alone.",
+        )
+    return asked
+
+
+def _check_each_named(job: Job, savepoints: Mapping[str, str]) -> None:
+    """Make sure that savepoints that are named by their ids are of all queries of a job, or that none is."""
+    if savepoints and set(savepoints) != set(job.queries):
+        raise InputError(
+            f"The queries of {job.name} are {', '.join(job.queries)}, and savepoints are named of "
+            f"{', '.join(savepoints)}.",
+            code="names-one-query",
+            hint="Plan the restore again: another query was declared, or one is not declared any more.",
+        )
+
+
+def _beside(job: Job, query: str) -> list[str] | None:
+    """The other queries of a job, each as `job/query`; None where there is no other."""
+    return [job.savepoint_name(name) for name in job.queries if name != query] or None

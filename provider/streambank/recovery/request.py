@@ -1,0 +1,177 @@
+"""What a restore, and the plan of one, is asked for, and whether that makes sense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+
+from streambank.control.control import JobControl
+from streambank.core.choices import (
+    RESTORE_MODES,
+    SINK_CHOICES,
+    SOURCE_CHOICES,
+    RestoreMode,
+    SinkChoice,
+    SourceChoice,
+)
+from streambank.core.errors import InputError, check_choice
+from streambank.declaration.declaration import Job
+from streambank.kafka.settings import Brokers
+from streambank.recovery.choices import SinkChoices
+from streambank.recovery.resolve import Chosen, Skipped
+from streambank.repository.catalog import LATEST_GOOD
+from streambank.repository.repository import Repository
+from streambank.sinks.declared import DeclaredSink
+from streambank.storage import open_store
+from streambank.storage.store import Opener, Store
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """What a restore, and the plan of one, is asked for.
+
+    Attributes:
+        repository: Where the savepoint is.
+        reference: Any of `repository/references.py`; `latest-good` is the newest that verifies.
+        chosen: The savepoint, where it has been chosen and verified already (nearest.py).
+        job: `job` or `job/query`; may be left out where that leaves no choice.
+        into: An empty directory. Either this or `generation`.
+        generation: The records of the job whose next generation it becomes.
+        control: The records of the job for `into`, where they are not at `jobs/<job>` of the repository: a
+            restore is refused while a driver of the job lives.
+        guessed: Nobody said where those records are: they are looked for beside the savepoints.
+        checkpoint: The declared checkpoint, for a job that was never started under Streambank.
+        mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
+            `fork` begins a second query with a new id.
+        sink: What to do where going on would lose or repeat rows: `refuse` (default); `rollback`: set later
+            output aside, or out of a table; `accept`: leave it as it is, the only choice for sinks that are
+            not guarded.
+        sink_of: The same for single sinks, by the paths that a plan shows.
+        source: What to do where Kafka no longer has what the query would read next, or cannot be asked, where
+            files are gone that it would read again, or a source cannot be repeated: `refuse` (default);
+            `accept`: go on without those records.
+        kafka: How Kafka is reached; by what the savepoint says when left out.
+        application: The path of the job's PySpark application, which may set `cleanSource`; empty where no
+            job is declared.
+        declared_sinks: What the job declares of the sinks of its queries.
+        moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
+        new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
+            log that Spark goes on from: the location in the savepoint to the new one.
+        unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch: what its sinks
+            got of that is not always known. For `generation` only.
+        together: The other queries of the job are restored with this one, so `sink_of` may name sinks of
+            these.
+        opener: Opens locations; tests bring their own.
+        link: Let large files share their bytes with the repository.
+        skipped: What a plan has passed over before it came to the savepoint that is named now.
+        by: Who asks; `restore` adds user and host.
+    """
+
+    repository: Repository
+    reference: str
+    _: KW_ONLY
+    chosen: Chosen | None = None
+    job: str | None = None
+    into: Store | None = None
+    generation: JobControl | None = None
+    control: JobControl | None = None
+    guessed: bool = False
+    checkpoint: str | None = None
+    mode: RestoreMode = "no-claim"
+    sink: SinkChoice = "refuse"
+    sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
+    source: SourceChoice = "refuse"
+    kafka: Brokers = field(default_factory=Brokers)
+    application: str = ""
+    declared_sinks: tuple[DeclaredSink, ...] = ()
+    moved_sinks: Mapping[str, str] = field(default_factory=dict)
+    new_sinks: Mapping[str, str] = field(default_factory=dict)
+    unmoved: bool = False
+    together: bool = False
+    opener: Opener = open_store
+    link: bool = False
+    skipped: tuple[Skipped, ...] = ()
+    by: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sink_choices(self) -> SinkChoices:
+        """What is done with each sink."""
+        return SinkChoices(self.sink, self.sink_of)
+
+    @property
+    def rolls_back(self) -> bool:
+        """Whether any sink may be rolled back."""
+        return "rollback" in (self.sink, *self.sink_of.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TogetherRequest:
+    """What a restore of a whole job is asked for.
+
+    Attributes:
+        job: The declared job.
+        repository: Where the savepoints are.
+        reference: `latest-good`, or whatever names a savepoint of each query, such as a time.
+        savepoints: The id of the savepoint of each query, instead of a reference: what a person approved.
+        whole: Read every byte of savepoints that are named, too; see `plan_restore`. `nearest` reads
+            every byte whatever this says (`from_place`).
+        chosen: The savepoint of each query, where they have been chosen and verified already (`from_place`).
+        control: The job's records; opened from the declaration when left out.
+        sink: What to do where going on would lose or repeat rows; see `RestoreRequest`.
+        sink_of: The same for single sinks, by the paths that a plan shows.
+        source: What to do where input is gone; see `RestoreRequest`.
+        kafka: How Kafka is reached.
+        skipped: What a plan has passed over of each query before it came to `savepoints`.
+        by: Who asks.
+    """
+
+    job: Job
+    repository: Repository
+    reference: str = LATEST_GOOD
+    savepoints: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = False
+    chosen: Mapping[str, Chosen] | None = None
+    control: JobControl | None = None
+    sink: SinkChoice = "refuse"
+    sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
+    source: SourceChoice = "refuse"
+    kafka: Brokers = field(default_factory=Brokers)
+    skipped: Mapping[str, tuple[Skipped, ...]] = field(default_factory=dict)
+    by: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_request(request: RestoreRequest) -> None:
+    """Make sure that what was asked for makes sense.
+
+    Raises:
+        InputError: It does not.
+    """
+    if (request.into is None) == (request.generation is None):
+        raise InputError(
+            "A restore needs either an empty directory or the job's next generation.",
+            code="no-target",
+            hint="Give --into DIR or --generation.",
+        )
+    check_choice(request.mode, "mode", RESTORE_MODES)
+    check_choice(request.sink, "sink", SINK_CHOICES)
+    for choice in request.sink_of.values():
+        check_choice(choice, "sink", SINK_CHOICES)
+    check_choice(request.source, "source", SOURCE_CHOICES)
+    if request.unmoved and request.generation is None:
+        raise InputError(
+            "`unmoved` works only for the next generation of a job.",
+            code="bad-choice",
+            hint="Leave `unmoved` out for a directory.",
+        )
+    if request.mode == "fork" and request.generation is not None:
+        raise InputError(
+            "A fork is a second query: it cannot be the next generation of the first one.",
+            code="fork-needs-directory",
+            hint="Give --into DIR, and declare another job with that directory as checkpoint.",
+        )
+    if request.mode == "fork" and request.rolls_back:
+        raise InputError(
+            "A fork must not roll back the sinks of the query that it is forked from.",
+            code="fork-cannot-roll-back",
+            hint="Let the fork write elsewhere, and say where with --new-sink OLD=NEW.",
+        )

@@ -1,0 +1,61 @@
+"""What a savepoint does not hold: sinks and sources that were not asked, or give no row twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from streambank.checkpoint.sources import cannot_repeat
+from streambank.repository.manifest import Manifest
+from streambank.savepoint.sinks import Captured
+
+
+def first_said(manifest: Manifest, captured: Sequence[Captured], before: Manifest | None) -> Iterator[str]:
+    """What a restore will not be able to do about sinks and sources, unless the savepoint before said it.
+
+    What a guarded sink says is of this very savepoint, such as a catalog that was away.
+
+    Args:
+        manifest: The savepoint.
+        captured: What its sinks gave.
+        before: The job's savepoint before it, of the same checkpoint; None for none.
+    """
+    known = {sink.get("kind") for sink in before.sinks} if before is not None else set()
+    for sink in captured:
+        if sink.warning and (sink.record.get("guarded") is True or sink.record.get("kind") not in known):
+            yield sink.warning
+    said = set(_unrepeatable(before)) if before is not None else set()
+    for name, what in _unrepeatable(manifest):
+        if (name, what) not in said:
+            yield (
+                f"Source {name} ({what}) cannot be repeated: it gives each row only once, so a query that "
+                "continues from this savepoint loses rows, or fails. A restore needs --source accept."
+            )
+
+
+def _unrepeatable(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    for source in manifest.sources:
+        if isinstance(source, Mapping) and (what := cannot_repeat(source)) is not None:
+            yield str(source.get("source")), what
+
+
+def not_asked(manifest: Manifest) -> tuple[str, ...]:
+    """What sources and sinks would have had to be asked when a savepoint was taken, and could not be.
+
+    Not that rows of a sink name their topics themselves: that can never be asked.
+    """
+    found = []
+    for source in manifest.sources:
+        told = source.get("kafka") if isinstance(source, Mapping) else None
+        if isinstance(told, Mapping) and told.get("not_asked"):
+            names = ", ".join(told.get("topics") or ())
+            found.append(
+                f"Kafka could not be asked about source {source.get('source')} ({names}): "
+                f"{str(told['not_asked']).rstrip('.')}. The savepoint has no topic ids, so a restore cannot "
+                "notice a topic that was created again."
+            )
+    found += [
+        f"The sink {sink.get('path')} could not be asked how far it is: {str(sink['not_asked']).rstrip('.')}."
+        for sink in manifest.sinks
+        if sink.get("not_asked") and sink.get("topics")
+    ]
+    return tuple(found)
