@@ -124,7 +124,8 @@ test-matrix-airflow: classes  ## What faces Airflow, live a judged job and a res
 	@set -e; for release in $(AIRFLOWS); do \
 		python=$$($(BIN)/python -m tests.support.airflow_face.releases $$release); \
 		$$python -m pytest -n $(WORKERS) --dist loadfile -m "not storm and not spark" tests/streambank_airflow tests/dags $(ARGS); \
-		$$python -m pytest -m storm tests/storm/test_restore_choices_storm.py tests/streambank_airflow/page/test_page_storm.py $(ARGS); done
+		$$python -m pytest -m storm tests/storm/test_restore_choices_storm.py tests/streambank_airflow/page/test_page_storm.py \
+			tests/streambank_airflow/page/test_actions_storm.py tests/streambank_airflow/page/test_plots_storm.py $(ARGS); done
 
 .PHONY: lock-matrix
 lock-matrix: setup  ## Resolve what test-matrix and test-matrix-airflow install again, by the versions in tests/matrix/locks

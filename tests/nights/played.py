@@ -71,6 +71,7 @@ def at_the_page(scene: Scene) -> Iterator[None]:
                 raise
             finally:
                 scene.night.said, scene.night.clicks = page.said, hands.clicks
+            page.check_read()
 
 
 def driver_killed(scene: Scene) -> None:

@@ -12,10 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 
+from websockets.exceptions import WebSocketException
+
 from demo.pictures.chromium import BrowserError, Chromium
 from streambank.core.units import from_json_time
 from tests.nights.record import Said
 
+_UNREADABLE = (AssertionError, BrowserError, TimeoutError, WebSocketException)
 LIST, CARD, JOB = "the list", "the card on Home", "the job's view"
 LOOK_S = 0.5
 POLL_S = 15.0
@@ -36,6 +39,7 @@ READ = """
   const marks = (root) => [...root.querySelectorAll(MARKS)].filter((one) => one.getClientRects().length);
   const said = roots.flatMap((root) => (root.matches(MARKS) ? [root] : marks(root))).map(words);
   return {
+    there: document.querySelector(THERE) !== null,
     said: said.filter((one) => /\\w/.test(one)),
     seen: document.querySelector(".sb-summary time")?.dateTime ?? "",
     stopped: document.querySelector(".sb-summary .sb-pill")?.textContent.includes("stopped") ?? false,
@@ -49,6 +53,8 @@ ROOTS = {
     ".filter((one) => one.querySelector('a')?.textContent === JOB)",
     JOB: "[...document.querySelectorAll('.sb-page')]",
 }
+THERE = {LIST: ".sb-row", CARD: ".sb-home", JOB: ".sb-page .sb-summary"}
+"""What each view has once it is drawn."""
 MARKS = ", ".join(
     (
         ".sb-home-list li",
@@ -60,6 +66,8 @@ MARKS = ", ".join(
         ".sb-failed p",
         "[data-label=State] .sb-pill.sb-info",
         ".sb-head .sb-pill.sb-info",
+        ".sb-news",
+        ".sb-banner-info .sb-pill",
     )
 )
 
@@ -74,12 +82,14 @@ class OpenPage:
 
     Attributes:
         said: What it has said since the harm, and not before it, the earliest first.
+        reads: How often each view was read since the harm.
     """
 
     def __init__(self, windows: Mapping[str, Chromium], job: str, pictures: Path) -> None:
         self._windows, self._pictures = windows, pictures
         self._read = {
             view: READ.replace("ROOTS", roots)
+            .replace("THERE", json.dumps(THERE[view]))
             .replace("MARKS", json.dumps(MARKS))
             .replace("JOB", json.dumps(job))
             for view, roots in ROOTS.items()
@@ -90,6 +100,17 @@ class OpenPage:
         self._stopped = False
         self._begun: float | None = None
         self.said: list[Said] = []
+        self.reads = dict.fromkeys(windows, 0)
+        self._failed: dict[str, Exception] = {}
+
+    def check_read(self) -> None:
+        """What a view did not say counts only where it was read.
+
+        Raises:
+            AssertionError: A view was never read since the harm.
+        """
+        unread = [f"{view} ({self._failed.get(view)})" for view, reads in self.reads.items() if not reads]
+        assert not unread, f"never read since the harm: {', '.join(unread)}"
 
     def settle(self) -> None:
         """Wait until all that was before is on the page: a person has it open for long."""
@@ -104,19 +125,24 @@ class OpenPage:
         """What it says from now on is said since the harm, which was at this time of the monotonic clock."""
         self._known = dict(self._latest)
         self._begun = begun
+        self.reads = dict.fromkeys(self.reads, 0)
 
     def watch(self, stop: Event) -> None:
         """Read all views, again and again."""
         while not stop.wait(LOOK_S):
             for view, page in self._windows.items():
-                with suppress(AssertionError, BrowserError, TimeoutError):  # it is being loaded
+                try:
                     self._look(view, page)
+                except _UNREADABLE as error:  # as while it is being loaded
+                    self._failed[view] = error
         for view, page in self._windows.items():
-            self._picture(view, "end").write_bytes(page.picture())
+            with suppress(*_UNREADABLE):  # `check_read` says what was not read
+                self._picture(view, "end").write_bytes(page.picture())
 
     def _look(self, view: str, page: Chromium) -> None:
         found = page.js(self._read[view])
         marks = Counter(found["said"])
+        self.reads[view] += found["there"]
         self._latest[view] = marks
         if view == JOB:
             self._seen, self._stopped = found["seen"], found["stopped"]

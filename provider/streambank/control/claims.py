@@ -28,7 +28,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from streambank.control.place import MOVED
-from streambank.control.processes import HostId, ProcessId, this_host
+from streambank.control.processes import HostId, ProcessId, person, this_host
 from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
 from streambank.core.units import from_json_time, to_json_time, utc_now
@@ -188,7 +188,7 @@ class Claims:
         holder, since, unreadable = self._holder(epoch)
         if end_bytes is not None:
             end = _or_empty(end_bytes)
-            return ClaimView(epoch, "ended", f"it was {end.get('how', 'ended')}", holder, since, beat, end)
+            return ClaimView(epoch, "ended", _how_it_ended(end), holder, since, beat, end)
         if holder is None:
             return ClaimView(epoch, "unknown", unreadable, None, None, beat, {})
         if self.here.sees(holder.host):
@@ -340,6 +340,19 @@ class Claim:
         """End it; False where somebody ended it before."""
         data = {"at": to_json_time(utc_now()), "how": how, **details}
         return self.records.create(self.epoch, data, suffix=".end")
+
+
+def _how_it_ended(end: JsonDict) -> str:
+    """What became of the holder, as half a sentence."""
+    why = f": {end['why']}" if end.get("why") else ""
+    if end.get("how") == "released":
+        code = f" with exit code {end['exit_code']}" if "exit_code" in end else ""
+        return f"its holder ended{code} and gave it back"
+    if end.get("how") == "died":
+        return f"its holder died{why}"
+    by = end.get("by")
+    who = f" by {person(by)}" if isinstance(by, Mapping) and by else ""
+    return f"it was taken from its holder{who}{why}"
 
 
 def _look(holder: Holder) -> tuple[State, str, bool]:

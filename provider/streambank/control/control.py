@@ -53,6 +53,8 @@ from streambank.storage import open_store
 from streambank.storage.store import Store
 
 DesiredState = Literal["running", "stopped"]
+RECENT_EVENTS = 1000
+"""Among so many of the newest events it is sought how a driver ended, which it leaves behind as it ends."""
 _log = logging.getLogger(__name__)
 
 
@@ -241,6 +243,18 @@ class JobControl:
             if record.data.get("kind") in kinds and launch_id in (None, record.data.get("launch_id")):
                 return record.data
         return None
+
+    def last_word(self, launch_id: str) -> JsonDict | None:
+        """What the newest driver of a launch recorded at its end; None for one that lives, or was killed."""
+        kinds = ("driver-ended", "driver-started")
+        last = self.last_event(*kinds, launch_id=launch_id, newest=RECENT_EVENTS)
+        return last if last is not None and last["kind"] == "driver-ended" else None
+
+    def was_asked_to_stop(self, launch_id: str) -> bool:
+        """Whether the newest driver of a launch was asked to stop, or sent TERM."""
+        kinds = ("stop-asked", "driver-started")
+        last = self.last_event(*kinds, launch_id=launch_id, newest=RECENT_EVENTS)
+        return last is not None and last["kind"] == "stop-asked"
 
     # What a driver learnt about its queries.
 

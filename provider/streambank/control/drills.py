@@ -138,7 +138,9 @@ def outcomes(control: JobControl) -> Iterator[Outcome]:
     """
     for found, reports in groupby(drills_of(control), key=round_id):
         if found is None:
-            yield from (_outcome(one, f"failed at the step {_cause(one)}") for one in reports)
+            yield from (
+                _outcome(one, f"failed{for_queries(one)} at the step {_cause(one)}") for one in reports
+            )
             continue
         over = round_over(control, found)
         if over is not None:  # it says enough: reports are read only where it is missing
@@ -157,7 +159,31 @@ def _of_each(failed: Sequence[Mapping[str, Any]]) -> str:
 def failure_of(report: Mapping[str, Any]) -> JsonDict:
     """What a round says of a drill that failed: which savepoints, at which step, and why."""
     why = {name: report.get(name) for name in ("failed_step", "code", "error")}
-    return {"savepoints": savepoints_of(report), **why}
+    savepoints = savepoints_of(report).items()
+    return {"savepoints": {name: one for name, one in savepoints if passed_of(report, name) is False}, **why}
+
+
+def passed_of(report: Mapping[str, Any], query: str) -> bool | None:
+    """Whether a drill has passed of one query; None where it ended for another one before that was known.
+
+    Args:
+        report: The report of the drill. One without `failed_queries`, of an older release, failed of all.
+        query: The query.
+    """
+    if report.get("passed") is True:
+        return True
+    failed = report.get("failed_queries")
+    if failed is None or query in failed:
+        return False
+    return True if report.get("failed_step") == "compare" else None
+
+
+def for_queries(report: Mapping[str, Any]) -> str:
+    """Of which queries a drill failed, as a part of a sentence; empty where it did of all."""
+    failed = report.get("failed_queries")
+    if not failed or all(name in failed for name in savepoints_of(report)):
+        return ""
+    return f" for query {', '.join(map(str, failed))}"
 
 
 def savepoints_of(report: Mapping[str, Any]) -> dict[str, str]:
@@ -181,7 +207,7 @@ def newest_drills(control: JobControl) -> list[JsonDict]:
 
 
 def last_drills(reports: Iterable[JsonDict]) -> dict[tuple[str, str], JsonDict]:
-    """The newest drill of each savepoint, by query and id: when, where from, and how it ended.
+    """The newest drill of each savepoint, by query and id: when, where from, and how it ended for that query.
 
     Args:
         reports: Drills, newest first.
@@ -190,12 +216,13 @@ def last_drills(reports: Iterable[JsonDict]) -> dict[tuple[str, str], JsonDict]:
     for report in reports:
         drilled = {
             "at": report.get("started_at"),
-            "passed": report.get("passed") is True,
             "not_run": str(report.get("not_run") or ""),
             "repository": report.get("repository"),
         }
-        for which in savepoints_of(report).items():
-            found.setdefault(which, drilled)
+        for query, savepoint in savepoints_of(report).items():
+            passed = passed_of(report, query)
+            if passed is not None:
+                found.setdefault((query, savepoint), {**drilled, "passed": passed})
     return found
 
 

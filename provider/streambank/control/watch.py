@@ -8,8 +8,15 @@ watch/0000000003.idle.json     why it could not act although it gives signs: its
 ```
 
 A watcher is not a driver: it starts another driver where one is gone, and starting is safe whoever does it.
-So nothing here is a lock. Of two watchers the newer one acts: the older one finds a higher number, before it
-acts and with each sign, and ends well. A sign is written once a minute at most, into one object.
+So nothing here is a lock. Of two watchers the newer one acts: the older one finds that the newest record is
+not its own, before it acts and with each sign, and ends well. A sign is written once a minute at most, into
+one object.
+
+A number alone does not say who a watcher is: where the records were lost, the next one begins at 1. So each
+record has an `id` of a moment and a random number, and so has all that accompanies it: what a watcher from
+before the loss still writes under the same number is not read as a word of the next one. A watcher whose
+record is gone begins again, unless another one began after it. Records of the version before have no `id`,
+and their watchers go on without one.
 
 `desired` in a sign is the number of the record in `desired/` that the watcher has seen. A job is expected to
 be watched where a watcher has seen what is meant to be now. One that was only ever started by hand is not.
@@ -17,12 +24,13 @@ be watched where a watcher has seen what is meant to be now. One that was only e
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
+from streambank.control.records import JsonDict, Record, RecordStream, decode_json, encode_json
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store, read_record
@@ -33,6 +41,38 @@ LATE_S = 120.0
 """A sign that is overdue by so much is missing: two more could have come."""
 
 WatchEnd = Literal["stopped", "finished", "replaced", "gave-up", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Which watcher somebody is: what `begin` gave, and what each later call wants.
+
+    Attributes:
+        number: The number of its record.
+        identity: What its record says beside that; None for a watcher that the version before has begun.
+    """
+
+    number: int
+    identity: str | None = None
+
+    @property
+    def began_ms(self) -> int | None:
+        """When it began, in milliseconds of the epoch, by its own clock; None if that is not known."""
+        began, _, rest = (self.identity or "").partition("-")
+        return int(began) if rest and began.isascii() and began.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a watcher stands; it is the one that acts where neither is so.
+
+    Attributes:
+        replaced_by: Who watches instead; None where no other watcher has the newest record.
+        lost: Whether its record is gone, and no watcher that began after it has one.
+    """
+
+    replaced_by: str | None = None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +90,7 @@ class WatchView:
         end: How it ended: `how`, `why`, `at`; empty while it did not.
         idle: Why it could not start a driver although it gives signs, and `at`: since when; empty where it
             could.
+        identity: What tells it from another one with its number; None for one of the version before.
     """
 
     number: int
@@ -61,6 +102,12 @@ class WatchView:
     desired: int | None
     end: Mapping[str, Any] = field(default_factory=dict)
     idle: Mapping[str, Any] = field(default_factory=dict)
+    identity: str | None = None
+
+    @property
+    def watcher(self) -> Watcher:
+        """Which watcher it is."""
+        return Watcher(self.number, self.identity)
 
     @property
     def due_at(self) -> datetime:
@@ -102,10 +149,10 @@ class Watches:
         record = self.records.latest()
         if record is None:
             return None
-        data = record.data
+        data, watcher = record.data, _watcher(record)
         try:
             since = from_json_time(str(data["at"]))
-            sign = self._companion(record.number, ".beat")
+            sign = self._companion(watcher, ".beat")
             desired = sign.get("desired", data.get("desired"))
             return WatchView(
                 record.number,
@@ -115,8 +162,9 @@ class Watches:
                 float(sign.get("next_s") or data.get("next_s") or SIGN_EVERY_S),
                 str(sign.get("doing", "watching")),
                 int(desired) if desired is not None else None,
-                self._companion(record.number, ".end"),
-                idle if (idle := self._companion(record.number, ".idle")).get("why") else {},
+                self._companion(watcher, ".end"),
+                idle if (idle := self._companion(watcher, ".idle")).get("why") else {},
+                watcher.identity,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(
@@ -125,59 +173,84 @@ class Watches:
                 hint="Look at it, and move it away: the next watcher writes another one.",
             ) from error
 
-    def begin(self, *, by: Mapping[str, str], desired: int | None, next_s: float = SIGN_EVERY_S) -> int:
-        """Become the newest watcher; the number to give signs with.
+    def begin(self, *, by: Mapping[str, str], desired: int | None, next_s: float = SIGN_EVERY_S) -> Watcher:
+        """Become the newest watcher; which one, to give signs with.
 
         Args:
             by: Who watches.
             desired: The number of the record of what is meant to be.
             next_s: When the first sign is due.
         """
-        at = to_json_time(utc_now())
-        return self.records.append({"at": at, "by": dict(by), "desired": desired, "next_s": next_s})
+        identity, data = _begun(by, desired, next_s)
+        return Watcher(self.records.append(data), identity)
+
+    def begin_again(
+        self, watcher: Watcher, *, by: Mapping[str, str], desired: int | None, next_s: float = SIGN_EVERY_S
+    ) -> Watcher | None:
+        """As `begin`, for a watcher whose record is lost; None where it is not, or another one was faster."""
+        last = max((*self.records.numbers(), self.records.pruned_up_to()))
+        if not self.standing(watcher).lost:
+            return None
+        identity, data = _begun(by, desired, next_s)
+        return Watcher(last + 1, identity) if self.records.create(last + 1, data) else None
 
     def sign(
         self,
-        number: int,
+        watcher: Watcher,
         *,
         desired: int | None,
         next_s: float = SIGN_EVERY_S,
         doing: str = "watching",
-    ) -> str | None:
-        """Give a sign, and look whether somebody else watches by now.
+    ) -> Standing:
+        """Give a sign, if the watcher still is the one that acts.
 
         Args:
-            number: What `begin` gave.
+            watcher: What `begin` gave.
             desired: The number of the record of what is meant to be.
             next_s: When the next sign is due.
             doing: What is done until then.
 
         Returns:
-            Who has taken over; None where nobody has.
+            How it stands. Where it was replaced, or its record is lost, no sign was left.
         """
-        other = self.replaced_by(number)
-        if other is None:
+        standing = self.standing(watcher)
+        if standing == Standing():
             data = {"at": to_json_time(utc_now()), "next_s": next_s, "doing": doing, "desired": desired}
-            self.records.store.write(self.records.key(number, ".beat"), encode_json(data))
-        return other
+            self._write(watcher, ".beat", data)
+        return standing
 
-    def replaced_by(self, number: int) -> str | None:
-        """Who watches in place of a watcher; None where it still is the newest."""
-        if max(self.records.numbers(), default=0) <= number:
-            return None
-        newest = self.view()
-        return newest.who if newest is not None else None
+    def standing(self, watcher: Watcher) -> Standing:
+        """Whether a watcher still is the one that acts: the newest record is its own.
 
-    def end(self, number: int, how: WatchEnd, why: str = "") -> bool:
-        """Record that a watcher is no more; False where that is recorded, or its own record is lost.
+        Its record is lost where the newest one has a lower number and is of a watcher that began before it:
+        records that were put back from a copy, or one that was moved away.
 
-        Records that are begun again after a loss give its number to another watcher, which has not ended.
+        Raises:
+            FormatError: The newest record is damaged (code `damaged-record`).
         """
-        if number not in self.records.numbers():
+        newest = self.records.latest()
+        if newest is None:
+            return Standing(lost=True)
+        if _watcher(newest) == watcher:
+            return Standing()
+        view = self.view()
+        if view is None:
+            return Standing(lost=True)
+        began, other = watcher.began_ms, view.watcher.began_ms or view.since.timestamp() * 1000
+        before = began is not None and view.number < watcher.number and other < began
+        return Standing(lost=True) if before else Standing(view.who)
+
+    def end(self, watcher: Watcher, how: WatchEnd, why: str = "") -> bool:
+        """Record that a watcher has ended; False where that is recorded, or its own record is lost."""
+        if not self._is_recorded(watcher):
             return False
-        return self.records.create(
-            number, {"at": to_json_time(utc_now()), "how": how, "why": why}, suffix=".end"
-        )
+        data = {"at": to_json_time(utc_now()), "how": how, "why": why}
+        if self.records.create(watcher.number, _of(watcher, data), suffix=".end"):
+            return True
+        if self._companion(watcher, ".end"):
+            return False
+        self._write(watcher, ".end", data)  # in place of that of another one, whose record is lost
+        return True
 
     def note_idle(self, view: WatchView, why: str | None) -> None:
         """Leave behind that a watcher could not act, or (None) that it could; only a change is written.
@@ -186,14 +259,45 @@ class Watches:
             view: The watcher, as it was seen.
             why: Why it could not, as half a sentence.
         """
-        if (why or "") != str(view.idle.get("why") or ""):
-            data = {"at": to_json_time(utc_now()), "why": why}
-            self.records.store.write(self.records.key(view.number, ".idle"), encode_json(data))
+        if (why or "") != str(view.idle.get("why") or "") and self._is_recorded(view.watcher):
+            self._write(view.watcher, ".idle", {"at": to_json_time(utc_now()), "why": why})
 
-    def _companion(self, number: int, suffix: str) -> JsonDict:
+    def _is_recorded(self, watcher: Watcher) -> bool:
+        """Whether the record with a watcher's number is its own."""
         try:
-            return decode_json(read_record(self.records.store, self.records.key(number, suffix)), suffix)
+            return _watcher(Record(watcher.number, self.records.read(watcher.number))) == watcher
+        except NotFoundError:
+            return False
+
+    def _write(self, watcher: Watcher, suffix: str, data: Mapping[str, Any]) -> None:
+        self.records.store.write(self.records.key(watcher.number, suffix), encode_json(_of(watcher, data)))
+
+    def _companion(self, watcher: Watcher, suffix: str) -> JsonDict:
+        """What accompanies a watcher's record; empty too where it is of another one that had the number."""
+        try:
+            key = self.records.key(watcher.number, suffix)
+            data = decode_json(read_record(self.records.store, key), suffix)
         except NotFoundError:
             return {}
         except FormatError:
             return {"how": "unreadable"} if suffix == ".end" else {}
+        return data if data.get("id") == watcher.identity else {}
+
+
+def _begun(by: Mapping[str, str], desired: int | None, next_s: float) -> tuple[str, JsonDict]:
+    """An identity, and the record of a watcher with it."""
+    now = utc_now()
+    identity = f"{int(now.timestamp() * 1000)}-{secrets.token_hex(8)}"
+    data = {"id": identity, "at": to_json_time(now), "by": dict(by), "desired": desired}
+    return identity, {**data, "next_s": next_s}
+
+
+def _watcher(record: Record) -> Watcher:
+    """The watcher of a record; that of the version before has no identity."""
+    identity = record.data.get("id")
+    return Watcher(record.number, None if identity is None else str(identity))
+
+
+def _of(watcher: Watcher, data: Mapping[str, Any]) -> JsonDict:
+    """What accompanies a watcher's record, with its identity."""
+    return dict(data) if watcher.identity is None else {"id": watcher.identity, **data}

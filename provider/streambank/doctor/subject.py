@@ -272,7 +272,7 @@ def gathered(seen: Iterable[CheckResult]) -> list[Finding]:
         told = "; ".join(dict.fromkeys(things))
         found[
             Finding(
-                "not-looked-at",
+                "not-checked",
                 "info",
                 "",
                 why,

@@ -21,7 +21,7 @@ import contextlib
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -37,6 +37,7 @@ from streambank.core.errors import InputError, IntegrityError, RefusedError, Str
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills import left
+from streambank.drills.accept import accept
 from streambank.drills.copy_of_job import (
     check_scratch,
     checkpoint_in,
@@ -58,7 +59,7 @@ from streambank.job.stop import stop_job
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import restoring
 from streambank.recovery.sinks.sinks import begin_outputs, look_at_sinks
-from streambank.repository.catalog import LATEST_GOOD, candidate_heads, glimpse, is_rejected, none_of
+from streambank.repository.catalog import LATEST_GOOD, candidate_heads, is_rejected, none_of
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.references import parse_reference
@@ -101,30 +102,10 @@ def drill(
     report = rehearse(request, launcher=launcher, say=say, pace=pace)
     leave_report(request, report)
     if report.passed and not report.not_run:
-        try:
-            _accept(request, report)
-        except StreambankError as error:
-            say(f"a savepoint whose rehearsal had not passed is still rejected: {error.message}")
+        report = replace(report, still_rejected=accept(request, report))
+        for one in report.still_rejected:
+            say(one.said)
     return report
-
-
-def _accept(request: DrillRequest, report: DrillReport) -> None:
-    """Let references mean savepoints again whose rehearsal had not passed: this drill of them has.
-
-    Of a drill from a replica that counts in the job's repository, too, where that has the same savepoint; the
-    next `replicate` carries it on.
-    """
-    drilled = open_store(report.repository)
-    for one in report.queries:
-        place = request.job.savepoint_name(one.query)
-        head = glimpse(drilled, place, one.savepoint)
-        if head is None or head.derived_from is None:
-            continue
-        for location in dict.fromkeys((request.job.repository, report.repository)):
-            repository = Repository.open(open_store(location))
-            there = glimpse(repository.store, place, one.savepoint)
-            if there == head and is_rejected(repository.store, head):
-                repository.mark_rehearsal(place, one.savepoint, passed=True, by=request.by)
 
 
 def leave_report(request: DrillRequest, report: DrillReport) -> None:
@@ -211,6 +192,7 @@ class _Drill:
         self.source = request.source
         self.steps: dict[str, float] = {}
         self.step = "choose"
+        self.at: set[str] = set()  # the queries that fail if the step does; empty for all
         self.queries: dict[str, QueryDrill] = {}
         self.first_batch_s: dict[str, float] = {}
         self.not_run: dict[str, str] = {}
@@ -231,12 +213,14 @@ class _Drill:
                 self._clean(stack)
                 raise
             failed_step = self.step if failed is not None else None
+            failed_queries = set() if failed is None else self.at or {*self.job.queries}
             kept = self.request.keep
             try:
                 self._clean(stack)
             except StreambankError as error:
                 kept = True
                 failed, failed_step = failed or error, failed_step or "clean"
+                failed_queries = failed_queries or {*self.job.queries}
         return DrillReport(
             job=self.job.name,
             repository=self.source,
@@ -244,6 +228,7 @@ class _Drill:
             steps=dict(self.steps),
             rto_s=self._rto_s(),
             failed_step=failed_step,
+            failed_queries=tuple(one for one in self.job.queries if one in failed_queries),
             code=failed.code if failed is not None else None,
             error=failed.message if failed is not None else "",
             not_run=" ".join(self.not_run[name] for name in sorted(self.not_run)),
@@ -277,12 +262,13 @@ class _Drill:
 
     @contextmanager
     def _in(self, step: str, words: str) -> Iterator[None]:
-        self.step, began = step, time.monotonic()
+        self.step, self.at, began = step, set(), time.monotonic()
         self.say(words)
         try:
             yield
         finally:
             self.steps[step] = self.steps.get(step, 0.0) + time.monotonic() - began
+        self.at = set()
 
     def _run(self, stack: ExitStack) -> None:
         check_scratch(self.job, self.control, self.scratch, self.source)
@@ -293,6 +279,7 @@ class _Drill:
             manifests = self._choose(repository, stack)
         with self._in("restore", "restoring into scratch"):
             for name, manifest in manifests.items():
+                self.at = {name}
                 self._restore(repository, name, manifest)
         with self._in("stage", "reading the live query's plans"):
             replays = {name: self._stage(name, manifest) for name, manifest in manifests.items()}
@@ -333,6 +320,7 @@ class _Drill:
                 hint=f"Use {LATEST_GOOD}, {RANDOM}, a name, or a time.",
             )
         for name in self.job.queries:
+            self.at = {name}
             of_query = self.job.savepoint_name(name)
             which = self.request.savepoints.get(name, reference)
             if which == RANDOM:
@@ -383,6 +371,7 @@ class _Drill:
             begin_outputs(look_at_sinks(repository, manifest, {}, new, mode="fork"))
 
     def _stage(self, query: str, manifest: Manifest) -> Replay | None:
+        self.at = {query}
         most = self.job.drill.batches if self.request.batches is None else self.request.batches
         live = self._live(query)
         if most == 0 or live is None:
@@ -435,11 +424,15 @@ class _Drill:
                 )
             finally:
                 read_s = self._note_states(watched)
+                self.at = watched.failed_queries()
         # Until it opens its state the application only comes up.
         self.steps["launch"] += self.steps["state"] - read_s
         self.steps["state"] = read_s
         with self._in("batches", "processing batches"):
-            watched.wait(lambda: self._is_done(watched, replays), deadline, "has processed its batches")
+            try:
+                watched.wait(lambda: self._is_done(watched, replays), deadline, "has processed its batches")
+            finally:
+                self.at = watched.failed_queries()
         for refused in watched.events(REFUSED):
             self.not_run[str(refused["query"])] = str(refused["message"])
         started = watched.queries(STATE_READ, DONE, "query-started")
@@ -519,15 +512,15 @@ class _Drill:
                     found = replace(found, state_equal=equal)
                     whys |= {why} if why is not None else set()
             self.queries[name] = replace(found, not_compared=(*found.not_compared, *sorted(whys)))
-        self._check_proven(watched)
         compare = self.request.compare or ("none" if self.rejected else self.job.drill.compare)
+        differ = {name: one.differences_of(values=compare == "values") for name, one in self.queries.items()}
+        differ = {name: said for name, said in differ.items() if said and compare != "none"}
+        self._check_proven(watched, differ)
         if compare == "none":
             for name in self.rejected:
                 self._say_not_compared(name, "changed state need not give what the live query computed")
             return
-        values = compare == "values"
-        differences = [one for found in self.queries.values() for one in found.differences_of(values=values)]
-        if differences:
+        if differences := [one for said in differ.values() for one in said]:
             more = f" ({len(differences) - 1} more differences)" if len(differences) > 1 else ""
             raise RefusedError(
                 f"The copy did not compute what the live query did: {differences[0]}{more}.",
@@ -537,12 +530,13 @@ class _Drill:
                 "`streambank drill --keep` leaves the copy for a look.",
             )
 
-    def _check_proven(self, watched: Watched) -> None:
+    def _check_proven(self, watched: Watched, differ: Collection[str]) -> None:
         """A query whose state was not read, and that has processed no batch, has shown nothing.
 
         Raises:
             RefusedError: There is one (code `drill-proves-nothing`).
         """
+        unproven = {}
         for name, found in self.queries.items():
             went_on = batches_of(checkpoint_in(self.scratch, name)).committed or -1
             if went_on > found.batch:
@@ -551,13 +545,15 @@ class _Drill:
             if name not in self.not_run:
                 self._say_not_compared(name, f"{UNPROVEN}: there was nothing new to read")
             if "parts" not in found.state:
-                why = self.not_run.get(name) or "No batch was processed."
-                raise RefusedError(
-                    f"The drill shows nothing of query {name} but that its files are whole: its state was "
-                    f"not read, and no batch was processed. {why}",
-                    code="drill-proves-nothing",
-                    hint="Drill a savepoint that the live query is ahead of.",
-                )
+                unproven[name] = self.not_run.get(name) or "No batch was processed."
+        self.at = {*unproven, *differ}
+        for name, why in unproven.items():
+            raise RefusedError(
+                f"The drill shows nothing of query {name} but that its files are whole: its state was "
+                f"not read, and no batch was processed. {why}",
+                code="drill-proves-nothing",
+                hint="Drill a savepoint that the live query is ahead of.",
+            )
 
     def _batch(self, query: str, event: Mapping[str, Any]) -> BatchDrill:
         batch = int(event["batch"])

@@ -505,6 +505,7 @@ class _Round:
             failed_step="choose",
             code=error.code,
             error=error.message,
+            failed_queries=tuple(self.job.queries),
             not_run="",
             scratch="",
             kept=False,

@@ -127,6 +127,31 @@ class QueryDrill:
 
 
 @dataclass(frozen=True, slots=True)
+class StillRejected:
+    """A savepoint that could not be marked as proven at a location, although a drill of it has passed.
+
+    Attributes:
+        query: The query.
+        savepoint: The savepoint.
+        location: The repository or replica that refused.
+        why: Why, in a sentence.
+    """
+
+    query: str
+    savepoint: str
+    location: str
+    why: str
+
+    @property
+    def said(self) -> str:
+        """The same, for people."""
+        return (
+            f"savepoint {self.savepoint} could not be marked as proven in {self.location}, "
+            f"so it is still rejected there: {self.why}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DrillReport:
     """A drill that is over.
 
@@ -139,6 +164,7 @@ class DrillReport:
         failed_step: The step that failed; None where none did.
         code: The code of the error; None likewise.
         error: Why it failed, in a sentence; empty likewise.
+        failed_queries: The queries that failed: one of them, or all where the application did.
         not_run: Why the application was not run on the copy, so that the drill proves the savepoint and its
             state and no more; empty where it was run.
         scratch: Where the copy was.
@@ -148,6 +174,7 @@ class DrillReport:
         by: Who asked.
         why: Why.
         round: The round that it is part of (`each.py`); None for a drill by itself.
+        still_rejected: Savepoints whose rejection it could not end (`accept.py`).
     """
 
     job: str
@@ -166,6 +193,8 @@ class DrillReport:
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     round: Mapping[str, Any] | None = None
+    failed_queries: tuple[str, ...] = ()
+    still_rejected: tuple[StillRejected, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -185,6 +214,7 @@ class DrillReport:
             "failed_step": self.failed_step,
             "code": self.code,
             "error": self.error,
+            "failed_queries": list(self.failed_queries),
             "not_run": self.not_run,
             "repository": self.repository,
             "queries": [one.to_dict() for one in self.queries],
@@ -198,6 +228,7 @@ class DrillReport:
             "started_at": to_json_time(self.started_at),
             "seconds": round(self.seconds, 3),
             "round": None if self.round is None else dict(self.round),
+            "still_rejected": [asdict(one) for one in self.still_rejected],
         }
 
 

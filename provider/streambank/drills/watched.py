@@ -41,6 +41,11 @@ class Watched:
         """The queries of which there is an event of one of these kinds."""
         return {str(one.get("query")) for kind in kinds for one in self.events(kind)}
 
+    def failed_queries(self) -> set[str]:
+        """The queries that have failed by themselves; none where the whole application did."""
+        batches = {str(one.get("query")) for one in self.events(BATCH) if one.get("failure")}
+        return batches or {name for one in self.events("driver-ended") for name in one.get("failed") or {}}
+
     def ended_well(self) -> bool:
         """Whether the application has run to its end, and no query has failed."""
         ends = self.events("driver-ended")

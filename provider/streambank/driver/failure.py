@@ -45,6 +45,16 @@ _WORDS = r"(?<![a-z])(?:sig|pass)(?![a-z])"
 """Names that count only as whole words: `sigma` and `passed` are others."""
 _VALUE = r"(?P<secret>\"[^\"]*\"|'[^']*'|(?:Bearer |Basic )?[^\s,;&)\]}]+)"
 _SEPARATED = r"[\"']?\s{0,8}(?:=>|[=:])\s{0,8}"
+_FILE_SYSTEMS = ("hdfs", "webhdfs", "swebhdfs", "viewfs", "gs", "abfs", "abfss", "wasb", "wasbs", "file")
+"""After a port of theirs comes a path. An address of S3 has no port, and may have a secret key."""
+_FILES = "|".join(rf"(?<=\b{one}://)" for one in _FILE_SYSTEMS)
+_BEGINS = rf"(?P<kept>://(?!{_FILES})[^/\s:@]*:)"
+"""Where a password may begin in an address that is not of a file system."""
+_ON = (
+    r"(?:(?!://|[?&;][\w.-]{0,64}(?i:user|name|mail|account|principal|login|owner)[\w.-]{0,64}="
+    r"[^\s\"'<>&;@]{1,128}@[\w.-]+(?:[\s\"'<>&;,)\]}]|\Z))[^\s\"'<>])"
+)
+"""A character of a password; it ends before a parameter that is an address of mail: `?user=ann@corp.com`."""
 _HIDING = (
     re.compile(
         rf"(?P<kept>(?:{_NAMES}[\w.-]{{0,64}}{_SEPARATED}|{_WORDS}\s?=)){_VALUE}", re.IGNORECASE
@@ -54,14 +64,17 @@ _HIDING = (
         rf"[\"']?[,\s]{{1,8}})(?=\S{{4}})(?!-){_VALUE}",
         re.IGNORECASE,
     ),
-    re.compile(  # a password may have slashes; a number before the first one may be a port: see below
-        r"(?P<kept>://[^/\s:@]*:)(?P<secret>[^/\s]+|(?!\d{1,5}/)(?:(?!://)[^\s@\"'<>])+)(?=@)"
-    ),
-    # It is one in `nn:8020/t@v12` (a version), `h:80/@scope/x` and `db:5432/x?user=a@b`; else what stands
-    # before an `@` is taken for a password, also where it is the path of an address with a port.
     re.compile(
-        r"(?P<kept>://[^/\s:@]*:)(?P<secret>\d{1,5}/(?:(?:(?!://)[^\s\"'<>?#])*[^\s\"'<>?#/])"
-        r"(?=@(?!v?\d+(?![\w.:-])))|\d{1,5}/+(?=@[\w-]+(?:\.\w|:\d)))"
+        rf"(?P<kept>://(?:{_FILES})(?![^/\s:@]*:\d{{1,5}}(?:,[\w.-]+(?::\d{{1,5}})?)*/)"
+        rf"[^/\s:@]*:)(?P<secret>[^/\s]+|{_ON}+)(?=@)"
+    ),
+    # A password may have slashes; a number before the first one may be a port: see below.
+    re.compile(rf"{_BEGINS}(?P<secret>(?!\d{{1,5}}/){_ON}+|[^/\s]+)(?=@)"),
+    # It is one in `h:80/t@v12` (a version), `h:80/x@2026-11-28` and `h:80/@scope/x`; else what stands before
+    # an `@` is taken for a password, also where it is the path of an address with a port.
+    re.compile(
+        rf"{_BEGINS}(?P<secret>\d{{1,5}}/{_ON}*(?<!/)"
+        r"(?=@(?!(?:v?\d+|\d{4}-\d\d-\d\d)(?![\w.:-])))|\d{1,5}/+(?=@[\w-]+(?:\.\w|:\d)))"
     ),
     re.compile(  # who has the address of a webhook may write there: Slack, Discord, Teams
         r"(?P<kept>\b(?:hooks\.slack(?:-gov)?\.com(?::\d{1,5})?\\?/(?:services|workflows|triggers)"

@@ -8,6 +8,8 @@ asked of its health.
 A job is *unwatched* where a watcher (watch.py) is expected and gives no sign, has ended without the job being
 stopped, or could not act. One is expected where a watcher has seen what is meant to be now, and where one of
 the job's own DAGs said that it is meant to run. A job that is only started by hand is expected to have none.
+After a start the watcher is due soon after that is over: the driver is ready then, and the next task of
+`<job>.run` watches it, or another DAG hands the job to such a run.
 
 Times of drivers, watchers and of whoever looks are compared here, in minutes: this is for people, and nobody
 is restarted for it.
@@ -15,9 +17,10 @@ is restarted for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from streambank.control.claims import ClaimView
@@ -40,8 +43,12 @@ DAGS = ("run", "restore", "compact", "rescale", "transform", "bootstrap", "failo
 """A job that one of these of its DAGs has started is handed to `<job>.run`, which watches it."""
 PATIENCE_S = 300.0
 """How long a job may be down or unwatched before that is an error."""
+COMES_S = 120.0
+"""How long a watcher may need to come when a start is over: Airflow makes a run, and gives its task room."""
 _AGE_S = 60.0
 """How old a heartbeat from another host may be, or how far ahead, without being watched for a while."""
+_READY_EVENTS = 50
+"""Among so many of the newest events it is sought when the driver was ready."""
 _EVENTS_EACH = 4
 """How many events are looked at for each driver: a start leaves some ten, and most drivers live for days."""
 
@@ -112,8 +119,7 @@ def job_life(
         settle: Watch a heartbeat from another host for a while that looks old, before the driver is called
             dead: clocks may differ. Who may not wait leaves that out.
         newest: How many of its newest drivers to look at, with what happened meanwhile.
-        start_s: How long a start may take: a first driver may wait for room in a cluster for so long, and
-            whoever watches begins with that when the start is done.
+        start_s: How long a start may take: a first driver may wait for room in a cluster for so long.
         failures: List the failures, too. Without them, of a driver that lives and works nothing is read but
             its lease: what was before it decides nothing.
         view: The lease, where it was read just now.
@@ -162,7 +168,10 @@ def job_life(
         (None, "") if unknown else _down(events, lives, driver if living else None, desired, may_come)
     )
     expected = _is_expected(control.name, watch, desired)
-    since, why = _unwatched(watch, desired, now, start_s) if expected and not watched else (None, "")
+    since, why = None, ""
+    if expected and not watched:
+        comes_after = partial(_start_over_at, control, desired, driver, living, start_s)
+        since, why = _unwatched(watch, desired, now, comes_after)
     return Life(
         True,
         up=None if unknown else living and down_since is None,
@@ -248,12 +257,29 @@ def _is_expected(job: str, watch: WatchView | None, desired: Desired) -> bool:
     return desired.by.get("dag_id") in {f"{job}.{verb}" for verb in DAGS}
 
 
+def _start_over_at(
+    control: JobControl, desired: Desired, driver: DriverLife | None, living: bool, start_s: float
+) -> datetime:
+    """When the start was over, or will be at the latest, since which the job is meant to run."""
+    latest = desired.at + timedelta(seconds=start_s)
+    if driver is None or (not living and driver.over_at < desired.at):
+        return latest  # it is on its way
+    if not living:
+        return min(latest, driver.over_at)
+    began_at = max(desired.at, driver.began_at)
+    if not driver.has_begun:
+        return latest
+    ready = control.last_event("first-trigger", launch_id=driver.launch_id, newest=_READY_EVENTS)
+    return min(latest, max(began_at, (_moment(ready) if ready else None) or began_at))
+
+
 def _unwatched(
-    watch: WatchView | None, desired: Desired, now: datetime, start_s: float
+    watch: WatchView | None, desired: Desired, now: datetime, start_over_at: Callable[[], datetime]
 ) -> tuple[datetime | None, str]:
     """Since when no watcher gives signs where one is expected, and why; None where the next one is due."""
-    if watch is None or (watch.end and watch.desired != desired.number):
-        due_at = desired.at + timedelta(seconds=start_s)
+    before = watch is None or (watch.desired != desired.number and (watch.end or watch.is_silent(now)))
+    if watch is None or before:
+        due_at = start_over_at() + timedelta(seconds=COMES_S)
         return (due_at, "Nothing has watched it since it was started.") if now > due_at else (None, "")
     if watch.end:
         how, why = str(watch.end.get("how")), str(watch.end.get("why") or "")

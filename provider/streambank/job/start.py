@@ -23,7 +23,7 @@ from streambank.code.code import Code
 from streambank.code.kept import drop_old, keep
 from streambank.code.program import read_program
 from streambank.control.claims import ClaimView
-from streambank.control.control import JobControl
+from streambank.control.control import RECENT_EVENTS, JobControl
 from streambank.control.copies import settle_refresh
 from streambank.control.operation import Operation, Waits
 from streambank.control.pruning import prune_and_tell
@@ -492,7 +492,7 @@ class _Start:
         """What the driver recorded at its end; None for one that lives, or was killed."""
         if self.view is None or not self.view.free or self.launch is None:
             return None
-        return self.control.last_event("driver-ended", launch_id=self.launch.launch_id)
+        return self.control.last_word(self.launch.launch_id)
 
     def _seconds(self) -> float:
         return round(self.clock.monotonic() - self.began, 3)
@@ -506,8 +506,9 @@ class _Start:
             exit_code = self.view.end.get("exit_code")
         if exit_code is None and self.launch is not None:
             # What a cluster says is no exit code; a driver that was refused has left its own behind.
-            refused = self.control.last_event("driver-refused", launch_id=self.launch.launch_id) or {}
-            exit_code = refused.get("exit_code")
+            launch_id = self.launch.launch_id
+            refused = self.control.last_event("driver-refused", launch_id=launch_id, newest=RECENT_EVENTS)
+            exit_code = (refused or {}).get("exit_code")
         code = f" with exit code {exit_code}" if exit_code is not None else ""
         self.control.record_event(
             "driver-died",

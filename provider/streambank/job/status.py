@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.claims import ClaimView
-from streambank.control.control import Desired, JobControl
+from streambank.control.control import RECENT_EVENTS, Desired, JobControl
 from streambank.control.progress import ProgressRecord, last_progress
 from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank.core.names import PRIMARY, other_of
@@ -47,8 +47,6 @@ JobState = Literal[
 _LOST: Mapping[str, JobState] = {REPOSITORY_LOST: "repository-lost", CHECKPOINT_LOST: "checkpoint-lost"}
 _NEWEST = 20
 """Among so many of the newest events it is always sought how a driver ended that never held the lease."""
-_EVENTS = 1000
-"""Among so many where there is a newer launch than that of the driver that held it last."""
 Progress = Callable[[str], ProgressRecord | None]
 """Gives the newest record of progress of a query."""
 _NOWHERE = Handle("", (), None)
@@ -414,22 +412,27 @@ def _ended(
     # Else the lease says how the newest driver ended, and its events may be many.
     unleased = _unleased(records, been) if last is None else []
     if unleased:
-        last = records.last_event(*kinds, newest=_EVENTS)
+        last = records.last_event(*kinds, newest=RECENT_EVENTS)
     if last is not None and last["kind"] == "driver-died" and last.get("launch_id") not in been:
         return "failed", "its driver ended before it took the lease", last.get("launch_id")
-    if unleased and last is None and len(records.event_records.numbers()) > _EVENTS:
+    if unleased and last is None and len(records.event_records.numbers()) > RECENT_EVENTS:
         lost = next((one for one in unleased if not is_waiting(records, one)), None)
         if lost is not None:
-            why = f"its newest driver never took the lease, and the newest {_EVENTS:,} events do not say"
-            return "unknown", f"{why} how it ended", lost
+            silent = f"the newest {RECENT_EVENTS:,} events do not say how it ended"
+            return "unknown", f"its newest driver never took the lease, and {silent}", lost
     if view is None:
         return "never-started", "its lease was never held", None
+    purpose = view.holder.details.get("purpose") if view.holder else None
+    if purpose not in ("run", None):
+        return "stopped", f"no driver runs since a {purpose} had the lease: {view.why}", launch_id
     exit_code = view.end.get("exit_code")
     if view.state == "dead":
         return "failed", f"its driver died: {view.why}", launch_id
     if exit_code not in (None, 0):
         return "failed", f"its driver ended with exit code {exit_code}", launch_id
-    return "stopped", view.why, launch_id
+    if view.end.get("how") == "released":
+        return "stopped", "its driver ended without an error", launch_id
+    return "stopped", f"its driver runs no more: {view.why}", launch_id
 
 
 def _unleased(records: JobControl, been: Collection[str]) -> list[str]:

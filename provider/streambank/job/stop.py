@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.claims import ClaimView, Holder
-from streambank.control.control import JobControl
+from streambank.control.control import RECENT_EVENTS, JobControl
 from streambank.control.operation import Operation, Waits
 from streambank.control.processes import ProcessId, person, send_signal
 from streambank.control.pruning import prune_and_tell
@@ -553,10 +553,13 @@ def _has_died(control: JobControl, view: ClaimView | None) -> bool:
     """Whether the last driver died or failed, and no stop has said so yet."""
     if view is not None and view.state == "dead":
         return True
-    last = control.last_event("launched", "driver-started", "driver-died", "stopped")
-    if last is None or last["kind"] == "stopped":
+    kinds = ("launched", "driver-started", "driver-died", "stopped")
+    last = control.last_event(*kinds, newest=RECENT_EVENTS)
+    # The lease says how a driver ended that began before so many events.
+    kind = "driver-started" if last is None else last["kind"]
+    if kind == "stopped":
         return False
-    return last["kind"] == "driver-died" or (
+    return kind == "driver-died" or (
         view is not None and _is_driver(view) and view.end.get("exit_code") not in (None, 0)
     )
 
@@ -570,7 +573,7 @@ def _failure(control: JobControl, how: How, view: ClaimView | None) -> str | Non
 
 
 def _was_killed_by_its_runner(control: JobControl, view: ClaimView) -> bool:
-    last = control.last_event("killed", "driver-started")
+    last = control.last_event("killed", "driver-started", newest=RECENT_EVENTS)
     return last is not None and last.get("kind") == "killed" and last.get("epoch") == view.epoch
 
 

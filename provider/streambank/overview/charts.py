@@ -11,7 +11,7 @@ from typing import Any
 from streambank.core.units import to_json_time
 from streambank.overview.judged import Judged, Sizes
 from streambank.overview.plain import rounded
-from streambank.sla.charts import Chart, Dot, Forecast, thinned
+from streambank.sla.charts import Chart, Dot, Forecast, most_restarts, thinned
 from streambank.sla.verdict import LEVELS, Verdict, worst
 
 DOTS = 300
@@ -80,7 +80,8 @@ def charts_part(judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def _chart(chart: Chart, most: int) -> dict[str, Any]:
-    dots = thinned(chart.dots, most)
+    restarts = chart.restarts[-most_restarts(most) :]
+    dots = thinned(chart.dots, most, restarts)
     return {
         "query": chart.query,
         "objective": chart.objective,
@@ -94,7 +95,8 @@ def _chart(chart: Chart, most: int) -> dict[str, Any]:
         "t": [_second(dot.at) for dot in dots],
         "v": [rounded(dot.value) for dot in dots],
         **_band(dots),
-        "restarts": [_second(moment) for moment in chart.restarts[-DOTS:]],
+        "newest": {"at": _second(chart.newest.at), "value": rounded(chart.newest.value)},
+        "restarts": [_second(moment) for moment in restarts],
         "forecast": None if chart.forecast is None else _forecast(chart.forecast),
     }
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.processes import person
-from streambank.core.units import to_json_time
+from streambank.control.records import JsonDict
+from streambank.core.errors import FormatError, IntegrityError, NotFoundError
+from streambank.core.units import from_json_time, to_json_time
 from streambank.job.crash_loop import CRASH_LOOP
+from streambank.job.liveness import driver_lives, failures_of_job
 from streambank.job.status import JobStatus
 from streambank.overview.charts import counted
 from streambank.overview.look import Look
@@ -29,6 +32,12 @@ VERDICTS, REPLICAS, WAITS, QUERIES = 10, 5, 5, 20
 """So many are in the line at most; fewer where it would be too long."""
 EVENTS = 200
 """Among so many events it is sought that nothing starts the job any more."""
+NEWS_S = 1800.0
+"""For so long a restart after a failure is news."""
+_DRIVERS, _EVENTS_SINCE = 3, 40
+"""Among so many of the newest drivers and events the failure is sought."""
+_ASKED_BEFORE_S = 600.0
+"""A stop is asked for so long before a driver ends, at most."""
 _SILENT_S = 120.0
 """How long an operation on another host may give no sign before it waits for a person."""
 _SHORTER = (
@@ -38,7 +47,7 @@ _SHORTER = (
 _IDENTIFYING = frozenset(("id", "savepoint", "state", "level", "objective", "kind", "code"))
 _IDENTIFYING_CHARACTERS = 32
 """Times, ids and names that a program compares are not shortened below this; they are no longer."""
-_DROPPED = ("spark", "drill", "operation", "health", "watch", "desired", "savepoint", "error")
+_DROPPED = ("spark", "restarted", "drill", "operation", "health", "watch", "desired", "savepoint", "error")
 """What goes where even that is not enough, in this order; of the error its part and its code stay."""
 _OF_VERDICT = ("objective", "query", "subject", "level", "why", "value", "limit", "unit", "since")
 
@@ -81,6 +90,7 @@ def _known(look: Look, status: JobStatus, records: JobControl) -> dict[str, Any]
         "batch_at": max((one.progress_at for one in queries if one.progress_at), default=None),
         "watermark": min((one.watermark for one in queries if one.watermark), default=None),
         **guarded(look, LINE, lambda: _measured(look)),
+        **guarded(look, LINE, lambda: {"restarted": _restarted(look, records, status)}),
         **guarded(look, LINE, lambda: _operation(look, records, status)),
     }
 
@@ -113,6 +123,7 @@ def _nothing(look: Look) -> dict[str, Any]:
         "since": None,
         "down_since": None,
         "down_why": "",
+        "restarted": None,
         "watch": None,
         "health": None,
         "operation": None,
@@ -224,6 +235,43 @@ def _given_up(records: JobControl, status: JobStatus) -> list[dict[str, Any]]:
         return []
     error = f" Last error: {last['error']}" if last.get("error") else ""
     return [{"kind": "give-up", "what": f"{last.get('why')}.{error}", "since": last.get("at")}]
+
+
+def _restarted(look: Look, records: JobControl, status: JobStatus) -> dict[str, Any] | None:
+    """When the driver that runs has begun, if that is news: where the one before it failed or was replaced.
+
+    Of a driver that has run for longer than that nothing is read.
+    """
+    began = None if status.since is None else from_json_time(status.since)
+    if status.state != "running" or began is None or look.now - began > timedelta(seconds=NEWS_S):
+        return None
+    lives = driver_lives(records, look.job.queries, newest=_DRIVERS)
+    before = max((one.over_at for one in lives if one.epoch != status.epoch), default=None)
+    if before is None:
+        return None
+    events = [
+        event
+        for at, event in _events_since(records, before - timedelta(seconds=_ASKED_BEFORE_S))
+        if event.get("kind") != "driver-died" or at <= began  # a second one, while this one runs
+    ]
+    failures = [one for one in failures_of_job(events, lives, status.epoch) if one.at >= before]
+    if not failures or began - failures[-1].at > timedelta(seconds=NEWS_S):
+        return None
+    return {"at": status.since, "failed_at": to_json_time(failures[-1].at), "why": failures[-1].what}
+
+
+def _events_since(records: JobControl, moment: datetime) -> Iterator[tuple[datetime, JsonDict]]:
+    """The newest events, newest first, until one from before a moment; not those that cannot be read."""
+    numbers = records.event_records.numbers()[-_EVENTS_SINCE:]
+    for number in reversed(numbers):
+        try:
+            event = records.event_records.read(number)
+            at = from_json_time(str(event["at"]))
+        except (FormatError, IntegrityError, NotFoundError, KeyError, ValueError):
+            continue
+        if at < moment:
+            return
+        yield at, event
 
 
 def _unfenced(status: JobStatus) -> list[dict[str, Any]]:

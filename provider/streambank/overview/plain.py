@@ -35,7 +35,8 @@ _REMEMBERED_CHARACTERS = 200
 """A text that is no longer is made plain once, however often it is shown."""
 _DEPTH = 24
 _ELLIPSIS = "\u2026"
-_USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
+_USER_INFO = re.compile(r"(?<=://)(?<!abfs://)(?<!abfss://)(?<!wasb://)(?<!wasbs://)[^/\s]*@")
+"""Azure has its container there."""
 _QUERY = re.compile(r"((?!file:)\b[A-Za-z][A-Za-z0-9+.:-]*://[^\s?\"'<>]*)\?[^\s\"'<>)\]]+")
 _ORACLE_USER = re.compile(r"(\bjdbc:oracle:\w{1,16}:)[^/\s@]{0,128}/\*\*\*@", re.IGNORECASE)
 _BREAK = re.compile(r"\s*[\r\n]+\s*")

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.drills import called, newest_drills, savepoints_of
+from streambank.control.drills import called, for_queries, newest_drills, savepoints_of
 from streambank.control.processes import person
 from streambank.control.records import JsonDict, RecordStream
 from streambank.core.errors import InputError
@@ -44,6 +44,7 @@ def _drill(job: Job, report: JsonDict) -> dict[str, Any]:
     steps = report.get("steps")
     return {
         **_either(job, report),
+        "query": ", ".join(map(str, report.get("failed_queries") or ())) if for_queries(report) else None,
         "passed": report.get("passed") is True,
         "step": report.get("failed_step"),
         "not_run": str(report.get("not_run") or ""),

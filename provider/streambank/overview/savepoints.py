@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from streambank.control.processes import person
+from streambank.core.json_text import loads
 from streambank.core.units import from_epoch_ms, say_bytes, say_count
 from streambank.overview.saved import Saved, SavedOne
 from streambank.repository.manifest import Manifest
 from streambank.retention.policy import Policy
+from streambank.sinks.file.capture import KIND as FILES
 from streambank.sinks.unguarded import guard_of
 from streambank.storage import same_place
 
+_EACH = 8
+"""So many partitions of a topic are named, each with its offset."""
 MANIFESTS = 20
 """So many of the newest savepoints have their manifest in words."""
 
@@ -128,16 +133,66 @@ def in_words(head: Manifest) -> dict[str, Any]:
         "closure": head.closure,
         "parent": head.parent,
         "operators": [_operator(one) for one in head.operators],
-        "sources": [
-            f"source {one.get('source')}, {one.get('format') or one.get('kind')}: {one.get('offset')}"
-            for one in head.sources
-            if isinstance(one, dict)
-        ],
-        "sinks": [f"{one.get('kind')} {one.get('path')} ({guard_of(one)})" for one in head.sinks],
+        "sources": [_source(one) for one in head.sources if isinstance(one, dict)],
+        "sinks": [f"{_sink(one)} ({guard_of(one)})" for one in head.sinks],
         "files": head.file_count,
         "bytes": head.bytes,
         "seconds": head.stats.get("seconds"),
     }
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    """How far a source was read: `source 0, kafka: orders partition 0 up to 88,121`."""
+    named = f"source {source.get('source')}, {source.get('format') or source.get('kind')}"
+    text = source.get("offset")
+    if text is None:
+        return f"{named}: nothing read yet"
+    try:
+        offset = loads(text) if isinstance(text, str) else text
+    except ValueError:
+        offset = text
+    return f"{named}: {_offset(offset) or 'nothing read yet'}"
+
+
+def _offset(offset: Any) -> str:
+    """An offset of Spark in words, whatever its source: topics with partitions, or fields; empty for none."""
+    if not isinstance(offset, dict):
+        return f"up to {_value(offset)}"
+    parts = [(name, one) for name, one in offset.items() if isinstance(one, dict)]
+    topics = [
+        f"{name} {_partitions(one) if all(map(str.isdigit, one)) else _offset(one)}" for name, one in parts
+    ]
+    fields = [f"{_words(name)} {_value(one)}" for name, one in offset.items() if not isinstance(one, dict)]
+    return "; ".join([*topics, *([", ".join(fields)] if fields else [])])
+
+
+def _partitions(offsets: Mapping[str, Any]) -> str:
+    """Offsets of a topic: each of a few partitions, else the smallest and the largest."""
+    values = [*offsets.values()]
+    numbers = [one for one in values if isinstance(one, int)]
+    if len(values) > _EACH and len(numbers) == len(values):
+        return f"up to offsets {min(numbers):,} to {max(numbers):,} of {say_count(len(values), 'partition')}"
+    each = ", ".join(f"partition {name} up to {_value(one)}" for name, one in offsets.items())
+    return each or "no partition"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _words(name: str) -> str:
+    """`logOffset` -> `log offset`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).lower()
+
+
+def _sink(sink: Mapping[str, Any]) -> str:
+    """What a sink is and where it writes; each once."""
+    kind, path = sink.get("kind"), sink.get("path")
+    if not path:
+        return str(kind)
+    return f"files in {path}" if kind == FILES else f"{kind} {path}"
 
 
 def _operator(operator: Any) -> str:

@@ -6,6 +6,7 @@ and the largest value of each.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -76,7 +77,8 @@ class Chart:
         subject: What of the query: an operator or metric; empty for all of it.
         meaning: What it is, for people.
         unit: Of the values.
-        dots: Its values, by time.
+        dots: Its values, by time; no dot stands for values of two runs, as far back as `restarts` goes.
+        newest: The newest value, as it was measured.
         warn: Where it warns; None for not.
         breach: Where it is broken.
         level: The level of its newest value alone, whatever the window.
@@ -90,6 +92,7 @@ class Chart:
     meaning: str
     unit: Unit
     dots: Sequence[Dot]
+    newest: Dot
     warn: float | None
     breach: float | None
     level: Level
@@ -184,18 +187,20 @@ def _take(drawn: dict[tuple[str, str], _Drawn], objective: Objective, point: Poi
 def _chart(
     query: str, one: _Drawn, restarts: Sequence[datetime], growth: Growth | None, now: datetime
 ) -> Chart:
-    objective = one.objective
+    objective, newest = one.objective, one.dots[-1]
+    since = [moment for moment in restarts if moment >= one.dots[0].at]
     return Chart(
         query=query,
         objective=objective.name,
         subject=one.subject,
         meaning=objective.measure.meaning,
         unit=objective.promise.unit,
-        dots=thinned(one.dots),
+        dots=thinned(one.dots, restarts=since),
+        newest=newest,
         warn=objective.warn,
         breach=objective.breach,
-        level=level_of(objective, one.dots[-1].value),
-        restarts=[moment for moment in restarts if moment >= one.dots[0].at],
+        level=level_of(objective, newest.value),
+        restarts=since,
         forecast=None if growth is None else _forecast(growth, objective.size_limit),
     )
 
@@ -220,21 +225,33 @@ def _forecast(growth: Growth, limit: float | None) -> Forecast:
     )
 
 
-def thinned(dots: Sequence[Dot], most: int = MOST_POINTS) -> Sequence[Dot]:
-    """No more dots than can be told apart: medians of equal stretches of time.
+def thinned(dots: Sequence[Dot], most: int = MOST_POINTS, restarts: Sequence[datetime] = ()) -> Sequence[Dot]:
+    """No more dots than can be told apart: medians of equal stretches of time, each of one run.
 
     Args:
         dots: By time.
         most: How many.
+        restarts: When another run began, by time. Only the newest `most_restarts(most)` are heeded.
     """
     if len(dots) <= most:
         return dots
+    apart = restarts[-most_restarts(most) :]
+    stretches = most - len(apart)
     begin, span_s = dots[0].at, (dots[-1].at - dots[0].at).total_seconds() or 1.0
-    together: dict[int, list[Dot]] = {}
+    together: dict[tuple[int, int], list[Dot]] = {}
     for dot in dots:
-        place = int((dot.at - begin).total_seconds() / span_s * most)
-        together.setdefault(min(place, most - 1), []).append(dot)
+        place = int((dot.at - begin).total_seconds() / span_s * stretches)
+        together.setdefault((bisect_right(apart, dot.at), min(place, stretches - 1)), []).append(dot)
     return [_merged(some) for some in together.values()]
+
+
+def most_restarts(most: int) -> int:
+    """How many restarts so many dots keep apart.
+
+    Args:
+        most: How many dots there are at most, 2 or more.
+    """
+    return most // 2
 
 
 def _merged(dots: Sequence[Dot]) -> Dot:

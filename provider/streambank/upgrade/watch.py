@@ -187,7 +187,7 @@ class Watch:
         """With which the driver ended; None where it died, or that is not known."""
         if view is not None:
             return view.end.get("exit_code")
-        return (self.control.last_event("driver-ended", launch_id=self.launch_id) or {}).get("exit_code")
+        return (self.control.last_word(self.launch_id) or {}).get("exit_code")
 
     def _was_asked(self) -> bool:
         """Whether the driver was asked to stop."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy as duplicate
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from pathlib import Path
 from threading import Lock
@@ -249,16 +252,35 @@ class _Read:
             return None
 
 
+@dataclass(slots=True)
+class _File:
+    """A jobs file of this process.
+
+    Attributes:
+        lock: Held while it is read, so that it is parsed once.
+        read: What it was parsed from; None for nothing that could be remembered.
+        found: What came of that.
+        until: Until when an error counts, by the monotonic clock: what it came from may be beside the file.
+    """
+
+    lock: Lock = field(default_factory=Lock)
+    read: _Read | None = None
+    found: Declarations | InputError | None = None
+    until: float = math.inf
+
+
+_ERROR_COUNTS_S = 30.0
 _MOST_FILES = 8
-_remembered: dict[str, tuple[_Read, Declarations]] = {}
-_one_reads = Lock()
+_files: dict[str, _File] = {}
+_finds_file = Lock()
 
 
 def remembered_jobs(path: str) -> Declarations:
     """As `load_jobs`; a file that this process has read already, and that is as it was, is not parsed again.
 
     A triggerer asks for one job of the same file for each of its watches and pages: with a thousand jobs in
-    it, parsing it takes seconds of a processor each time.
+    it, parsing it takes seconds of a processor each time. What is wrong with it is remembered for half a
+    minute. A file on a storage that hangs holds up only who asks for that file.
 
     Args:
         path: The jobs file.
@@ -266,20 +288,29 @@ def remembered_jobs(path: str) -> Declarations:
     Raises:
         InputError: As `load_jobs`.
     """
-    with _one_reads:
+    with _finds_file:
+        file = _files[path] = _files.pop(path) if path in _files else _File()
+        while len(_files) > _MOST_FILES:
+            del _files[next(iter(_files))]
+    with file.lock:
         now = _Read.now(path)
-        known = _remembered.pop(path, None)
-        if known is None or known[0] != now:
-            known = None
-            declared = load_jobs(path)
+        found = file.found
+        if found is None or now is None or file.read != now or time.monotonic() > file.until:
+            found = _parsed_jobs(path)
             # One that was written to meanwhile may have been read half before and half after.
-            if now is None or _Read.now(path) != now:
-                return declared
-            known = (now, declared)
-        _remembered[path] = known
-        while len(_remembered) > _MOST_FILES:
-            del _remembered[next(iter(_remembered))]
-        return known[1]
+            file.read = now if now is not None and _Read.now(path) == now else None
+            file.found = found if file.read is not None else None
+            file.until = time.monotonic() + _ERROR_COUNTS_S if isinstance(found, InputError) else math.inf
+    if isinstance(found, InputError):
+        raise duplicate(found)  # each has the traceback of who asked
+    return found
+
+
+def _parsed_jobs(path: str) -> Declarations | InputError:
+    try:
+        return load_jobs(path)
+    except InputError as error:
+        return error.with_traceback(None)
 
 
 def find_declared(

@@ -14,7 +14,7 @@ from streambank_airflow.failures import describe
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
-    from streambank.control.watch import WatchEnd
+    from streambank.control.watch import Standing, WatchEnd, Watcher
     from streambank.job.restart import RestartResult
 
 
@@ -89,7 +89,7 @@ class HealthVerbs:
         return record_crash_loop(job, why=why, by=by, failures=failures, restarts=restarts).message
 
     @connected
-    def begin_watch(self, ref: str, *, by: Mapping[str, str]) -> tuple[int, str | None]:
+    def begin_watch(self, ref: str, *, by: Mapping[str, str]) -> tuple[Watcher, str | None]:
         """Become the one that keeps a job running.
 
         Args:
@@ -97,24 +97,56 @@ class HealthVerbs:
             by: Who watches.
 
         Returns:
-            The number under which signs of that are left, and the site whose records count it; None for a
-            copy, which has one set of records. The other site has the same numbers for other watchers.
+            As which watcher signs of that are left, and the site whose records have it; None for a copy,
+            which has one set of records. The other site has the same numbers for other watchers.
         """
         job = self.declared.job(ref)
         records = job.records()
         desired = records.desired()
-        number = records.watches.begin(by=by, desired=None if desired is None else desired.number)
-        return number, None if job.original is not None else job.site
+        watcher = records.watches.begin(by=by, desired=None if desired is None else desired.number)
+        return watcher, None if job.original is not None else job.site
 
     @connected
-    def watch_on(
-        self, ref: str, number: int, site: str | None, *, next_s: float | None, doing: str
-    ) -> str | None:
-        """Leave a sign that a job is watched; who watches it instead, or None.
+    def watch_again(
+        self, ref: str, watcher: Watcher, site: str | None, *, by: Mapping[str, str]
+    ) -> Watcher | None:
+        """Become the one that keeps a job running again, where the record of that is lost.
 
         Args:
             ref: The job.
-            number: What `begin_watch` gave.
+            watcher: What `begin_watch` gave.
+            site: So it did.
+            by: Who watches.
+
+        Returns:
+            As which watcher; None where another one watches by now, or all records of the job are lost.
+        """
+        records = self.declared.job(ref, site).records()
+        desired = records.desired()
+        if desired is None:
+            return None
+        return records.watches.begin_again(watcher, by=by, desired=desired.number)
+
+    @connected
+    def is_watch_lost(self, ref: str, watcher: Watcher, site: str | None) -> bool:
+        """Whether the record of a watcher is lost, and no other one watches.
+
+        Args:
+            ref: The job.
+            watcher: What `begin_watch` gave.
+            site: So it did.
+        """
+        return self.declared.job(ref, site).records().watches.standing(watcher).lost
+
+    @connected
+    def watch_on(
+        self, ref: str, watcher: Watcher, site: str | None, *, next_s: float | None, doing: str
+    ) -> Standing:
+        """Leave a sign that a job is watched; how its watcher stands.
+
+        Args:
+            ref: The job.
+            watcher: What `begin_watch` gave.
             site: So it did.
             next_s: When the next sign is due; None for as long as a start may take.
             doing: What is done until then.
@@ -126,9 +158,9 @@ class HealthVerbs:
         records = job.records()
         desired = records.desired()
         now = None if desired is None else desired.number
-        return records.watches.sign(number, desired=now, next_s=next_s, doing=doing)
+        return records.watches.sign(watcher, desired=now, next_s=next_s, doing=doing)
 
     @connected
-    def end_watch(self, ref: str, number: int, site: str | None, how: WatchEnd, why: str = "") -> None:
-        """Record that a job is watched no more under a number of a site, and why."""
-        self.declared.job(ref, site).records().watches.end(number, how, why)
+    def end_watch(self, ref: str, watcher: Watcher, site: str | None, how: WatchEnd, why: str = "") -> None:
+        """Record that a job is watched no more by a watcher of a site, and why."""
+        self.declared.job(ref, site).records().watches.end(watcher, how, why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streambank.control.drills import NAMED, called, savepoints_of
+from streambank.control.drills import NAMED, called, for_queries, savepoints_of
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.units import say_count, say_duration
 from streambank_airflow.choices import check_form_repository
@@ -61,15 +61,16 @@ class RunDrillOperator(EndsWhenKilled):
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
 
     Returns:
-        `job`, `passed`, `failed_step`, `code`, `error`, `not_run`, `repository`, `rto_s`, `rpo_s`, `steps`
-            (seconds of each), `queries` (of each `query`, `savepoint`, `batch`, `age_s`, `batches_behind`,
-            `batches`, `state_equal`, `differences`, `not_compared`), `scratch` (None where it is removed),
-            `started_at`, `seconds`. Of `each`: `job`, `passed`, `failed_step` and `code` (of the first that
-            failed), `error` (names each that failed), `not_run` (of the first that did not run the
-            application), `repository`, `rto_s` and `rpo_s` (of the first drill), `drills` (of each drill what
-            is returned of one, and its `savepoints`), `skipped`,
-            `ended` (why it ended before each savepoint was drilled), `left` (a list of those, by query),
-            `resumed`, `started_at`, `seconds`.
+        `job`, `passed`, `failed_step`, `code`, `error`, `failed_queries`, `still_rejected` (savepoints whose
+            rejection it could not end: `query`, `savepoint`, `location`, `why`), `not_run`, `repository`,
+            `rto_s`, `rpo_s`, `steps` (seconds of each), `queries` (of each `query`, `savepoint`, `batch`,
+            `age_s`, `batches_behind`, `batches`, `state_equal`, `differences`, `not_compared`), `scratch`
+            (None where it is removed), `started_at`, `seconds`. Of `each`: `job`, `passed`, `failed_step` and
+            `code` (of the first that failed), `error` (names each that failed), `not_run` (of the first that
+            did not run the application), `repository`, `rto_s` and `rpo_s` (of the first drill), `drills` (of
+            each drill what is returned of one, and its `savepoints`), `skipped`, `ended` (why it ended before
+            each savepoint was drilled), `left` (a list of those, by query), `resumed`, `started_at`,
+            `seconds`.
     """
 
     operation = "drill"
@@ -171,7 +172,8 @@ class RunDrillOperator(EndsWhenKilled):
                 hint=hint_of_code(first, self.job),
             )
         return RefusedError(
-            f"The drill of job {report.job} failed at the step {report.failed_step}: {report.error}",
+            f"The drill of job {report.job} failed{for_queries(report.to_dict())} at the step "
+            f"{report.failed_step}: {report.error}",
             code=report.code,
             hint=hint_of_code(report.code or "", self.job),
         )
@@ -207,7 +209,7 @@ def result_of(report: DrillReport) -> dict[str, Any]:
     whole = report.to_dict()
     names = ("job", "passed", "failed_step", "code", "error", "not_run", "repository", "rto_s", "rpo_s")
     return {
-        **{name: whole[name] for name in (*names, "steps")},
+        **{name: whole[name] for name in (*names, "failed_queries", "still_rejected", "steps")},
         "queries": [_query(one) for one in report.queries],
         "scratch": report.scratch if report.kept else None,
         "started_at": whole["started_at"],
@@ -288,7 +290,8 @@ def report_markdown(report: DrillReport) -> str:
     Args:
         report: The report.
     """
-    failed = filled("failed at the step {}: {}", report.failed_step or "", report.error)
+    where = f"failed{for_queries(report.to_dict())} at the step {report.failed_step}"
+    failed = filled("{}: {}", where, report.error)
     rows: list[tuple[str, str]] = [
         ("Drill", "passed" if report.passed else failed),
         ("RTO", "not measured" if report.rto_s is None else say_duration(round(report.rto_s, 1))),
@@ -303,6 +306,7 @@ def report_markdown(report: DrillReport) -> str:
         rows += [("Compared", compared) for compared in _compared(one)]
         rows += [("Differs", difference) for difference in one.differences]
         rows += [("Not compared", why) for why in one.not_compared]
+    rows += [("Still rejected", filled("{}", one.said)) for one in report.still_rejected]
     rows += [(f"Step {name}", say_duration(round(seconds, 1))) for name, seconds in report.steps.items()]
     if report.kept:
         rows.append(("The copy", code(report.scratch)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from streambank.control.watch import SIGN_EVERY_S
+from streambank.control.watch import SIGN_EVERY_S, Watcher
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures, describe
@@ -40,6 +40,8 @@ class Course:
         recent: When the last of them were, ISO-8601.
         watch: The number under which signs are left that the job is watched; None before the first.
         site: The site of the job whose records have that number; None for a copy.
+        watch_id: What tells its record from another one with that number; None for one that the version
+            before has begun.
     """
 
     failures: int = 0
@@ -47,6 +49,17 @@ class Course:
     recent: tuple[str, ...] = ()
     watch: int | None = None
     site: str | None = None
+    watch_id: str | None = None
+
+    @property
+    def watcher(self) -> Watcher | None:
+        """Which watcher the task is; None before it has begun to watch."""
+        return None if self.watch is None else Watcher(self.watch, self.watch_id)
+
+    def watched_by(self, watcher: Watcher | None, site: str | None) -> Course:
+        """The same as that of a watcher of a site."""
+        number, identity = (None, None) if watcher is None else (watcher.number, watcher.identity)
+        return replace(self, watch=number, site=site, watch_id=identity)
 
     def after(self, *, got_on: bool, within_s: float) -> Course:
         """What is remembered once another driver has to be started.
@@ -69,8 +82,8 @@ class Course:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Course:
         """From what `to_dict` gave, now or in an earlier version; what else is there is left aside."""
-        failures, restarts = int(data["failures"]), int(data["restarts"])
-        return cls(failures, restarts, tuple(data.get("recent", ())), data.get("watch"), data.get("site"))
+        numbers, recent = (int(data["failures"]), int(data["restarts"])), tuple(data.get("recent", ()))
+        return cls(*numbers, recent, data.get("watch"), data.get("site"), data.get("watch_id"))
 
 
 class KeepStreamingJobRunningOperator(DriverOperator):
@@ -150,18 +163,31 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             raise
 
     def _watched(self, context: Context, course: Course) -> Course:
-        """The course of the job's newest watcher, which this task becomes unless it is one already."""
-        if course.watch is not None:
+        """The course of the job's newest watcher, which this task becomes unless it is one already.
+
+        Where its own record is lost it begins again, unless another one has: then it is replaced by that.
+        """
+        if course.watcher is None:
+            return course.watched_by(*self.hook.health.begin_watch(self.job, by=asked_by(context)))
+        if not self._is_lost(course.watcher, course.site):
             return course
-        number, site = self.hook.health.begin_watch(self.job, by=asked_by(context))
-        return replace(course, watch=number, site=site)
+        again = self.hook.health.watch_again(self.job, course.watcher, course.site, by=asked_by(context))
+        return course if again is None else course.watched_by(again, course.site)
+
+    def _is_lost(self, watcher: Watcher, site: str | None) -> bool:
+        """Whether the record of this watcher is lost; False where that cannot be seen: it ends nothing."""
+        try:
+            return self.hook.health.is_watch_lost(self.job, watcher, site)
+        except StreambankError as error:
+            self.log.warning("The record of this watch could not be read: %s", describe(error))
+            return False
 
     def _at_active_site(self, course: Course) -> Course:
         """The course without the number of a site that is not the active one any more."""
         if course.site in (None, self.hook.declared.job(self.job).site):
             return course
         self._end(course, "replaced", "the job runs at its other site")
-        return replace(course, watch=None, site=None)
+        return course.watched_by(None, None)
 
     def _resumed(self, context: Context, remember: Mapping[str, Any]) -> Course:
         """What was remembered while the task was deferred; a version that left no signs has deferred none."""
@@ -177,19 +203,22 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def _sign(self, course: Course, next_s: float | None, doing: str) -> str | None:
         """Leave a sign; who watches instead, or None. A sign that cannot be left ends nothing."""
-        if course.watch is None:
+        if course.watcher is None:
             return None
         try:
-            return self.hook.health.watch_on(self.job, course.watch, course.site, next_s=next_s, doing=doing)
+            standing = self.hook.health.watch_on(
+                self.job, course.watcher, course.site, next_s=next_s, doing=doing
+            )
+            return standing.replaced_by
         except StreambankError as error:
             self.log.warning("The sign that the job is watched could not be written: %s", describe(error))
             return None
 
     def _end(self, course: Course, how: WatchEnd, why: str) -> None:
-        if course.watch is None:
+        if course.watcher is None:
             return
         try:
-            self.hook.health.end_watch(self.job, course.watch, course.site, how, why)
+            self.hook.health.end_watch(self.job, course.watcher, course.site, how, why)
         except StreambankError as error:
             self.log.warning("The end of the watch could not be recorded: %s", describe(error))
 
@@ -230,6 +259,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 heal=self._policy().restart,
                 failures=course.failures,
                 watch=course.watch,
+                watch_id=course.watch_id,
                 site=course.site,
                 remember={"batch": batch, **course.to_dict()},
             ),
@@ -276,7 +306,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     def _heal(self, context: Context, remember: Mapping[str, Any], course: Course) -> dict[str, Any]:
         """Let another driver take over, if that is still needed, and watch on."""
         batch = remember["before"]["batch"]
-        before = replace(Course.of(remember["before"]), watch=course.watch, site=course.site)
+        before = Course.of(remember["before"]).watched_by(course.watcher, course.site)
         with airflow_failures():
             if not self._policy().restart:
                 self._watch(before, batch)

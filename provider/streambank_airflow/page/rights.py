@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,7 @@ from airflow.models.dag import DagModel
 from airflow.models.errors import ParseImportError
 from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
-from sqlalchemy import or_, select
+from sqlalchemy import and_, or_, select
 
 from streambank.core.units import to_json_time
 
@@ -87,6 +87,7 @@ class Approval:
         subject: What it asks, in a line.
         since: Since when, ISO-8601.
         assignees: Names of those who alone may answer; empty for all who have the right.
+        may_answer: Whether the user has the right to answer questions of this DAG.
     """
 
     dag_id: str
@@ -96,6 +97,7 @@ class Approval:
     subject: str
     since: str | None
     assignees: tuple[str, ...]
+    may_answer: bool = False
 
 
 @dataclass(slots=True)
@@ -140,6 +142,14 @@ class Rights:
         """Whether the user may trigger a DAG: the right that Airflow's own API asks for."""
         return self.may("POST", dag_id, DagAccessEntity.RUN)
 
+    def may_read_questions(self, dag_id: str) -> bool:
+        """Whether the user may read what runs of a DAG ask a person."""
+        return self.may("GET", dag_id, DagAccessEntity.HITL_DETAIL)
+
+    def may_answer(self, dag_id: str) -> bool:
+        """Whether the user may answer that, where the question is not for others alone."""
+        return self.may("PUT", dag_id, DagAccessEntity.HITL_DETAIL)
+
     def may_read_logs(self, dag_id: str) -> bool:
         """Whether the user may read the logs of a DAG's tasks."""
         return self.may("GET", dag_id, DagAccessEntity.TASK_LOGS)
@@ -176,16 +186,28 @@ class Rights:
         )
         if dag_ids is not None:
             wanted = wanted.where(TaskInstance.dag_id.in_(dag_ids))
-        found = [
-            Approval(dag_id, run_id, task_id, map_index, subject, _as_json_time(since), _names(assignees))
-            for dag_id, run_id, task_id, map_index, subject, since, assignees in self.session.execute(wanted)
-        ]
+        assigned: dict[Approval, set[str]] = {}
+        for dag_id, run_id, task_id, map_index, subject, since, users in self.session.execute(wanted):
+            names, ids = _assigned(users)
+            one = Approval(dag_id, run_id, task_id, map_index, subject, _as_json_time(since), names)
+            assigned[one] = ids
+        found = list(assigned)
         asking = {one.dag_id for one in found}
         if jobs is not None:
             asking = {dag_id for dag_id in asking if any(job in jobs for job in owners(dag_id))}
         self._know_teams(asking)
-        allowed = {one for one in asking if self.may("GET", one, DagAccessEntity.HITL_DETAIL)}
-        return [one for one in found if one.dag_id in allowed]
+        allowed = {one: self.may_answer(one) for one in asking if self.may_read_questions(one)}
+        return [
+            replace(one, may_answer=allowed[one.dag_id] and self._is_among(assigned[one]))
+            for one in found
+            if one.dag_id in allowed
+        ]
+
+    def _is_among(self, assigned: set[str]) -> bool:
+        """Whether a question is for all, or the user among those whom it is for."""
+        if not assigned:
+            return True
+        return bool(get_auth_manager().is_authorized_hitl_task(assigned_users=assigned, user=self.user))
 
     def _know_teams(self, dag_ids: Iterable[str]) -> None:
         """Learn the team of each DAG, where Airflow has teams."""
@@ -241,9 +263,13 @@ def _dags(session: Session, known: dict[str, tuple[str, str]]) -> list[JobDag]:
     found = []
     for some in _parts(list(known)):
         name: Any = DagModel.dag_display_name  # a column here, and a text of one DAG elsewhere
+        bundle, file = DagModel.bundle_name, DagModel.relative_fileloc
+        failed = select(ParseImportError.id)
+        failed = failed.where(ParseImportError.bundle_name == bundle, ParseImportError.filename == file)
+        # Of a file that was deleted Airflow deletes the error, and leaves `has_import_errors` as it is.
+        broken = and_(DagModel.has_import_errors.is_(True), failed.exists())
         # A DAG is stale, too, while its file cannot be read; its job goes on, and so do rights to it.
-        is_there = or_(DagModel.is_stale.is_(False), DagModel.has_import_errors.is_(True))
-        broken, bundle, file = DagModel.has_import_errors, DagModel.bundle_name, DagModel.relative_fileloc
+        is_there = or_(DagModel.is_stale.is_(False), broken)
         wanted = select(DagModel.dag_id, name, DagModel.is_paused, broken, bundle, file)
         wanted = wanted.where(DagModel.dag_id.in_(some), is_there)
         for dag_id, shown, paused, is_broken, *place in session.execute(wanted):
@@ -260,7 +286,9 @@ def _as_json_time(moment: datetime | None) -> str | None:
     return None if moment is None else to_json_time(moment)
 
 
-def _names(assignees: Any) -> tuple[str, ...]:
-    """Names of those who may answer, as Airflow keeps them."""
-    known = assignees if isinstance(assignees, list) else []
-    return tuple(str(one.get("name") or one.get("id")) for one in known if isinstance(one, dict))
+def _assigned(assignees: Any) -> tuple[tuple[str, ...], set[str]]:
+    """Those who may answer, as Airflow keeps them: their names, and their ids."""
+    known = [one for one in assignees if isinstance(one, dict)] if isinstance(assignees, list) else []
+    return tuple(str(one.get("name") or one.get("id")) for one in known), {
+        str(one.get("id")) for one in known
+    }

@@ -89,6 +89,7 @@ def show_job(job: str, user: GetUserDep, session: SessionDep) -> Response:
     line, _ = _seen(rights, job)
     dags = dags_of(session, job)
     readable = rights.readable([dag.dag_id for dag in dags])
+    triggers = {one for one in readable if rights.may_trigger(one)}
     shown = [
         {
             "dag_id": dag.dag_id,
@@ -98,7 +99,12 @@ def show_job(job: str, user: GetUserDep, session: SessionDep) -> Response:
             "broken": dag.broken,
             "bundle": dag.bundle,
             "file": dag.file,
-            "may": {"read": True, "trigger": rights.may_trigger(dag.dag_id)},
+            "may": {
+                "read": True,
+                "trigger": dag.dag_id in triggers,
+                # Only of a run that the user may begin does the page say whether its question appears.
+                "questions": dag.dag_id in triggers and rights.may_read_questions(dag.dag_id),
+            },
         }
         for dag in dags
         if dag.dag_id in readable

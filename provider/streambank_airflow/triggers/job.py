@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from streambank.control.watch import SIGN_EVERY_S
+from streambank.control.watch import SIGN_EVERY_S, Watcher
 from streambank.core.units import from_json_time, utc_now
 from streambank.job.health import MOST_S, AwakeClock, Observer
 from streambank_airflow.triggers.base import Event, JobTrigger
@@ -55,19 +55,22 @@ class JobEndTrigger(JobTrigger):
     While a restore or another operation has the job, whatever its driver does is that operation's business.
     Ends with `stopped` (somebody wanted that), `finished` (the application ran to its end), `gone`,
     `unhealthy` (a driver lives and makes no progress, as the job declares it), `replaced` (another run
-    watches the job by now), or at once with `unsigned` (nobody would know that the job is watched).
+    watches the job by now), or with `unsigned` (no record says that the job is watched: at once where none
+    ever did, and where it is lost while the job goes on).
 
     Args:
         heal: Whether to look for that, too.
         failures: How many drivers in a row made no batch: this one's first may take the longer.
         watch: The number under which it leaves signs that the job is watched; None in what a version that
             left none has stored.
+        watch_id: What tells that watcher's record from another one with its number; None in what a version
+            without that has stored.
         site: The site of the job whose records have that number, which is the one that is watched; None for
             a copy.
         kwargs: As for every `JobTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("heal", "failures", "watch", "site")
+    own_arguments: ClassVar[tuple[str, ...]] = ("heal", "failures", "watch", "watch_id", "site")
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class JobEndTrigger(JobTrigger):
         heal: bool = False,
         failures: int = 0,
         watch: int | None = None,
+        watch_id: str | None = None,
         site: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -82,6 +86,7 @@ class JobEndTrigger(JobTrigger):
         self.heal = heal
         self.failures = failures
         self.watch = watch
+        self.watch_id = watch_id
         self.site = site
         self._page: WatchedPage | None = None
 
@@ -93,7 +98,8 @@ class JobEndTrigger(JobTrigger):
         watcher.observer = Observer(AwakeClock(max(MOST_S, 3 * self.poll_interval_s)))
         watcher.failures = self.failures
         if self.watch is not None:
-            watcher.signs = Signs(self.watch, max(SIGN_EVERY_S, self.poll_interval_s))
+            every_s = max(SIGN_EVERY_S, self.poll_interval_s)
+            watcher.signs = Signs(Watcher(self.watch, self.watch_id), every_s)
             self._page = page_of_watch(hook, self.job)
         return watcher
 
@@ -115,7 +121,7 @@ class JobEndTrigger(JobTrigger):
         meant_to_run = view.desired != "stopped" and view.operation is None
         if self.heal and meant_to_run and view.health == "unhealthy":
             return {"status": "unhealthy", **view.to_dict()}
-        return None
+        return {"status": "unsigned", **view.to_dict()} if view.watch_lost else None
 
 
 class DriverGoneTrigger(JobTrigger):

@@ -16,7 +16,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.place import MOVED
 from streambank.control.processes import person
-from streambank.control.watch import SIGN_EVERY_S
+from streambank.control.watch import SIGN_EVERY_S, Standing, Watcher
 from streambank.core.errors import StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
@@ -70,6 +70,8 @@ class JobView:
         health_why: What that rests on.
         unhealthy: Of an unhealthy driver what whoever replaces it needs to know (`Unhealthy.to_dict`).
         replaced_by: Who watches the job instead of whoever looks here; None where nobody does.
+        watch_lost: Whether the record of the watcher that looks here is lost, and no other one watches;
+            where all records of the job are lost, its state says so.
     """
 
     job: str
@@ -95,6 +97,7 @@ class JobView:
     health_why: str | None = None
     unhealthy: Mapping[str, Any] | None = None
     replaced_by: str | None = None
+    watch_lost: bool = False
 
     @property
     def down(self) -> bool:
@@ -111,35 +114,35 @@ class Signs:
     """Leaves a sign of a watcher with a look, once a minute at most, and learns who has taken over.
 
     Attributes:
-        number: The watcher's number.
+        watcher: The watcher.
         every_s: How often a sign is left, in seconds.
         clock: Seconds on a clock that never jumps.
     """
 
-    number: int
+    watcher: Watcher
     every_s: float = SIGN_EVERY_S
     clock: Callable[[], float] = time.monotonic
     _left_at: float | None = field(default=None, init=False)
 
-    def leave(self, control: JobControl) -> str | None:
-        """Leave a sign if one is due; who watches instead, or None.
+    def leave(self, control: JobControl) -> Standing:
+        """Leave a sign if one is due; how the watcher stands.
 
         Where the records cannot be written the watch goes on all the same: a driver that dies is noticed, and
         whoever judges the job says that no signs come.
         """
         now = self.clock()
         if self._left_at is not None and now - self._left_at < self.every_s:
-            return None
+            return Standing()
         self._left_at = now
         try:
             desired = control.desired()
             number = None if desired is None else desired.number
-            return control.watches.sign(self.number, desired=number, next_s=self.every_s)
+            return control.watches.sign(self.watcher, desired=number, next_s=self.every_s)
         except StreambankError as error:
             _log.warning(
                 "The sign that job %s is watched could not be written: %s", control.name, error.message
             )
-            return None
+            return Standing()
 
 
 @dataclass(slots=True)
@@ -187,8 +190,11 @@ class JobWatcher:
         """
         with using_s3(self.access):
             self.follow()
-            replaced_by = self.signs.leave(self.control) if self.signs is not None else None
-            return replace(self._look(), replaced_by=replaced_by)
+            standing = self.signs.leave(self.control) if self.signs is not None else Standing()
+            view = self._look()
+            # Where nothing says what is meant to be, all records are lost: then the state says so.
+            lost = standing.lost and view.desired is not None
+            return replace(view, replaced_by=standing.replaced_by, watch_lost=lost)
 
     def _look(self) -> JobView:
         # The order of these looks counts, for the job goes on meanwhile. What the driver says comes before
@@ -257,7 +263,7 @@ class JobWatcher:
         if view is None or view.holder is None or view.state != "ended" or view.end.get("exit_code") != 0:
             return False
         launch_id = view.holder.details.get("launch_id")
-        return launch_id is not None and self.control.last_event("stop-asked", launch_id=launch_id) is None
+        return launch_id is not None and not self.control.was_asked_to_stop(launch_id)
 
 
 @dataclass(frozen=True, slots=True)

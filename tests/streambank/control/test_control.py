@@ -9,6 +9,7 @@ from streambank.control.generations import Generation
 from streambank.core.errors import ConflictError, FormatError, InputError, RefusedError
 from tests.support.jobs.declared import BY
 from tests.support.processes import race
+from tests.support.storage.faulty_store import FaultyStore
 
 SWITCH = """
 import sys
@@ -157,6 +158,29 @@ def test_requests_are_for_one_epoch_and_answered_once(control: JobControl) -> No
     answer = control.requests.answer_to(first.number)
     assert answer is not None and (answer["state"], answer["batches"]) == ("stopped", {"main": 3})
     assert control.requests.open(1) == []
+
+
+def test_how_a_driver_ended_is_sought_among_the_newest_events(
+    control: JobControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.control.control.RECENT_EVENTS", 50)
+    store = FaultyStore(control.store)
+    counted = JobControl(store, "flights")
+    for kind in ("stop-asked", "driver-ended", "driver-started"):
+        control.record_event(kind, launch_id="one")
+    assert counted.last_word("one") is None, "its cluster has brought it back: that is of the one before"
+    assert not counted.was_asked_to_stop("one")
+    for kind in ("stop-asked", "driver-ended"):
+        control.record_event(kind, launch_id="one")
+    control.record_event("driver-started", launch_id="another")
+    word = counted.last_word("one")
+    assert word is not None and word["kind"] == "driver-ended" and counted.was_asked_to_stop("one")
+    for _ in range(300):
+        control.record_event("savepoint-taken")
+    before = len(store.calls)
+    assert counted.last_word("one") is None and not counted.was_asked_to_stop("one")
+    reads = sum(call.key.startswith("events/") for call in store.calls[before:])
+    assert 0 < reads <= 100
 
 
 def test_events_and_facts_are_kept(control: JobControl) -> None:

@@ -84,7 +84,7 @@ def record(job: Job, count: int = 10, **operators: int) -> None:
 def test_a_checkpoint_alone_says_what_it_cannot_tell_once_for_each_reason(tmp_path: Path) -> None:
     place = unpack(HDFS, tmp_path) / "checkpoint"
     found = diagnose_checkpoint(str(place), machine=MACHINE)
-    told = [one for one in found.findings if one.code == "not-looked-at"]
+    told = [one for one in found.findings if one.code == "not-checked"]
     assert len({one.cause for one in told}) == len(told) == 4
     assert [one for one in told if "it may not see it" in one.cause], "where Spark had read its input"
     (records,) = [one for one in told if "progress records" in one.cause]
@@ -122,7 +122,7 @@ def test_a_declared_job_that_is_well_has_no_errors_and_no_warnings(tmp_path: Pat
     (found,) = diagnose_job(job, machine=machine)
     assert not codes(found.findings), found.findings
     # The recorded input was not unpacked to where Spark had read it.
-    (unseen,) = [one for one in found.findings if one.code == "not-looked-at"]
+    (unseen,) = [one for one in found.findings if one.code == "not-checked"]
     assert "it may not see it" in unseen.cause
 
 

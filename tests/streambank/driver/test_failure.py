@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from streambank.driver.failure import LINES, failure_in, is_secret, secret_values, shown, since_failure
+from streambank.driver.failure import (
+    LINES,
+    failure_in,
+    is_secret,
+    redacted,
+    secret_values,
+    shown,
+    since_failure,
+)
 from tests.support.paths import ROOT
 
 LOGS = ROOT / "tests" / "data" / "driver-logs"
@@ -128,6 +138,11 @@ def test_else_what_is_of_that_level_else_how_the_log_ends() -> None:
         "Error: amqp://guest:1x/hunter2hunter2@h/",
         "Error: amqp://guest:12345/hunter2hunter2@rabbit/vhost",
         "Error: amqp://guest:1/hunter2@hunter2@rabbit:5672 and hdfs://nn:8020/x",
+        "Error: jdbc:postgresql://u:12/hunter2?hunter2@h/db",
+        "Error: mongodb://u:12/a#hunter2&x=1@h,h2:27017/db?user=ann@corp.com",
+        "Error: https://u:80/x?user=hunter2@h/db",
+        "Error: amqp://u:ab/hunter2@hunter2@h",
+        "Error: s3a://key:12/hunter2?hunter2@bucket/path",
         "Error: jdbc:oracle:thin:scott/hunter2hunter2@//db:1521/x",
         "Error: 404 of https://hooks.slack.com/services/T0hunter2/B0hunter2/hunter2hunter2",
         "Error: POST hooks.slack.com/workflows/T0/A0/1/hunter2hunter2?x=1",
@@ -173,6 +188,11 @@ def test_secrets_that_begin_alike_or_have_several_lines_are_left_out() -> None:
     "plain",
     [
         "hdfs://nn:8020/tables/x@v12 and http://h:80/@scope/x",
+        "hdfs://nn:8020/x/date@2024-01-01, webhdfs://nn:50070/a/b@c?user.name=ann@REALM",
+        "hdfs://n1:8020,n2:8020/a@b s3a://lake/a:80/x@y.z gs://bucket/x:1@y file:///a:80/b@c",
+        "abfss://container@account.dfs.core.windows.net/x:80/y@z and abfss://c@a.net:443/x@y",
+        "http://history:18080/x/date@2024-01-01",
+        "jdbc:postgresql://host:5432/db?sslmode=off&user=ann@corp.com",
         "jdbc:postgresql://host:5432/db and kafka://host:9092/topic, ann@corp.com wrote it",
         "jdbc:postgresql://host:5432/db?user=ann@corp.com",
         "s3://host:9000/lake/x@20261128, s3://host:9000/lake/x@3",
@@ -184,6 +204,40 @@ def test_secrets_that_begin_alike_or_have_several_lines_are_left_out() -> None:
 )
 def test_what_only_resembles_a_secret_is_shown(plain: str) -> None:
     assert shown(plain, {}) == plain
+
+
+PARTS = "ab1/=&#?;,+%!:-._"
+
+
+@given(
+    scheme=st.sampled_from(
+        ["jdbc:postgresql", "jdbc:mysql", "http", "https", "amqp", "mongodb", "kafka", "x"]
+    ),
+    number=st.from_regex(r"\A(?:[0-9]{1,6}/)?\Z"),
+    before=st.text(PARTS + "@", max_size=12),
+    after=st.text(PARTS, max_size=12),
+    host=st.from_regex(r"\A[a-z]{1,8}(?:\.[a-z]{2,3})?(?::[0-9]{2,5})?(?:/[a-z]{0,5})?\Z"),
+)
+def test_a_password_before_a_host_is_left_out(
+    scheme: str, number: str, before: str, after: str, host: str
+) -> None:
+    password = f"{number}{before}hunter2{after.rstrip('/')}"
+    assume("://" not in password)
+    assert "hunter2" not in redacted(f"to {scheme}://user:{password}@{host} it said", {})
+
+
+@given(
+    place=st.sampled_from(
+        (
+            *("hdfs://nn:8020", "hdfs://n1:8020,n2:8020", "webhdfs://nn:50070", "s3://bucket"),
+            *("s3a://bucket", "gs://bucket", "abfss://container@account.dfs.core.windows.net"),
+            *("file://", "file://host:80"),
+        )
+    ),
+    path=st.text("ab12/@=&#?;,+%!:-._", max_size=24),
+)
+def test_a_path_of_a_file_system_is_shown(place: str, path: str) -> None:
+    assert redacted(f"in {place}/{path}", {}) == f"in {place}/{path}"
 
 
 def test_the_working_directory_is_no_secret() -> None:

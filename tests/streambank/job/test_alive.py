@@ -9,9 +9,11 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId, this_process
+from streambank.control.watch import Standing, Watcher
 from streambank.core.units import to_json_time
 from streambank.job.alive import Life, job_life
 from tests.support.jobs.declared import ELSEWHERE
+from tests.support.storage.faulty_store import FaultyStore
 from tests.support.waiting import FakeClock
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -67,12 +69,13 @@ def life(control: JobControl, minute: float = 0.0) -> Life:
     return job_life(control, at(minute), queries=("main",), settle=False)
 
 
-def watch(control: JobControl, desired: int, minute: float, **sign: Any) -> int:
+def watch(control: JobControl, desired: int, minute: float, **sign: Any) -> Watcher:
     """A watcher whose last sign was then."""
-    number = control.watches.begin(by=BY_RUN, desired=desired)
-    data = {"at": to_json_time(at(minute)), "next_s": 60.0, "desired": desired, **sign}
-    control.store.write(control.watches.records.key(number, ".beat"), _json(data))
-    return number
+    watcher = control.watches.begin(by=BY_RUN, desired=desired)
+    known = {"id": watcher.identity, "desired": desired}
+    data = {**known, "at": to_json_time(at(minute)), "next_s": 60.0, **sign}
+    control.store.write(control.watches.records.key(watcher.number, ".beat"), _json(data))
+    return watcher
 
 
 def _json(data: dict[str, Any]) -> bytes:
@@ -219,9 +222,81 @@ def test_what_a_dag_of_the_job_started_is_expected_to_be_watched(control: JobCon
     desire(control, -10, dag_id=f"flights.{verb}")
     driver(control, -10, 0, DONE, lives=True)
     found = life(control)
-    assert (found.expected, found.watched, found.unwatched_since) == (True, False, at(-10))
-    slow = job_life(control, NOW, queries=("main",), start_s=900.0)
-    assert (slow.expected, slow.unwatched_since) == (True, None), "its start may still wait for a first batch"
+    assert (found.expected, found.watched, found.unwatched_since) == (True, False, at(-8))
+
+
+def due(control: JobControl) -> datetime | None:
+    """When the watcher was due that is missing; None where it is not, or its time has not come."""
+    found = job_life(control, NOW, queries=("main",), settle=False, start_s=300.0)
+    assert (found.expected, found.watched) == (True, False)
+    assert (found.unwatched_since is None) == (found.unwatched_why == "")
+    return found.unwatched_since
+
+
+def first_trigger(control: JobControl, minute: float, launch_id: str) -> None:
+    control.event_records.append(
+        {"kind": "first-trigger", "launch_id": launch_id, "at": to_json_time(at(minute))}
+    )
+
+
+@pytest.mark.parametrize("verb", ["run", "restore", "failover", "compact"])
+def test_a_watcher_comes_soon_after_the_driver_is_ready(control: JobControl, verb: str) -> None:
+    """However long a start may take: this one is over."""
+    desire(control, -4.5, dag_id=f"flights.{verb}")
+    epoch = driver(control, -4, 0, NOTHING, lives=True)
+    assert due(control) is None, "its start waits for the first batch"
+
+    says = {"at": to_json_time(NOW), "status": {"queries": DONE}}
+    control.store.write(f"lease/{epoch:010d}.beat.json", _json(says))
+    first_trigger(control, -1.9, "launch--4")
+    assert due(control) is None, "a run was triggered just now, and comes"
+
+    first_trigger(control, -1, "another")
+    control.event_records.append({"kind": "savepoint-taken", "at": to_json_time(NOW)})
+    found = job_life(control, at(2), queries=("main",), settle=False, start_s=300.0)
+    assert found.unwatched_since == at(0.1), "and has not come"
+
+
+def test_what_is_meant_to_run_and_has_no_driver_is_watched_when_its_start_is_over(
+    control: JobControl,
+) -> None:
+    desire(control, -6.5, dag_id="flights.restore")
+    driver(control, -30, -7, DONE)
+    assert due(control) is None, "a cluster without room may need as long as a start is given"
+    driver(control, -6, -3, DONE)
+    assert due(control) == at(-1), "a driver came, and is gone: no start is on its way any more"
+
+
+def test_a_watcher_that_is_silent_since_before_the_start_is_not_the_one_that_is_missed(
+    control: JobControl,
+) -> None:
+    """Its run was killed with its Airflow, say: the next one is due when the start is over."""
+    watch(control, desire(control, -600, dag_id="flights.run"), -30)
+    desire(control, -20, "stopped")
+    desire(control, -4, dag_id="flights.run")
+    driver(control, -3, 0, IDLE, lives=True)
+    first_trigger(control, -1.5, "launch--3")
+    assert due(control) is None
+    found = job_life(control, at(2), queries=("main",), settle=False, start_s=300.0)
+    assert (found.unwatched_since, found.unwatched_why) == (
+        at(0.5),
+        "Nothing has watched it since it was started.",
+    )
+
+
+def test_how_many_events_are_read_of_a_driver_that_has_long_been_ready_is_bounded(
+    control: JobControl,
+) -> None:
+    desire(control, -600, dag_id="flights.restore")
+    driver(control, -600, 0, DONE, lives=True)
+    for _ in range(300):
+        control.event_records.append({"kind": "savepoint-taken", "at": to_json_time(NOW)})
+    store = FaultyStore(control.store)
+    seen = job_life(
+        JobControl(store, "flights"), NOW, queries=("main",), settle=False, start_s=300.0, failures=False
+    )
+    assert seen.unwatched_since == at(-598)
+    assert sum(call.key.startswith("events/") for call in store.calls) <= 51
 
 
 def test_a_watcher_that_gives_no_more_signs_is_missed_when_the_next_one_was_due(control: JobControl) -> None:
@@ -275,24 +350,13 @@ def test_a_watcher_whose_dag_is_paused_gives_signs_and_watches_nothing(control: 
     assert life(control).watched
 
 
-def test_the_end_of_a_watcher_whose_records_are_lost_is_not_that_of_the_next_one(control: JobControl) -> None:
-    """Its number is given again where a restore begins new records."""
-    lost = control.watches.begin(by=BY_RUN, desired=1)
-    for name in [*control.store.names("watch")]:
-        control.store.delete(f"watch/{name}")
-    assert not control.watches.end(lost, "failed", "the records are gone")
-    assert control.watches.begin(by=BY_RUN, desired=1) == lost
-    view = control.watches.view()
-    assert view is not None and not view.end
-
-
 def test_of_two_watchers_the_newer_one_counts_and_the_older_one_learns_it(control: JobControl) -> None:
     older = control.watches.begin(by=BY_RUN, desired=1)
-    assert control.watches.sign(older, desired=1) is None
+    assert control.watches.sign(older, desired=1) == Standing()
     newer = control.watches.begin(by={"dag_id": "flights.run", "run_id": "manual__2"}, desired=1)
-    assert control.watches.sign(older, desired=1) == "run manual__2 of flights.run"
-    assert control.watches.sign(newer, desired=1) is None
+    assert control.watches.sign(older, desired=1) == Standing("run manual__2 of flights.run")
+    assert control.watches.sign(newer, desired=1) == Standing()
     assert control.watches.end(older, "replaced") and not control.watches.end(older, "stopped")
     view = control.watches.view()
-    assert view is not None and (view.number, view.end) == (newer, {})
+    assert view is not None and (view.watcher, view.end) == (newer, {})
     assert len(control.watches.records.numbers()) == 2

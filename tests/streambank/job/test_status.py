@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_the_events_since_the_last_launch_are_not_read(folder: Path, monkeypatch
     assert sum("/events/" in key for key in reads) <= 70  # the newest, which say since when it is down
 
     # The next driver never holds the lease, and events say how it ended.
-    monkeypatch.setattr("streambank.job.status._EVENTS", 60)
+    monkeypatch.setattr("streambank.job.status.RECENT_EVENTS", 60)
     job = declare(folder, "--die-before-lease", "3")
     with pytest.raises(StorageError, match="before its first batch"):
         start_job(job, by=BY, launcher=fake_launcher(folder))
@@ -109,7 +110,7 @@ def test_the_events_since_the_last_launch_are_not_read(folder: Path, monkeypatch
     kept = local_path(records.store.uri)
     assert kept is not None
     os.utime(kept / "launches" / f"{early.launch_id}.json", (1, 1))  # as those of copied records may be
-    assert status(folder, job) == early
+    assert replace(status(folder, job), beat_age_s=early.beat_age_s) == early
     os.utime(kept / "launches" / f"{early.launch_id}.json")
     add_events(records, 100)
     reads.clear()
@@ -126,6 +127,23 @@ def test_a_restore_at_work_is_seen(folder: Path) -> None:
         found = status(folder, job)
     assert (found.state, found.operation, found.operation_state) == ("stopped", "restore", "live")
     assert "restore holds the lease" in found.why
+
+
+def test_who_had_the_lease_last_is_said_in_plain_words(folder: Path) -> None:
+    job = declare(folder)
+    lease = job.records().lease
+    python = [ProcessId("python", os.getpid(), 1)]
+    lease.acquire(python).release("released", exit_code=0)
+    assert status(folder, job).why == "its driver ended without an error"
+    with lease.held("restore", by=BY):
+        pass
+    found = status(folder, job).why
+    assert found == "no driver runs since a restore had the lease: its holder ended and gave it back"
+    claim = lease.acquire(python)
+    lease.claims.end(claim.epoch, "broken", by=BY, why="its host burned")
+    found = status(folder, job).why
+    assert found.startswith("its driver runs no more: it was taken from its holder by ")
+    assert found.endswith(": its host burned")
 
 
 def test_an_application_that_ended_with_an_error_has_failed(folder: Path) -> None:

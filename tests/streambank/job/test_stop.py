@@ -18,6 +18,7 @@ from streambank.job.savepoint import JobSavepoints, savepoint_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import StopResult, stop_job
+from streambank.storage.local.store import LocalStore
 from tests.support.jobs.declared import BY, ELSEWHERE, KILLED_STARTER, declare, fake_launcher
 from tests.support.jobs.managed_job import managed_job
 from tests.support.processes import child
@@ -265,6 +266,28 @@ def test_a_stop_says_that_the_driver_had_died_and_says_it_once(folder: Path) -> 
     first, second = stop(folder, job), stop(folder, job)
     assert (first.state, first.how) == ("already-stopped", "dead")
     assert (second.state, second.how) == ("already-stopped", "none")
+
+
+def test_how_far_back_a_stop_reads_events_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the newest ones do not say, the lease does."""
+    monkeypatch.setattr("streambank.job.stop.RECENT_EVENTS", 50)
+    job = declare(folder, "--fail", "no route", "--die-after-lease", "1")
+    with pytest.raises(StreambankError):
+        start(folder, job)
+    poll(lambda: job_status(job, launcher=fake_launcher(folder)).state == "failed")
+    records, reads = job.records(), list[str]()
+    for _ in range(500):
+        records.record_event("savepoint-taken")
+    opened = LocalStore.open
+
+    def open_it(self: LocalStore, key: str) -> Any:
+        reads.append(f"{self.uri}/{key}")
+        return opened(self, key)
+
+    monkeypatch.setattr(LocalStore, "open", open_it)
+    assert stop(folder, job).how == "dead"
+    assert 0 < sum("/events/" in key for key in reads) <= 250, "100 of them say why it failed"
+    assert stop(folder, job).how == "none", "it was said"
 
 
 def test_a_stop_says_why_the_driver_had_failed(folder: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from streambank.core.python310 import UTC
@@ -11,12 +12,21 @@ from streambank.sla.charts import Chart, Dot
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def chart(subject: str, dots: int, *, warn: float | None = None, spread: float = 0.0) -> Chart:
+def chart(
+    subject: str,
+    dots: int,
+    *,
+    warn: float | None = None,
+    spread: float = 0.0,
+    restarts: Sequence[datetime] = (),
+) -> Chart:
     values = [
         Dot(BEGIN + timedelta(seconds=n), 1 / 3 + n, 1 / 3 + n - spread, 1 / 3 + n + spread)
         for n in range(dots)
     ]
-    return Chart("main", "state_rows", subject, "rows", "rows", values, warn, None, "ok", [], None)
+    return Chart(
+        "main", "state_rows", subject, "rows", "rows", values, values[-1], warn, None, "ok", restarts, None
+    )
 
 
 def judged(*charts: Chart, sizes: tuple[Sizes, ...] = ()) -> Judged:
@@ -29,6 +39,19 @@ def test_a_chart_has_no_more_dots_than_can_be_told_apart() -> None:
     assert one["v"][0] == 8.333 and one["low"][0] < one["v"][0] < one["high"][0]
     (one,) = charts_part([judged(chart("", 20))])["charts"]
     assert one["t"][0] == BEGIN.timestamp() and one["low"] == one["high"] == []
+
+
+def test_a_chart_says_its_newest_value_which_the_last_dot_is_not() -> None:
+    (one,) = charts_part([judged(chart("", 5000))])["charts"]
+    assert one["newest"] == {"at": BEGIN.timestamp() + 4999, "value": 4999}
+    assert one["v"][-1] < 4999
+
+
+def test_restarts_of_a_chart_are_those_that_keep_its_dots_apart() -> None:
+    restarts = [BEGIN + timedelta(seconds=n) for n in range(1000, 2000)]
+    (one,) = charts_part([judged(chart("", 5000, restarts=restarts))])["charts"]
+    assert len(one["restarts"]) == DOTS // 2 and one["restarts"][-1] == BEGIN.timestamp() + 1999
+    assert len(one["t"]) <= DOTS
 
 
 def test_many_charts_fit_into_the_part() -> None:

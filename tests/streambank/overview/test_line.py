@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streambank.control.processes import who
+from streambank.control.records import JsonDict, RecordStream
+from streambank.core.units import utc_now
 from streambank.declaration.load import load_jobs
 from streambank.job.crash_loop import CRASH_LOOP
 from streambank.job.start import start_job
-from streambank.overview.line import LINE_BYTES, fitted_line, of_verdicts
+from streambank.job.stop import stop_job
+from streambank.overview.line import LINE_BYTES, NEWS_S, fitted_line, of_verdicts
 from streambank.overview.plain import Plain, size_of
 from streambank.overview.snapshot import PARTS, snapshot
 from streambank.storage.local.store import LocalStore
@@ -37,6 +41,7 @@ def hostile(length: int) -> dict[str, Any]:
         "format": 1, "job": "a" * 100, "at": "2026-11-30T22:20:00.000Z", "site": text, "state": "running",
         "desired": {"state": "running", "at": text, "by": text, "why": text}, "state_why": text,
         "since": text, "down_since": text, "down_why": text,
+        "restarted": {"at": text, "failed_at": text, "why": text},
         "watch": {"expected": True, "watched": True, "by": text, "seen_at": text, "why": text},
         "health": {"state": text, "why": text}, "queries": [text] * 50, "verdicts": [verdict] * 50,
         "operation": {"name": text, "by": text, "state": text, "since": text}, "replicas": [replica] * 50,
@@ -120,6 +125,83 @@ def test_of_many_events_few_are_read(folder: Path, monkeypatch: pytest.MonkeyPat
     for number in range(30):
         records.record_event("savepoint-taken", batch=number)
     assert snapshot(job, parts={"line"}).line["waits"] == []
+
+
+def test_a_restart_after_a_failure_is_news_for_a_while(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = declare(folder, "--period-s", "0.2")
+    records = job.records()
+    start_job(job, by=BY, launcher=fake_launcher(folder))
+    try:
+        assert snapshot(job, parts={"line"}).line["restarted"] is None, "nothing has failed before it"
+        end_drivers(records)
+        start_job(job, by=BY, launcher=fake_launcher(folder))
+        line = snapshot(job, parts={"line"}).line
+        assert line["state"] == "running" and line["restarted"]["at"] == line["since"]
+        assert line["restarted"]["why"] == "its driver died"
+        assert line["restarted"]["failed_at"] < line["restarted"]["at"]
+        monkeypatch.setattr(
+            "streambank.overview.line._events_since", lambda *_: pytest.fail("events were read")
+        )
+        later = snapshot(job, parts={"line"}, now=utc_now() + timedelta(seconds=NEWS_S + 1)).line
+        assert later["restarted"] is None and later["error"] is None
+    finally:
+        end_drivers(records)
+
+
+def test_a_start_after_a_stop_is_no_news(folder: Path) -> None:
+    job = declare(folder, "--period-s", "0.2")
+    records = job.records()
+    try:
+        for _ in range(2):
+            start_job(job, by=BY, launcher=fake_launcher(folder))
+            assert snapshot(job, parts={"line"}).line["restarted"] is None
+            stop_job(job, by=BY, launcher=fake_launcher(folder))
+    finally:
+        end_drivers(records)
+
+
+def test_nor_one_after_a_stop_of_a_driver_that_came_after_a_failure(folder: Path) -> None:
+    job = declare(folder, "--period-s", "0.2")
+    records = job.records()
+    try:
+        start_job(job, by=BY, launcher=fake_launcher(folder))
+        end_drivers(records)
+        start_job(job, by=BY, launcher=fake_launcher(folder))
+        stop_job(job, by=BY, launcher=fake_launcher(folder))
+        start_job(job, by=BY, launcher=fake_launcher(folder))
+        assert snapshot(job, parts={"line"}).line["restarted"] is None
+        records.record_event("driver-died", launch_id="another", exit_code=1)
+        assert snapshot(job, parts={"line"}).line["restarted"] is None, "it is not the one before"
+    finally:
+        end_drivers(records)
+
+
+def test_of_a_restart_few_events_are_read_and_one_that_is_damaged_hides_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = declare(folder, "--period-s", "0.2")
+    records = job.records()
+    old = {"at": "2026-01-01T00:00:00.000Z", "kind": "savepoint-taken"}
+    for _ in range(100):
+        records.event_records.append(old)
+    start_job(job, by=BY, launcher=fake_launcher(folder))
+    try:
+        end_drivers(records)
+        start_job(job, by=BY, launcher=fake_launcher(folder))
+        last = records.event_records.numbers()[-1]
+        records.store.write(records.event_records.key(last), b"{")
+        seen: list[int] = []
+        read = RecordStream.read
+
+        def counted(self: RecordStream, number: int) -> JsonDict:
+            seen.append(number)
+            return read(self, number)
+
+        monkeypatch.setattr(RecordStream, "read", counted)
+        assert snapshot(job, parts={"line"}).line["restarted"]["why"] == "its driver died"
+        assert last in seen and min(one for one in seen if one > 50) >= 100, seen
+    finally:
+        end_drivers(records)
 
 
 def test_who_works_on_the_job_is_named_and_does_not_wait_for_a_person(folder: Path) -> None:

@@ -24,6 +24,8 @@ PLAIN = Plain({"DB_PASSWORD": "swordfish77", "PATH": "/usr/bin/swordfish"})
         ("jdbc:postgresql://u:p@h/db?user=x", "jdbc:postgresql://h/db"),
         ("s3a://key:ab/cd@bucket/x", "s3a://bucket/x"),
         ("s3a://key:12/cd@bucket/x", "s3a://bucket/x"),
+        ("abfss://box@acc.dfs.core.windows.net/x@1", "abfss://box@acc.dfs.core.windows.net/x@1"),
+        ("hdfs://nn:8020/x/date@2024-01-01", "hdfs://nn:8020/x/date@2024-01-01"),
         ("https://hooks.slack.com/services/T0/B0/xyz", "https://hooks.slack.com/services/***"),
         ("jdbc:oracle:thin:scott/tiger@db:1521:x", "jdbc:oracle:thin:@db:1521:x"),
         ("file:///data/what?/a@b", "file:///data/what?/a@b"),

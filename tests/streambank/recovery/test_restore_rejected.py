@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from streambank.core.errors import InputError, NotFoundError, RefusedError
+from streambank.control.drills import drills_of
+from streambank.core.errors import InputError, NotFoundError, RefusedError, StorageError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
@@ -28,12 +30,12 @@ from streambank.replicas.replicate import replicate_to
 from streambank.replicas.status import status
 from streambank.repository.catalog import newest_good
 from streambank.repository.manifest import Manifest
-from streambank.repository.marks import REHEARSAL, add_mark
+from streambank.repository.marks import REHEARSAL, Mark, add_mark
 from streambank.repository.repository import Repository
 from streambank.retention.expire import expire
 from streambank.retention.policy import Policy
 from streambank.savepoint.verify import verify
-from streambank.storage import open_store
+from streambank.storage import Store, open_store
 from tests.support.jobs.declared import BY, write_jobs
 
 QUERIES = 'queries = ["a", "b"]'
@@ -86,6 +88,24 @@ def saved(folder: Path, more: str = "") -> Saved:
     job = load_jobs(write_jobs(folder, more=more)).job("flights")
     return Saved(
         job, Repository.open(open_store(job.repository), create=True), utc_now().replace(microsecond=0)
+    )
+
+
+def passed_drill(made: Saved, savepoint: str) -> DrillReport:
+    return DrillReport(
+        job="flights",
+        repository=made.repository.store.uri,
+        queries=(QueryDrill("main", savepoint, 42, made.now, age_s=0.0),),
+        steps={},
+        rto_s=None,
+        failed_step=None,
+        code=None,
+        error="",
+        not_run="",
+        scratch="",
+        kept=False,
+        started_at=made.now,
+        seconds=1.0,
     )
 
 
@@ -172,25 +192,8 @@ class TestOneQuery:
         made = saved(tmp_path)
         good = made.save(41, 3)
         bad = made.reject(42, 1, good)
-        query = QueryDrill("main", bad, 42, made.now, age_s=0.0)
-        failed = DrillReport(
-            job="flights",
-            repository=made.repository.store.uri,
-            queries=(query,),
-            steps={},
-            rto_s=None,
-            failed_step="batches",
-            code="drill-timeout",
-            error="It took too long.",
-            not_run="",
-            scratch="",
-            kept=False,
-            started_at=made.now,
-            seconds=1.0,
-            by={},
-            why="",
-        )
-        passed = replace(failed, failed_step=None, code=None, error="")
+        passed = passed_drill(made, bad)
+        failed = replace(passed, failed_step="batches", code="drill-timeout", error="It took too long.")
         for report, meant in ((failed, good), (replace(passed, not_run="It cannot."), good), (passed, bad)):
             monkeypatch.setattr("streambank.drills.drill.rehearse", lambda *a, report=report, **b: report)
             drill(DrillRequest(made.job, savepoint=bad, by=BY))
@@ -201,10 +204,67 @@ class TestOneQuery:
         location = f"{made.job.repository}-replica"
         replicate_to(made.repository, open_store, location, [("flights", other)])
         replica = Repository.open(open_store(location))
-        there = replace(passed, queries=(replace(query, savepoint=other),), repository=replica.store.uri)
+        there = replace(passed_drill(made, other), repository=replica.store.uri)
         monkeypatch.setattr("streambank.drills.drill.rehearse", lambda *a, **b: there)
         drill(DrillRequest(made.job, savepoint=other, repository=replica.store.uri, by=BY))
         assert made.resolve("latest") == replica.resolve("latest", "flights").savepoint == other
+
+    def test_a_location_that_refuses_does_not_keep_the_others_from_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = saved(tmp_path)
+        good = made.save(41, 3)
+        bad = made.reject(42, 1, good)
+        location = f"{made.job.repository}-replica"
+        replicate_to(made.repository, open_store, location, [("flights", good), ("flights", bad)])
+        replica = Repository.open(open_store(location))
+        read_only, mark = made.repository.store.uri, Repository.mark_rehearsal
+        refused: list[str] = []
+
+        def mark_where_allowed(self: Repository, *args: Any, **more: Any) -> Mark:
+            if self.store.uri == read_only:
+                refused.append(self.store.uri)
+                raise StorageError("It can only be read.", code="storage", hint="")
+            return mark(self, *args, **more)
+
+        monkeypatch.setattr(Repository, "mark_rehearsal", mark_where_allowed)
+        found = replace(passed_drill(made, bad), repository=replica.store.uri)
+        monkeypatch.setattr("streambank.drills.drill.rehearse", lambda *a, **b: found)
+        lines: list[str] = []
+        report = drill(DrillRequest(made.job, savepoint=bad, repository=location, by=BY), say=lines.append)
+        assert refused == [read_only], "the fault was injected"
+        assert replica.resolve("latest", "flights").savepoint == bad, "the location after it was done"
+        assert made.resolve("latest") == good
+        said = [{"query": "main", "savepoint": bad, "location": read_only, "why": "It can only be read."}]
+        assert report.to_dict()["still_rejected"] == said
+        assert next(drills_of(made.job.records()))["passed"], "it is kept before a rejection ends"
+        assert lines == [
+            f"savepoint {bad} could not be marked as proven in {read_only}, so it is still rejected there: "
+            "It can only be read."
+        ]
+
+    def test_of_what_was_never_rejected_nothing_is_said_where_a_location_is_down(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = saved(tmp_path)
+        good = made.save(41, 3)
+        proven = made.reject(42, 1, good)
+        made.repository.mark_rehearsal("flights", proven, passed=True, by=BY)
+        location = f"{made.job.repository}-replica"
+        replicate_to(made.repository, open_store, location, [("flights", good), ("flights", proven)])
+        found = replace(
+            passed_drill(made, proven), repository=Repository.open(open_store(location)).store.uri
+        )
+        monkeypatch.setattr("streambank.drills.drill.rehearse", lambda *a, **b: found)
+        opened: list[str] = []
+
+        def down(store: Store) -> Repository:
+            opened.append(store.uri)
+            raise StorageError("It does not answer.", code="storage", hint="")
+
+        monkeypatch.setattr("streambank.drills.accept.Repository.open", down)
+        report = drill(DrillRequest(made.job, savepoint=proven, repository=location, by=BY))
+        assert opened and report.still_rejected == ()
 
     def test_a_drill_of_it_does_not_fail_by_differences_from_the_live_query(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

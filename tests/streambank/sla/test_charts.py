@@ -63,3 +63,23 @@ def test_no_more_is_drawn_than_can_be_told_apart() -> None:
     assert len(fewer) == 100 and [one.at for one in fewer] == sorted(one.at for one in fewer)
     assert fewer[0].low == -0.5 and fewer[-1].high == 4999.5
     assert thinned(dots[:100], 100) == dots[:100]
+
+
+def test_no_dot_stands_for_values_of_two_runs() -> None:
+    dots = [Dot(NOW + MINUTE * n, float(n >= 2470), float(n >= 2470), float(n >= 2470)) for n in range(5000)]
+    fewer = thinned(dots, 100, [dots[2470].at])
+    assert len(fewer) == 100 and {(one.low, one.high) for one in fewer} == {(0.0, 0.0), (1.0, 1.0)}
+    assert {(one.low, one.high) for one in thinned(dots, 100)} > {(0.0, 1.0)}, "a stretch goes across it"
+
+
+def test_of_many_restarts_the_newest_keep_dots_apart() -> None:
+    dots = [Dot(NOW + MINUTE * n, float(n), float(n), float(n)) for n in range(1000)]
+    fewer = thinned(dots, 100, [one.at for one in dots])
+    assert len(fewer) <= 100 and [one.value for one in fewer[-50:]] == [float(n) for n in range(950, 1000)]
+
+
+def test_the_newest_value_is_as_it_was_measured() -> None:
+    values = [{"state_bytes": 1e9}] * 1500 + [{"state_bytes": 7e9}]
+    (chart,) = charts_of(History("main", batches(values)), None, NOW)
+    assert chart.newest.value == 7e9 and chart.newest.at >= chart.dots[-1].at
+    assert chart.dots[-1].value == 4e9, "a median of the last stretch"

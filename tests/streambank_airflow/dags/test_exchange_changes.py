@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streambank.core.errors import RefusedError
 from streambank.job.savepoint import savepoint_job
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.markdown import cell
@@ -79,6 +80,23 @@ def test_a_table_that_has_changed_since_the_plan_stops_no_job(
     assert {states[task] for task in WAY_BACK} == {"skipped"} and not rewriting.asked
     assert "[approval-outdated]" in capfd.readouterr().out
     assert generation(managed) == (1, None)
+
+
+@pytest.mark.storm
+def test_a_table_that_changes_after_the_job_was_stopped_leaves_the_job_as_it_was(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.declare(CHANGES)
+    managed.start()
+    savepoint_job(managed.job, by=BY)
+    rewriting.fails = RefusedError("The table gives other rows now.", code="approval-outdated", hint="")
+    with answering("Approve", verb="bootstrap"):
+        run = run_dag(dag(managed, "bootstrap"), run_conf={"dry_run": False, "existing": "keep"})
+    states = task_states(run)
+    assert (states["check_table"], states["stop"], states["rewrite"]) == ("success", "success", "failed")
+    assert rewriting.asked and {states[task] for task in WAY_BACK} == {"success"}
+    assert "[approval-outdated]" in capfd.readouterr().out
+    assert generation(managed) == (1, None) and managed.driver_lives()
 
 
 def test_the_table_of_a_plan_is_read_again_before_the_job_is_stopped(managed: Managed) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.control.watch import WatchView
+from streambank.control.watch import Standing, WatchView
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
 from streambank.sites.records import SiteRecord, Sites
@@ -35,19 +35,28 @@ def test_a_watcher_of_the_site_before_a_fail_over_does_not_end_the_one_after_it(
     record = SiteRecord(3, "active", STANDBY, PRIMARY, False, BY, "", utc_now())
     assert Sites(sites.at(STANDBY).records()).write(record)
     after = hook.health.begin_watch(NAME, by={**BY, "run_id": "after"})
-    assert (before, after) == ((1, PRIMARY), (1, STANDBY)), "each site counts for itself"
+    assert [(one.number, site) for one, site in (before, after)] == [(1, PRIMARY), (1, STANDBY)], (
+        "each site counts for itself"
+    )
 
-    assert hook.health.watch_on(NAME, *before, next_s=60.0, doing="starting") is None
+    assert hook.health.watch_on(NAME, *before, next_s=60.0, doing="starting") == Standing()
     hook.health.end_watch(NAME, *before, "stopped", "failover")
     here, there = watched_at(sites, PRIMARY), watched_at(sites, STANDBY)
     assert here is not None and there is not None
     assert (here.by["run_id"], here.end["how"], here.doing) == ("before", "stopped", "starting")
     assert (there.by["run_id"], there.end, there.doing) == ("after", {}, "watching")
     trigger = JobEndTrigger(
-        job=NAME, jobs_file=str(sites.jobs), streambank_conn_id=None, watch=before[0], site=before[1]
+        job=NAME,
+        jobs_file=str(sites.jobs),
+        streambank_conn_id=None,
+        watch=before[0].number,
+        watch_id=before[0].identity,
+        site=before[1],
     )
     again = JobEndTrigger(**trigger.serialize()[1])
-    assert again.open_watcher(hook).job.site == PRIMARY, "another triggerer goes on with it"
+    watcher = again.open_watcher(hook)
+    assert watcher.job.site == PRIMARY, "another triggerer goes on with it"
+    assert watcher.signs is not None and watcher.signs.watcher == before[0]
 
 
 def test_a_watcher_from_before_the_standby_was_declared_is_one_of_the_primary(sites: TwoSites) -> None:
@@ -55,7 +64,7 @@ def test_a_watcher_from_before_the_standby_was_declared_is_one_of_the_primary(si
     alone = declared.partition("[jobs.orders.standby]")[0]
     sites.jobs.write_text(alone, encoding="utf-8")
     begun = StreambankHook(jobs_file=str(sites.jobs)).health.begin_watch(NAME, by=BY)
-    assert begun == (1, PRIMARY)
+    assert (begun[0].number, begun[1]) == (1, PRIMARY)
     sites.jobs.write_text(declared, encoding="utf-8")
     record = SiteRecord(3, "active", STANDBY, PRIMARY, False, BY, "", utc_now())
     assert Sites(sites.at(STANDBY).records()).write(record)

@@ -13,7 +13,8 @@ from airflow.sdk import DAG
 from airflow.triggers.base import TriggerEvent
 
 from streambank.control.control import JobControl
-from streambank.control.watch import WatchView
+from streambank.control.records import encode_json
+from streambank.control.watch import Standing, Watcher, WatchView
 from streambank.core.units import to_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
 from streambank_airflow.hooks.health import HealthVerbs
@@ -248,6 +249,73 @@ def test_of_two_that_keep_a_job_running_the_older_one_makes_room_and_ends_well(
     assert "no longer runs" not in capfd.readouterr().out
 
 
+def lose_watchers(managed: Managed) -> None:
+    """All that is known of watchers is gone; the job's other records are there."""
+    for name in [*managed.control.store.names("watch")]:
+        managed.control.store.delete(f"watch/{name}")
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_one_whose_record_is_lost_begins_to_watch_again(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """Whether it finds that with a sign, or when it has to act: no other one would keep the job running."""
+    if not dies:
+        monkeypatch.setattr("streambank_airflow.triggers.job.SIGN_EVERY_S", 0.1)
+    managed.declare(QUICK.format("10m"))
+    managed.start()
+    first: list[WatchView] = []
+    with meanwhile(
+        managed,
+        lambda: poll(lambda: watched(managed), timeout_s=180),
+        lambda: first.append(watch_of(managed)),
+        lambda: lose_watchers(managed),
+        managed.kill if dies else lambda: None,
+        lambda: poll(lambda: watched(managed), timeout_s=180),
+        lambda: poll(lambda: launches(managed) == 1 + dies and managed.driver_lives(), timeout_s=60),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert task_states(run) == {"task": "success"}
+    assert (xcom(run, "task")["state"], xcom(run, "task")["restarts"]) == ("stopped", int(dies))
+    again = watch_of(managed)
+    assert (again.number, again.by, again.end["how"]) == (1, first[0].by, "stopped")
+    assert again.identity not in (None, first[0].identity)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_one_whose_number_another_one_has_makes_room_for_it(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    if not dies:
+        monkeypatch.setattr("streambank_airflow.triggers.job.SIGN_EVERY_S", 0.1)
+    managed.start()
+    newer = {"dag_id": "flights.run", "run_id": "manual__2", "task_id": "keep_running"}
+
+    def lose_and_begin() -> None:
+        # At once, as seen by the other one: its own record comes first, and is the newest until the end.
+        key = managed.control.watches.records.key(1)
+        data = {"id": "another", "at": to_json_time(utc_now()), "by": newer, "desired": 1, "next_s": 60.0}
+        managed.control.store.write(key, encode_json(data))
+        managed.control.store.delete(managed.control.watches.records.key(1, ".beat"))
+
+    with meanwhile(
+        managed,
+        lambda: poll(lambda: watched(managed), timeout_s=180),
+        lose_and_begin,
+        managed.kill if dies else lambda: None,
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert task_states(run) == {"task": "success"}
+    result = xcom(run, "task")
+    assert (result["state"], result["why"]) == ("replaced", "replaced by run manual__2 of flights.run")
+    assert (launches(managed), managed.driver_lives()) == (1, not dies)
+    assert (watch_of(managed).by, watch_of(managed).end) == (newer, {})
+    assert managed.control.store.names("watch") == ["0000000001.json"], "it has left nothing"
+
+
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_run_that_a_version_without_signs_has_deferred_becomes_the_watcher(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, dies: bool
@@ -286,30 +354,32 @@ def test_a_watch_goes_on_where_no_sign_can_be_left(
     managed: Managed, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [0.0]
-    signs = Signs(1, every_s=60.0, clock=lambda: now[0])
+    signs = Signs(managed.control.watches.begin(by=BY, desired=1), every_s=60.0, clock=lambda: now[0])
     store = FaultyStore(managed.control.store, Fault("denied", operations=frozenset({"write"})))
     control = JobControl(store, "flights")
-    assert signs.leave(control) is None
+    assert signs.leave(control) == Standing()
     store.assert_fired()
     assert "The sign that job flights is watched could not be written" in caplog.text
 
     now[0] = 59.0
     signs.leave(control)
-    assert store.names("watch") == [], "once a minute"
+    assert store.names("watch") == ["0000000001.json"], "once a minute"
     now[0] = 60.0
     signs.leave(control)
-    assert store.names("watch") == ["0000000001.beat.json"]
+    assert sorted(store.names("watch")) == ["0000000001.beat.json", "0000000001.json"]
 
 
 def test_what_is_remembered_travels_and_is_read_from_an_earlier_version() -> None:
     assert Course.of({"failures": 2, "restarts": 5}) == Course(2, 5)
     long_ago, soon = (to_json_time(utc_now() + timedelta(hours=hours)) for hours in (-2, 2))
     recent = to_json_time(utc_now() - timedelta(minutes=1))
-    course = Course(1, 7, (long_ago, recent, soon), 4, "standby")
+    course = Course(1, 7, (long_ago, recent, soon), 4, "standby", "5e0c")
     assert Course.of(course.to_dict()) == course
     after = course.after(got_on=False, within_s=3600.0)
     assert (after.failures, after.restarts, after.recent[0], len(after.recent)) == (2, 8, recent, 2)
-    assert (after.watch, after.site) == (4, "standby")
+    assert (after.watcher, after.site) == (Watcher(4, "5e0c"), "standby")
+    before_identities = {key: one for key, one in course.to_dict().items() if key != "watch_id"}
+    assert Course.of(before_identities).watcher == Watcher(4)
     assert course.after(got_on=True, within_s=3600.0).failures == 0
 
 

@@ -97,6 +97,8 @@ def is_well(page: Chromium, **more: Any) -> bool:
         ({"verdicts": [BROKEN]}, "bad", "State bytes are beyond their limit"),
         ({"error": UNREADABLE}, "bad", "The job's storage cannot be read"),
         ({"error": {**UNREADABLE, "part": "line"}}, "bad", "Some of the job's records cannot be read"),
+        ({"error": {**UNREADABLE, "part": "log"}}, "warn", "The driver's log cannot be read"),
+        ({"error": {**UNREADABLE, "part": "charts"}}, "bad", "Measurements cannot be read"),
         ({"watch": BY_HAND, "seen_s": 30 * MINUTE}, "bad", "What is shown is 30 min old"),
         ({"seen_s": 6 * MINUTE}, "bad", "What is shown is 6 min old"),
         ({"seen_s": 6 * MINUTE, "next_s": 1}, "bad", "What is shown is 6 min old"),
@@ -123,6 +125,37 @@ def test_what_is_wrong_has_one_name(page: Chromium, more: dict[str, Any], tone: 
 def test_what_is_well_has_no_trouble(page: Chromium, more: dict[str, Any]) -> None:
     assert troubles(page, **more) == []
     assert is_well(page, **{name: one for name, one in more.items() if name != "seen_s"})
+
+
+@pytest.mark.parametrize(
+    ("more", "since"),
+    [
+        ({}, "since"),
+        ({"state": "stopped", "desired": STOPPED}, "desired"),
+        ({"state": "failed", "down_since": "down"}, "down"),
+        ({"state": "failed", "desired": STOPPED}, None),
+        ({"state": "unknown"}, None),
+        ({"state": "starting"}, None),
+        ({"state": "starting", "down_since": "down"}, "down"),
+        ({"state": "stopping", "desired": STOPPED}, "desired"),
+        ({"state": "checkpoint-lost", "down_since": "down"}, "down"),
+    ],
+)
+def test_a_state_lasts_since_it_began_and_not_since_the_driver_did(
+    page: Chromium, more: dict[str, Any], since: str | None
+) -> None:
+    found = said(page, "trouble", "m.inStateSince(a[0])", line("orders", **{"since": "since", **more}))
+    assert found == (STOPPED["at"] if since == "desired" else since)
+
+
+def test_a_repository_that_is_away_is_one_trouble_that_no_button_solves(page: Chromium) -> None:
+    gone = {"part": "repository", "code": "no-repository", "message": "/mnt/a is not there.", "hint": ""}
+    first, *others = troubles(page, state="repository-lost", desired=None, error=gone, down_since=ago(60))
+    assert (first["what"], first["action"], first["why"]) == (
+        "The job's records are lost", None, "/mnt/a is not there."
+    )  # fmt: skip
+    assert "outside of Airflow" in first["do"] and "replica" in first["do"]
+    assert not [one for one in others if "storage" in one["what"] or "records" in one["what"]]
 
 
 def test_the_event_of_a_drill_says_what_it_proved(page: Chromium) -> None:
@@ -161,6 +194,9 @@ def test_only_a_watched_job_is_restarted_by_itself(
     for found, what in ((down, "The job is down"), (stuck, "The job makes no progress")):
         (one,) = [each for each in found if each["what"] == what]
         assert ("It is restarted by itself." in one["do"]) is restarted, one
+        assert (one["action"] is None) is (restarted or one in stuck), (
+            "what happens by itself needs no button"
+        )
 
 
 def test_a_dag_file_that_cannot_be_read_is_said(page: Chromium) -> None:

@@ -1,21 +1,17 @@
-"""The page in a real Chromium, in the UI of Airflow's own API server: views, actions, kinds of users."""
+"""The page in a real Chromium, in the UI of Airflow's own API server: what each view shows, and to whom."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import pytest
 
-from demo.pictures.chromium import Chromium
 from streambank_airflow.operators.on_savepoint import page_url
-from tests.support.airflow_face.metadata_db import delete_import_errors, pause, write_import_error
+from tests.support.airflow_face.metadata_db import delete_import_errors, write_import_error
 from tests.support.airflow_face.page_api import page_api, write_job
-from tests.support.airflow_face.page_values import ask
 from tests.support.airflow_face.releases import BEFORE_3_3
 from tests.support.page import story as page_story
-from tests.support.page.site import FEW, QUESTION, Site, jobs, keep, many, site
+from tests.support.page.site import FEW, Site, jobs, keep, many, no_errors, seen_in_list, site
 
 __all__ = ["jobs", "page_api", "site"]
 
@@ -35,35 +31,7 @@ VIEWS = {
     "recovery": "Newer savepoints that were passed over",
     "repository": "s3://lake/savepoints",
 }
-ACTIONS = ("run", "savepoint", "restore", "drill", "stop", "upgrade", "compact", "rescale", "sla")
-ANSWERS = {"rescale": {"partitions": "8"}}
-"""What a form must be given, since it has no default."""
 WIDE = "document.querySelector('.sb-page').scrollWidth - document.querySelector('.sb-page').clientWidth"
-
-
-def runs(dag_id: str) -> list[Any]:
-    """The runs of a DAG that the page has begun, as Airflow has them."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        return session.query(DagRun).filter(DagRun.dag_id == dag_id, DagRun.run_id.like("manual%")).all()
-
-
-def is_paused(dag_id: str) -> bool:
-    """Whether Airflow has paused a DAG."""
-    from airflow.models.dag import DagModel
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        found = session.get(DagModel, dag_id)
-        assert found is not None
-        return bool(found.is_paused)
-
-
-def no_errors(page: Chromium) -> None:
-    """Nothing of the page's own has failed."""
-    assert not [one for one in page.errors if "streambank" in one], page.errors
 
 
 def test_the_list_says_what_is_wrong_first(jobs: Site) -> None:
@@ -116,19 +84,57 @@ def test_one_goes_through_the_page_and_back(jobs: Site) -> None:
         no_errors(page)
 
 
-def test_plots_are_drawn_with_marks_of_what_happened(jobs: Site) -> None:
-    with jobs.visit("viewer") as page:
-        page.open(jobs.page("orders"))
-        page.until("document.querySelectorAll('.sb-plot canvas').length === 6")
-        page.shows("Restored")
-        drawn = page.js(
-            "[...document.querySelectorAll('.sb-plot canvas')].every((one) =>"
-            " new Set(one.getContext('2d').getImageData(0, 0, one.width, one.height).data).size > 8)"
-        )
+def test_where_only_the_storage_helps_no_button_leads(jobs: Site) -> None:
+    with jobs.visit("admin") as page:
+        page.open(jobs.page("lake"))
+        page.shows("that is done outside of Airflow, and no button here does it")
+        assert page.js("document.querySelector('.sb-banner [aria-haspopup=dialog]')") is None
+        assert "Newest verified savepoint\nnot known" in page.text()
+        page.open(jobs.page())
+        page.shows("lake")
+        assert [seen_in_list(page, "lake", one) for one in ("Savepoint", "Drill")] == [
+            "not known",
+            "not known",
+        ]
 
-        assert drawn, "each plot has more than a background"
-        assert "expected by" in page.text()
-        no_errors(page)
+
+def test_the_list_and_the_job_say_the_same_of_objectives(jobs: Site) -> None:
+    parts = page_story.parts()
+    verdicts = [one for one in parts["verdicts"]["verdicts"] if one["level"] in ("ok", "unknown")]
+    kept = {**parts, "verdicts": {**parts["verdicts"], "verdicts": verdicts}}
+    keep("quiet", page_story.line("quiet", level="unknown", objectives={"ok": 6, "unknown": 1}), kept)
+    with jobs.visit("viewer") as page:
+        page.open(jobs.page())
+        page.shows("quiet")
+        assert seen_in_list(page, "quiet", "Objectives") == "6 kept\n1 without data"
+        page.open(jobs.page("quiet"))
+        page.shows("6 kept, 1 without data")
+    keep("quiet", page_story.jobs()["quiet"], page_story.parts())
+
+
+def test_a_restart_is_news_for_a_while(jobs: Site) -> None:
+    news = {"at": page_story.ago(130), "failed_at": page_story.ago(190), "why": "its driver died"}
+    with jobs.visit("viewer") as page:
+        keep("quiet", page_story.line("quiet", restarted=news), page_story.parts())
+        page.open(jobs.page())
+        page.shows("Restarted 2 min ago")
+        assert page.js("document.querySelector('.sb-row-info .sb-job-link').innerText") == "quiet"
+        assert page.js("document.querySelector('.sb-row-info .sb-text-bad')") is None
+        page.open(jobs.page("quiet"))
+        page.shows("Reason: its driver died.")
+        # What needs a person stands first, and does not hide it.
+        drill = {"at": page_story.ago(600), "passed": False, "step": None}
+        keep("quiet", page_story.line("quiet", restarted=news, drill=drill), page_story.parts())
+        page.open(jobs.page())
+        page.shows("The last drill failed")
+        row = ".sb-row:has(.sb-job-link[href$='/quiet'])"
+        reasons = page.js(f"[...document.querySelectorAll(`{row} .sb-reason`)].map((one) => one.innerText)")
+        assert reasons[1].startswith("Restarted ") and "more" not in reasons[0]
+        keep("quiet", page_story.line("quiet", restarted={**news, "at": page_story.ago(3600)}), {})
+        page.open(jobs.page())
+        page.shows("quiet")
+        assert "Restarted" not in page.text()
+    keep("quiet", page_story.jobs()["quiet"], page_story.parts())
 
 
 def test_what_comes_from_storage_is_text(jobs: Site) -> None:
@@ -140,186 +146,12 @@ def test_what_comes_from_storage_is_text(jobs: Site) -> None:
             assert page.js("document.querySelectorAll('.sb-root img, .sb-root script').length") == 0
 
 
-def test_a_viewer_sees_and_cannot_act(jobs: Site) -> None:
-    with jobs.visit("viewer") as page:
-        page.open(jobs.page("flights"))
-        page.shows("The job is down")
-        page.shows("You may see this job")
-
-        assert page.js("[...document.querySelectorAll('.sb-page [aria-haspopup=dialog]')].length") == 0
-
-
 def test_an_anonymous_sees_nothing(jobs: Site) -> None:
     with jobs.visit(None) as page:
         page.open(jobs.page("orders"))
         page.until("location.pathname.includes('login') || document.body.innerText.includes('signed out')")
 
         assert "48,297" not in page.text()
-
-
-@pytest.mark.parametrize("role", ["user", "admin"])
-def test_each_action_begins_a_run_with_its_form(jobs: Site, role: str) -> None:
-    with jobs.visit(role) as page:
-        page.open(jobs.page("orders"))
-        page.shows("At a glance")
-        page.click("More", ".sb-toolbar")
-        for verb in ACTIONS:
-            before = len(runs(f"orders.{verb}"))
-            title = {"sla": "Check now…"}.get(verb, f"{verb.capitalize()}…")
-            page.click(title, ".sb-toolbar")
-            page.until(
-                "document.querySelector('dialog[open] .sb-fields .sb-field') !== null", f"no form of {verb}"
-            )
-            for field, answer in ANSWERS.get(verb, {}).items():
-                page.js(f"document.querySelector('dialog[open] [name={field}]').focus()")
-                page.type(answer)
-            page.js("document.querySelector('dialog[open] form').requestSubmit()")
-            page.shows("The run has begun.", f"{verb} is refused")
-            assert len(runs(f"orders.{verb}")) == before + 1
-            page.press("Escape")
-            page.until("document.querySelector('dialog[open]') === null")
-        no_errors(page)
-
-
-def test_restore_this_one_is_filled_in(jobs: Site) -> None:
-    savepoint = page_story.savepoint_id(3)
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("orders", "savepoints", savepoint))
-        page.click("Restore this savepoint…")
-        page.until("document.querySelector('dialog[open] [name=savepoint]') !== null")
-        assert page.js("document.querySelector('dialog[open] [name=savepoint]').value") == savepoint
-        page.click("Show the plan", "dialog")
-        page.shows("The run has begun.")
-        (run,) = [one for one in runs("orders.restore") if one.conf["savepoint"] == savepoint]
-
-        assert run.conf["start"] is True and run.conf["note"] is None
-        link = page.js("document.querySelector('dialog[open] a').href")
-        assert f"/dags/orders.restore/runs/{run.run_id[:15]}" in link
-
-
-def test_what_is_wrong_in_a_form_is_said_at_its_field(jobs: Site) -> None:
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("orders"))
-        page.click("Restore…", ".sb-toolbar")
-        page.until("document.querySelector('dialog[open] [name=savepoint]') !== null")
-        page.js("document.querySelector('dialog[open] [name=savepoint]').select()")
-        page.type(" ")
-        page.press("Tab")
-        page.js(
-            "(() => { const one = document.querySelector('dialog[open] [name=savepoint]'); one.select(); })()"
-        )
-        page.js("document.querySelector('dialog[open] [name=savepoint]').focus()")
-        page.call("Input.dispatchKeyEvent", type="keyDown", key="Backspace", windowsVirtualKeyCode=8)
-        before = len(runs("orders.restore"))
-        page.click("Show the plan", "dialog")
-        page.shows("This needs an answer.")
-
-        assert page.js("document.activeElement.name") == "savepoint"
-        assert len(runs("orders.restore")) == before
-
-
-ANOTHER_BODY = """
-(() => {
-  const ask = window.fetch;
-  const body = JSON.stringify({ logical_date: null, conf: { batches: "many" } });
-  window.fetch = (url, more) => ask(url, more && more.method === "POST" ? { ...more, body } : more);
-})()
-"""
-
-
-def test_a_refusal_of_airflow_is_shown_in_words(jobs: Site) -> None:
-    """The form lets it through; Airflow checks it again."""
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("orders"))
-        page.click("Drill…", ".sb-toolbar")
-        page.until("document.querySelector('dialog[open] [name=batches]') !== null")
-        page.js(ANOTHER_BODY)
-        page.js("document.querySelector('dialog[open] form').requestSubmit()")
-        page.until("document.querySelector('dialog[open] .sb-failed') !== null")
-
-        assert "batches" in page.text() and "many" in page.text()
-
-
-def test_a_paused_run_is_unpaused_by_the_one_button(jobs: Site) -> None:
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("flights"))
-        page.shows("The job is down")
-        page.click("Run…", ".sb-banner")
-        page.shows("Unpause")
-        page.js("document.querySelector('dialog[open] form').requestSubmit()")
-        page.shows("The run has begun.")
-
-    assert not is_paused("flights.run")
-
-
-def test_a_restore_unpauses_only_what_is_ticked(jobs: Site) -> None:
-    """A box that is ticked already would start a broken job before a person has approved the plan."""
-    pause("payments.run", True)
-    box = "document.querySelector('dialog[open] .sb-wake input')"
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("payments"))
-        for ticked in (False, True):
-            page.click("Restore…", ".sb-toolbar")
-            page.shows("Runs of it that are queued begin at once.")
-            assert page.js(f"{box}.checked") is False
-            page.js("document.querySelector('dialog[open] [name=start]').click()")
-            page.until(f"{box} === null", "a restore that starts nothing hands nothing back")
-            page.js("document.querySelector('dialog[open] [name=start]').click()")
-            page.until(f"{box} !== null")
-            if ticked:
-                page.js(f"{box}.click()")
-            page.click("Show the plan", "dialog")
-            page.shows("The run has begun.")
-            assert ("is paused, so the run stops" in page.text()) is not ticked
-            assert is_paused("payments.run") is not ticked
-            page.press("Escape")
-            page.until("document.querySelector('dialog[open]') === null")
-
-
-LOST_ANSWER = """
-(() => {
-  const ask = window.fetch;
-  window.fetch = async (url, more) => {
-    const answer = await ask(url, more);
-    if (!more || more.method !== "POST") return answer;
-    window.fetch = ask;
-    throw new TypeError("the connection was lost");
-  };
-})()
-"""
-
-
-def test_a_second_try_begins_no_second_run(jobs: Site) -> None:
-    before = len(runs("clicks.drill"))
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("clicks"))
-        page.click("Drill…", ".sb-toolbar")
-        page.until("document.querySelector('dialog[open] [name=batches]') !== null")
-        page.js(LOST_ANSWER)
-        page.js("document.querySelector('dialog[open] form').requestSubmit()")
-        page.shows("Airflow cannot be reached.")
-        page.js("document.querySelector('dialog[open] form').requestSubmit()")
-        page.shows("The run has begun.")
-
-    assert len(runs("clicks.drill")) == before + 1
-
-
-def test_text_that_is_selected_over_the_edge_closes_no_form(jobs: Site) -> None:
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("orders"))
-        page.click("Restore…", ".sb-toolbar")
-        page.until("document.querySelector('dialog[open] [name=savepoint]') !== null")
-        x, y = page.js(
-            "(() => { const at = document.querySelector('dialog[open] h2').getBoundingClientRect();"
-            " return [at.x + 5, at.y + 5]; })()"
-        )
-        mouse = {"button": "left", "clickCount": 1}
-        page.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, **mouse)
-        page.call("Input.dispatchMouseEvent", type="mouseReleased", x=5, y=y, **mouse)
-        assert page.js("document.querySelector('dialog[open]') !== null")
-        for kind in ("mousePressed", "mouseReleased"):
-            page.call("Input.dispatchMouseEvent", type=kind, x=5, y=y, **mouse)
-        page.until("document.querySelector('dialog[open]') === null")
 
 
 def test_the_link_of_a_task_leads_to_its_savepoint(jobs: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,51 +163,10 @@ def test_the_link_of_a_task_leads_to_its_savepoint(jobs: Site, monkeypatch: pyte
         page.shows("At a glance")
 
 
-def test_of_several_queries_a_savepoint_is_of_one(jobs: Site) -> None:
-    """No drill takes it, and what a restore repeats is reckoned from its own query."""
-    savepoint = page_story.savepoint_id(3)
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("ledger", "savepoints", savepoint))
-        page.shows("1,317 batches after it are processed again")
-        assert "Drill this savepoint" not in page.text()
-        page.click("Restore this savepoint…")
-        page.until("document.querySelector('dialog[open] [name=savepoint]') !== null")
-        filled = page.js(
-            "['query', 'savepoint'].map((one) => document.querySelector(`dialog[open] [name=${one}]`).value)"
-        )
-        assert filled == ["hourly", savepoint]
-
-
 def test_what_the_next_expiry_deletes_is_not_kept(jobs: Site) -> None:
     with jobs.visit("viewer") as page:
         page.open(jobs.page("orders", "savepoints", page_story.savepoint_id(30)))
         page.shows("goes with the next expiry")
-
-
-def test_by_keyboard_alone(jobs: Site) -> None:
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("orders"))
-        page.shows("At a glance")
-        reached = []
-        for _ in range(60):
-            page.press("Tab")
-            reached.append(page.focus())
-            if reached[-1] == "Savepoint…":
-                break
-        assert reached[-1] == "Savepoint…", reached
-        ring = page.js("getComputedStyle(document.activeElement).outlineStyle")
-        assert ring != "none", "the focus can be seen"
-        page.press("Enter")
-        page.until("document.querySelector('dialog[open] .sb-fields .sb-field') !== null")
-        for _ in range(30):
-            page.press("Tab")
-            inside = page.js(
-                "document.activeElement === document.body || !!document.activeElement.closest('dialog[open]')"
-            )
-            assert inside, "the focus stays in the dialog"
-        page.press("Escape")
-        page.until("document.querySelector('dialog[open]') === null")
-        assert page.focus() == "Savepoint…", "the focus goes back to where it was"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -425,6 +216,18 @@ def test_a_narrow_window_needs_no_scrolling_to_the_side(jobs: Site, path: str) -
         page.until("document.querySelector('.sb-root').innerText.length > 200")
 
         assert page.js(WIDE) <= 0
+        assert page.js(WIDE.replace(".sb-page", "html")) <= 0
+
+
+def test_on_a_telephone_more_than_one_job_is_on_the_screen(jobs: Site) -> None:
+    with jobs.visit("viewer", width=400) as page:
+        page.open(jobs.page())
+        page.shows("sessions")
+        heights = page.js(
+            "[...document.querySelectorAll('.sb-row:not(.sb-row-head)')].map((one) => one.scrollHeight)"
+        )
+
+        assert max(heights) < 450
 
 
 def test_a_thousand_jobs_stay_smooth(jobs: Site) -> None:
@@ -461,34 +264,6 @@ def test_what_is_old_is_said_in_red(jobs: Site) -> None:
         page.shows(" min old")
 
 
-def test_a_question_that_waits_has_a_link(jobs: Site) -> None:
-    # A line that is five minutes old, as after the tests before this one, would be worse than the question.
-    keep("clicks", page_story.line("clicks"), page_story.parts())
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("clicks"))
-        page.shows(QUESTION)
-        link = page.js("document.querySelector('.sb-banner a.sb-primary').href")
-
-        assert link.startswith(f"{jobs.url}/dags/clicks.restore/runs/")
-
-
-def test_the_question_of_a_run_appears_where_the_run_was_begun(jobs: Site) -> None:
-    with jobs.visit("admin") as page:
-        page.open(jobs.page("ledger"))
-        page.click("Restore…", ".sb-toolbar")
-        page.until("document.querySelector('dialog[open] [name=savepoint]') !== null")
-        page.click("Show the plan", "dialog")
-        page.shows("The run has begun.")
-        begun = page.js("document.querySelector('dialog[open] a').innerText").removeprefix("Open the run ")
-        assert page.js("document.querySelector('dialog[open] a.sb-primary')") is None
-        ask("ledger.restore", begun, "approve", "Restore ledger?")
-        page.shows("It waits for an answer: Restore ledger?")
-        link = page.js("document.querySelector('dialog[open] a.sb-primary').href")
-
-        assert unquote(link) == f"{jobs.url}/dags/ledger.restore/runs/{begun}/tasks/approve/required_actions"
-        no_errors(page)
-
-
 def test_a_watcher_that_is_due_is_not_missed(jobs: Site) -> None:
     """After a start or a restore the next watcher comes within a minute or so: that needs no person."""
     due = {"expected": True, "watched": False, "by": None, "seen_at": None, "why": ""}
@@ -500,6 +275,50 @@ def test_a_watcher_that_is_due_is_not_missed(jobs: Site) -> None:
             row = ".sb-page" if path else ".sb-row:has(a[href$=clicks])"
             assert "Nothing watches" not in page.js(f"document.querySelector('{row}').innerText")
     keep("clicks", page_story.line("clicks"), page_story.parts())
+
+
+def test_where_restarts_were_given_up_the_log_is_read_before_anything_is_restored(jobs: Site) -> None:
+    """What ended the drivers may be the source, and then no restore helps."""
+    with jobs.visit("admin") as page:
+        page.open(jobs.page("sessions"))
+        page.shows("Restarts were given up")
+        buttons = page.js(
+            "[...document.querySelectorAll('.sb-banner-act .sb-button')].map((one) => one.innerText)"
+        )
+        assert buttons == ["Read the log", "Restore…"]
+        assert page.js("document.querySelector('.sb-banner .sb-primary').innerText") == buttons[0]
+        page.click("Read the log")
+        page.shows("The driver's log from its last exception on")
+        no_errors(page)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_the_list_says_that_a_line_is_old_whatever_else_is_wrong(jobs: Site, paused: bool) -> None:
+    """The run DAG of flights is paused; that of quiet is not."""
+    job = "flights" if paused else "quiet"
+    long_ago = page_story.ago(4 * page_story.HOUR)
+    more = {"state": "failed", "down_since": long_ago, "at": page_story.ago(3 * page_story.HOUR)}
+    keep(job, {**page_story.jobs()[job], **more}, page_story.parts())
+    with jobs.visit("viewer") as page:
+        page.open(jobs.page())
+        page.shows(job)
+        row = f"document.querySelector('.sb-row:has(a[href$={job}])')"
+        page.until(f"{row}.innerText.includes('The job is down')")
+        assert (
+            page.js(f"{row}.querySelector('.sb-reason.sb-text-bad:last-child').innerText") == "seen 3 h ago"
+        )
+    keep(job, page_story.jobs()[job], page_story.parts())
+
+
+def test_steps_of_drills_and_restores_are_in_words(jobs: Site) -> None:
+    with jobs.visit("viewer") as page:
+        page.open(jobs.page("orders", "recovery"))
+        page.shows("failed at “Compare with the live query”")
+        ended = page.js(
+            "[...document.querySelectorAll('.sb-runs .sb-pill')].map((one) => one.innerText.trim())"
+        )
+        assert [one.split()[-1] for one in ended] == ["passed", "query”", "restored"], ended
+        no_errors(page)
 
 
 def test_what_is_lost_is_lost_since_then_and_is_not_run(jobs: Site) -> None:
@@ -629,6 +448,10 @@ def test_a_dag_file_that_cannot_be_imported_is_said(jobs: Site, tmp_path: Path) 
             page.click("See Airflow's Home")
             page.until("location.pathname === '/'")
             page.shows("Import Error")
+            for number in range(100):
+                write_import_error(f"more-{number}.py", "SyntaxError: invalid syntax")
+            page.open(jobs.page())
+            page.shows("Airflow cannot import at least 100 DAG files: ")
             no_errors(page)
     finally:
         delete_import_errors()

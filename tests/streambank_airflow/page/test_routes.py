@@ -172,22 +172,18 @@ def test_a_dag_that_no_file_has_any_more_shows_no_job(
 
 def test_a_dag_file_with_an_error_hides_no_job(tmp_path: Path, page_on: None, page_api: PageApi) -> None:
     """Airflow marks its DAGs as stale at once, while the job goes on."""
-    from airflow.models.dag import DagModel
-    from airflow.utils.session import create_session
-
     write_job(tmp_path, "typo", only=("run", "stop"))
     keep_line("typo")
     assert {one["broken"] for one in page_api.get("jobs/typo").json()["dags"]} == {False}
-    with create_session() as session:
-        for dag_id in ("typo.run", "typo.stop"):
-            found = session.get_one(DagModel, dag_id)
-            found.is_stale = found.has_import_errors = True
-
-    answer = page_api.get("jobs/typo").json()
-    assert answer["line"]["job"] == "typo"
-    assert {one["verb"]: one["broken"] for one in answer["dags"]} == {"run": True, "stop": True}
-    (entry,) = [one for one in page_api.get("jobs").json()["jobs"] if one["job"] == "typo"]
-    assert entry["broken"]
+    write_import_error("typo.py", "NameError: job", "typo.run", "typo.stop")
+    try:
+        answer = page_api.get("jobs/typo").json()
+        assert answer["line"]["job"] == "typo"
+        assert {one["verb"]: one["broken"] for one in answer["dags"]} == {"run": True, "stop": True}
+        (entry,) = [one for one in page_api.get("jobs").json()["jobs"] if one["job"] == "typo"]
+        assert entry["broken"]
+    finally:
+        delete_import_errors()
 
 
 def test_the_file_of_a_broken_dag_is_named_as_airflow_s_import_errors_name_it(
@@ -288,6 +284,19 @@ def test_a_question_that_waits_is_shown_to_who_may_read_it(
         "Restore the newest?",
     )
     assert page_api.get("jobs/asking").json()["approvals"] == []
+
+
+def test_a_question_for_others_alone_is_not_the_users_to_answer(
+    tmp_path: Path, page_on: None, page_api: PageApi
+) -> None:
+    from tests.support.airflow_face.page_values import waiting_question
+
+    write_job(tmp_path, "asking")
+    keep_line("asking")
+    for assignees, may in (((), True), (("admin", "ann"), True), (("ann",), False)):
+        with waiting_question("asking.restore", "approve", "Restore the newest?", *assignees):
+            (one,) = page_api.get("jobs/asking", "admin").json()["approvals"]
+            assert (one["may_answer"], tuple(one["assignees"])) == (may, assignees)
 
 
 def test_another_dag_of_that_name_is_no_job(page_api: PageApi, page_on: None) -> None:

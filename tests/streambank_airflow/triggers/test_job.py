@@ -35,7 +35,7 @@ EARLIER = to_json_time(utc_now() - timedelta(hours=1))
 TRIGGERS = [
     JobReadyTrigger(give_up_at=LATER, **COMMON),
     JobEndTrigger(watch=1, **COMMON),
-    JobEndTrigger(heal=True, failures=2, watch=3, **COMMON),
+    JobEndTrigger(heal=True, failures=2, watch=3, watch_id="5e0c", site="standby", **COMMON),
     JobWatchedTrigger(give_up_at=LATER, **COMMON),
     DriverGoneTrigger(epoch=3, give_up_at=LATER, **COMMON),
     JobStatusTrigger(states=["running"], failed_states=["failed"], **COMMON),
@@ -82,6 +82,28 @@ def test_a_watch_ends_where_somebody_else_watches() -> None:
     trigger = JobEndTrigger(job="flights", watch=1)
     assert judged(trigger, view(replaced_by="run 2 of flights.run")) == "replaced"
     assert judged(trigger, view("failed", replaced_by="run 2 of flights.run")) == "replaced"
+
+
+@pytest.mark.parametrize(
+    ("seen", "status"),
+    [
+        (view(watch_lost=True, desired="running"), "unsigned"),
+        (view(watch_lost=True, desired="running", operation="restore"), "unsigned"),
+        (view("stopped", watch_lost=True, desired="stopped"), "stopped"),
+        (view("failed", watch_lost=True, desired="running"), "gone"),
+    ],
+)
+def test_a_watch_whose_record_is_lost_goes_back_to_its_task(seen: JobView, status: str) -> None:
+    """The task knows who it is, and begins to watch again; what else it has to do it does as well."""
+    assert judged(JobEndTrigger(job="flights", watch=1, watch_id="5e0c"), seen) == status
+
+
+def test_a_watch_of_the_version_before_has_no_identity_and_goes_on() -> None:
+    arguments = JobEndTrigger(watch=3, watch_id="5e0c", **COMMON).serialize()[1]
+    del arguments["watch_id"]  # as that version has stored it
+    again = JobEndTrigger(**arguments)
+    assert (again.watch, again.watch_id) == (3, None)
+    assert judged(again, view()) is None
 
 
 def test_a_wait_that_leaves_no_signs_ends_at_once() -> None:

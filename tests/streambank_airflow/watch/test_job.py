@@ -10,7 +10,7 @@ from streambank.control.control import JobControl
 from streambank.declaration.declaration import Job
 from streambank.job.move_records import move_records
 from streambank_airflow.watch.event_time import EventTimeWatcher
-from streambank_airflow.watch.job import JobWatcher, WatchedView, WatchedWatcher
+from streambank_airflow.watch.job import JobWatcher, Signs, WatchedView, WatchedWatcher
 from tests.support.jobs.declared import declare
 
 RUN = {"dag_id": "flights.run", "run_id": "manual__1", "task_id": "keep_running"}
@@ -43,7 +43,9 @@ def test_a_watcher_from_before_the_start_counts_once_it_has_seen_it(job: Job) ->
     records = job.records()
     assert (look(job).watched, look(job).watcher) == (False, "run manual__1 of flights.run")
 
-    records.watches.sign(1, desired=newest(records))
+    first = records.watches.view()
+    assert first is not None
+    records.watches.sign(first.watcher, desired=newest(records))
 
     assert look(job).watched
 
@@ -62,7 +64,9 @@ def test_the_run_that_was_handed_the_job_counts_at_once_and_not_where_it_cannot_
 
 def test_only_one_that_gave_the_job_up_as_it_is_meant_to_be_now_ends_the_wait(job: Job) -> None:
     records = job.records()
-    records.watches.end(1, "gave-up", "3 drivers ended")
+    first = records.watches.view()
+    assert first is not None
+    records.watches.end(first.watcher, "gave-up", "3 drivers ended")
     assert look(job).gave_up is None, "that was before the restore: another one is on its way"
 
     second = records.watches.begin(by=RUN, desired=newest(records))
@@ -88,3 +92,38 @@ def test_a_watcher_follows_records_that_are_moved_while_it_watches(tmp_path: Pat
     seen.look()
     generation = watcher.control.generation()
     assert generation is not None and generation.number == 1
+
+
+def test_a_watcher_learns_that_its_record_is_lost_or_another_ones(job: Job) -> None:
+    """Its number is given again: it neither takes that one's place nor speaks for it."""
+    records = job.records()
+    mine = records.watches.begin(by=RUN, desired=newest(records))
+    watcher = JobWatcher(job, signs=Signs(mine, every_s=0.0))
+    seen = watcher.look()
+    assert (seen.replaced_by, seen.watch_lost) == (None, False)
+
+    lose(records, "watch")
+    seen = watcher.look()
+    assert (seen.replaced_by, seen.watch_lost) == (None, True)
+    assert records.watches.view() is None, "it is its task that begins again"
+
+    for _ in range(2):
+        other = records.watches.begin(by={**RUN, "run_id": "manual__2"}, desired=newest(records))
+    assert other.number == mine.number
+    seen = watcher.look()
+    assert (seen.replaced_by, seen.watch_lost) == ("run manual__2 of flights.run", False)
+    assert not records.store.exists(records.watches.records.key(other.number, ".beat"))
+
+
+def test_where_all_records_are_lost_the_state_says_so(job: Job) -> None:
+    records = job.records()
+    watcher = JobWatcher(job, signs=Signs(records.watches.begin(by=RUN, desired=3), every_s=0.0))
+    lose(records, "")
+    seen = watcher.look()
+    assert (seen.state, seen.down, seen.watch_lost) == ("never-started", True, False)
+    assert [*records.store.list("watch")] == [], "nothing is left where the records were"
+
+
+def lose(records: JobControl, folder: str) -> None:
+    for info in [*records.store.list(folder)]:
+        records.store.delete(info.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,7 +93,10 @@ class Clock:
 def silent(job: Job) -> Job:
     """The job, whose watcher has left no sign for ten minutes: Airflow was away."""
     watches = job.records().watches
-    sign = {"at": to_json_time(utc_now() - timedelta(minutes=10)), "next_s": 60.0, "desired": 1}
+    watcher = watches.view()
+    assert watcher is not None
+    at = to_json_time(utc_now() - timedelta(minutes=10))
+    sign = {"id": watcher.identity, "at": at, "next_s": 60.0, "desired": 1}
     watches.records.store.write(watches.records.key(1, ".beat"), encode_json(sign))
     assert "has given no sign since" in why(job)
     return job
@@ -101,7 +105,10 @@ def silent(job: Job) -> Job:
 def test_a_sign_that_is_late_after_an_outage_of_airflow_is_waited_for(
     silent: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock(monkeypatch, lambda: silent.records().watches.sign(1, desired=1), after_s=40.0)
+    watcher = silent.records().watches.view()
+    assert watcher is not None
+    sign = partial(silent.records().watches.sign, watcher.watcher, desired=1)
+    clock = Clock(monkeypatch, sign, after_s=40.0)
     note_watchers(context(), [SlaSubject("flights", silent)])
     assert (why(silent), clock.now_s) == ("", 40.0)
 

@@ -145,8 +145,8 @@ def page_asset_of(job: str) -> Iterator[None]:
             session.query(kind).filter_by(name=asset.name).delete()
 
 
-def ask(dag_id: str, run_id: str, task_id: str, subject: str) -> None:
-    """Let a task of a run wait for a person."""
+def ask(dag_id: str, run_id: str, task_id: str, subject: str, *assignees: str) -> None:
+    """Let a task of a run wait for a person, one of those who are named."""
     from airflow.models.hitl import HITLDetail
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
@@ -155,11 +155,13 @@ def ask(dag_id: str, run_id: str, task_id: str, subject: str) -> None:
     with create_session() as session:
         task = session.query(TaskInstance).filter_by(dag_id=dag_id, run_id=run_id, task_id=task_id).one()
         task.state = TaskInstanceState(WAITS_FOR_A_PERSON)
-        session.add(HITLDetail(ti_id=task.id, options=["Approve", "Reject"], subject=subject, params={}))
+        users = [{"id": one, "name": one} for one in assignees]
+        asked = {"options": ["Approve", "Reject"], "subject": subject, "params": {}, "assignees": users}
+        session.add(HITLDetail(ti_id=task.id, **asked))
 
 
 @contextmanager
-def waiting_question(dag_id: str, task_id: str, subject: str) -> Iterator[None]:
+def waiting_question(dag_id: str, task_id: str, subject: str, *assignees: str) -> Iterator[None]:
     """A task of a DAG that was written waits for a person, until the end of the `with`."""
     from airflow.models.dag import DagModel
     from airflow.models.dag_version import DagVersion
@@ -189,7 +191,7 @@ def waiting_question(dag_id: str, task_id: str, subject: str) -> Iterator[None]:
         task = TaskInstance(written.get_task(task_id), run_id=run.run_id, dag_version_id=version.id)
         task.dag_run = run
         session.add(task)
-    ask(dag_id, f"manual__{task_id}", task_id, subject)
+    ask(dag_id, f"manual__{task_id}", task_id, subject, *assignees)
     yield
     with create_session() as session:
         session.delete(session.query(DagRun).filter_by(dag_id=dag_id, run_id=f"manual__{task_id}").one())

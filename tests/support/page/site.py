@@ -130,6 +130,17 @@ def story(folder: Path) -> Iterator[None]:
         yield
 
 
+def no_errors(page: Chromium) -> None:
+    """Nothing of the page's own has failed."""
+    assert not [one for one in page.errors if "streambank" in one], page.errors
+
+
+def seen_in_list(page: Chromium, job: str, label: str) -> str:
+    """What the list shows of a job in a column."""
+    row = f".sb-row:has(.sb-job-link[href$='/{job}'])"
+    return str(page.js(f"document.querySelector(`{row} [data-label='{label}']`).innerText")).strip()
+
+
 def keep(job: str, line: dict[str, Any], parts: dict[str, Any]) -> None:
     """Keep a snapshot as a task does."""
     known = {

@@ -189,6 +189,7 @@ def jobs() -> dict[str, dict[str, Any]]:
             level=None,
             objectives={},
             error={
+                "part": "repository",
                 "code": "storage-unreachable",
                 "message": "s3://lake/savepoints does not answer: the connection timed out.",
                 "hint": "Check the network and the service. The job itself may run on.",

@@ -288,7 +288,7 @@ def _seconds(moment: str | None) -> str | None:
 def _watcher(watch: dict[str, Any] | None) -> str | None:
     if watch is None or not (watch["expected"] or watch["watched"]):
         return None
-    return "no" if watch["why"] else "yes"
+    return "yes" if watch["watched"] else "no" if watch["why"] else "not yet"
 
 
 @app.command(epilog="Example: streambank job status orders --json")
@@ -366,6 +366,8 @@ def _watched(watch: dict[str, Any] | None) -> str | None:
         return None
     if watch["why"]:
         return f"no, so nothing would restart it: {watch['why']}"
+    if not watch["watched"]:
+        return "not yet: a watcher is due"
     return f"by {watch['by']}, seen at {watch['seen_at']}"
 
 

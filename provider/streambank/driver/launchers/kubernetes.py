@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import shutil
 
-from streambank.control.control import JobControl
+from streambank.control.control import RECENT_EVENTS, JobControl
 from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import UPLOAD_PATH
@@ -90,8 +90,10 @@ class KubernetesLauncher(Submitter):
         found = []
         for launch_id in asked:
             spec = read_launch(control, launch_id)
-            over = control.last_event("driver-died", launch_id=launch_id)
-            if spec.on == "kubernetes" and spec.deploy_mode == "cluster" and over is None:
+            if spec.on != "kubernetes" or spec.deploy_mode != "cluster":
+                continue
+            # Where that is not among these the cluster says so.
+            if control.last_event("driver-died", launch_id=launch_id, newest=RECENT_EVENTS) is None:
                 handle = self._handle(launch_id)
                 if self.status(handle).state == "running":
                     found.append(handle)

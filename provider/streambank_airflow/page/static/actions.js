@@ -5,7 +5,7 @@ import { Fragment, h, cx, createContext, useCallback, useContext, useEffect, use
 import { airflowUrl, dagDetails, newRunId, questionUrl, trigger, unpause } from "./api.js";
 import { Form, answersOf, fieldsOf, initialOf, misfits } from "./form.js";
 import { Failed, Loading } from "./ui.js";
-import { ACTIONS, FIRST_ACTIONS, actionOf, titled } from "./words.js";
+import { ACTIONS, FIRST_ACTIONS, actionOf, answerWords, titled } from "./words.js";
 
 const Acting = createContext(null);
 
@@ -129,7 +129,7 @@ function ActionDialog({ job, dags, approvals, verb, fill, close, done }) {
   };
 
   const title = `${action.title} ${job}`;
-  if (run) return h(Modal, { title, close }, h(Begun, { run, dagId, verb, paused, approvals, close }));
+  if (run) return h(Modal, { title, close }, h(Begun, { run, dagId, verb, paused, approvals, questions: dags[verb].questions, close }));
   if (unfit.length) {
     return h(Modal, { title, close }, h("div", { className: "sb-form" },
       h(Failed, { error: {
@@ -164,7 +164,7 @@ async function leftPaused(asleep, wake) {
   return left;
 }
 
-function Begun({ run, dagId, verb, paused, approvals, close }) {
+function Begun({ run, dagId, verb, paused, approvals, questions, close }) {
   const id = run.dag_run_id;
   const question = (approvals || []).find((one) => one.dag_id === dagId && one.run_id === id);
   const waits = paused.some((one) => one.id === dagId);
@@ -173,15 +173,16 @@ function Begun({ run, dagId, verb, paused, approvals, close }) {
     h("p", null, h("strong", null, waits ? "The run waits." : "The run has begun."), " ",
       waits ? h(Fragment, null, h("code", null, dagId), " is paused: unpause it, and the run begins.")
         : question ? `It waits for an answer: ${question.subject || question.task_id}`
-          : asks ? "It shows what it would do, and may ask for your approval before it changes anything: the question appears here." : "This page shows what it does within a minute."),
+          : asks ? h(Fragment, null, "It shows what it would do, and may ask for an approval before it changes anything", questions ? ": the question appears here."
+            : h(Fragment, null, ". You may not read the questions of ", h("code", null, dagId), ", so none appears here: the run goes on when a person who may has answered.")) : "This page shows what it does within a minute."),
     paused.filter((one) => one.id !== dagId).map((one) =>
       h("p", { key: one.id, className: "sb-text-warn" }, h("code", null, one.id), " is paused, so the run stops at its task ", h("code", null, "check_run"),
         " before anything is changed. Unpause it and clear that task, and the run goes on.")),
     paused.filter((one) => one.error).map((one) => h(Failed, { key: one.id, error: { message: `${one.id} could not be unpaused. ${one.error.message}` } })),
     h("p", null, h("a", { href: airflowUrl("dags", dagId, "runs", id), autoFocus: true }, `Open the run ${id}`)),
-    asks && !question && h("p", null, h("a", { href: airflowUrl("dags", dagId, "runs", id, "required_actions") }, "Open its questions")),
+    asks && questions && !question && h("p", null, h("a", { href: airflowUrl("dags", dagId, "runs", id, "required_actions") }, "Open its questions")),
     h("footer", null,
-      question && h("a", { className: "sb-button sb-primary", href: questionUrl(question) }, "Read and answer"),
+      question && h("a", { className: "sb-button sb-primary", href: questionUrl(question) }, answerWords(question)),
       h("button", { type: "button", className: cx("sb-button", !question && "sb-primary"), onClick: close }, "Close")));
 }
 

@@ -144,7 +144,7 @@ const kept = new Map();
 export function entryOf(answer) {
   const dags = {};
   // Airflow refuses a run of a DAG whose file it cannot import.
-  for (const one of answer.dags || []) dags[one.verb] = { dag_id: one.dag_id, paused: one.paused, broken: Boolean(one.broken), trigger: Boolean(one.may?.trigger) && !one.broken };
+  for (const one of answer.dags || []) dags[one.verb] = { dag_id: one.dag_id, paused: one.paused, broken: Boolean(one.broken), trigger: Boolean(one.may?.trigger) && !one.broken, questions: one.may?.questions !== false };
   const run = dags.run || (answer.dag?.endsWith(".run") ? { dag_id: answer.dag, paused: answer.paused } : null);
   // A line that could not be read has nothing but its error.
   const damaged = answer.line && answer.line.error && !answer.line.at;
@@ -163,14 +163,15 @@ export const usePart = (job, part, line) => useAsked(own("jobs", job, part), nul
  *
  * @param there Whether the page's route says that there are any.
  * @param dag Only the file of this DAG: {file, bundle}; null for all files.
- * @returns [{import_error_id, filename, bundle_name, stack_trace}].
+ * @returns [{import_error_id, filename, bundle_name, stack_trace}]; `more` says whether there are more than that.
  */
 export function useImportErrors(there, dag = null) {
   const url = `${airflowUrl("api", "v2", "importErrors")}?limit=100${dag ? `&filename_pattern=${encodeURIComponent(dag.file)}` : ""}`;
   const { data } = useAsked(there && (!dag || dag.file) ? url : null, POLL_MS);
   // Before 3.3 it names a file once for each of its DAGs.
   const found = new Map((data?.import_errors || []).map((one) => [one.import_error_id, one]));
-  return [...found.values()].filter((one) => !dag || (one.filename === dag.file && one.bundle_name === dag.bundle));
+  const of = [...found.values()].filter((one) => !dag || (one.filename === dag.file && one.bundle_name === dag.bundle));
+  return Object.assign(of, { more: Boolean(data) && data.total_entries > data.import_errors.length });
 }
 
 /** The error itself, the last line of what Airflow keeps of an import error. */

@@ -18,7 +18,7 @@ const seconds = (moment) => (typeof moment === "number" ? moment : epoch(moment)
 const numbers = (...values) => values.filter((value) => typeof value === "number" && Number.isFinite(value));
 
 /** All plots of a job, those of the state first. */
-export function Charts({ answer, events }) {
+export function Charts({ answer, events, line }) {
   const [range, setRange] = useState("all");
   const id = useId();
   const theme = useTheme();
@@ -38,7 +38,7 @@ export function Charts({ answer, events }) {
           onClick: () => setRange(name) }, words)))),
   },
   missing || (shown.length === 0
-    ? h(Empty, null, "No batch has been measured yet.")
+    ? h(Empty, null, notMeasured(line))
     : h(Fragment, null,
       h("div", { className: "sb-charts" }, shown.map((one) =>
         h(Chart, { key: `${one.query} ${one.objective} ${one.subject}`, chart: one, marks, theme, several,
@@ -46,11 +46,18 @@ export function Charts({ answer, events }) {
       h(Legend, { marks }))));
 }
 
+/** Why there is nothing to draw. */
+const notMeasured = (line) => ({
+  "repository-lost": "Measurements were among the job's records, and are lost with them. New ones come with the first batch after a restore.",
+  "checkpoint-lost": "There are no measurements: the checkpoint is gone, and the records have none of its batches. New ones come with the first batch after a restore.",
+  unreadable: "The job's records cannot be read, so it is not known what was measured.",
+}[line?.state] || (line?.batch > 0 ? "No measurements of its batches are known." : "No batch has been measured yet."));
+
 function Chart({ chart, marks, theme, from, several }) {
   const place = useRef(null);
   const [tip, setTip] = useState(null);
   const id = useId();
-  const newest = chart.v[chart.v.length - 1];
+  const newest = newestOf(chart);
   useEffect(() => {
     const plot = drawn(place.current, chart, marks, from, setTip);
     const resized = new ResizeObserver(() => plot.setSize({ width: place.current.clientWidth, height: HEIGHT }));
@@ -66,7 +73,7 @@ function Chart({ chart, marks, theme, from, several }) {
   return h("figure", { className: "sb-chart", "aria-labelledby": id },
     h("figcaption", { id },
       h("span", { className: "sb-chart-title", title: chart.meaning }, title),
-      h("strong", null, figure(newest, chart.unit)),
+      h("strong", { title: `measured ${time(newest.iso)}` }, figure(newest.value, chart.unit)),
       chart.level && chart.level !== "ok" && h(Pill, { tone: LEVEL_TONE[chart.level] }, LEVELS[chart.level]),
       h("small", { className: "sb-muted" }, [limits || "no limit", ahead(chart)].filter(Boolean).join(" · "))),
     h("div", { className: "sb-plot", ref: place, role: "img", "aria-label": `${title}: ${summary(chart)}` },
@@ -75,12 +82,19 @@ function Chart({ chart, marks, theme, from, several }) {
         tip.marks.map((one, index) => h("span", { key: index, className: `sb-text-${one.tone}` }, one.words)))));
 }
 
+/** The newest value, and when it was measured; of a snapshot of an earlier release the last point, which may be a median. */
+export function newestOf({ newest, t, v }) {
+  const [value, at] = newest ? [newest.value, newest.at] : [v[v.length - 1], t[t.length - 1]];
+  return { value, iso: new Date(at * 1000).toISOString() };
+}
+
 /** What a plot shows, for who cannot see it. */
 function summary(chart) {
-  const values = numbers(...chart.v);
-  if (!values.length) return "no values";
-  return `now ${figure(values[values.length - 1], chart.unit)}, between ${figure(Math.min(...values), chart.unit)} and ` +
-    `${figure(Math.max(...values), chart.unit)} since ${time(new Date(chart.t[0] * 1000).toISOString())}`;
+  const all = numbers(...chart.v, ...(chart.low || []), ...(chart.high || []));
+  if (!all.length) return "no values";
+  const newest = newestOf(chart);
+  return `${figure(newest.value, chart.unit)} at ${time(newest.iso)}, between ${figure(Math.min(...all), chart.unit)} and ` +
+    `${figure(Math.max(...all), chart.unit)} since ${time(new Date(chart.t[0] * 1000).toISOString())}`;
 }
 
 function ahead({ forecast, unit }) {
@@ -97,7 +111,7 @@ export function span(from, low, high, newest) {
 
 /** A chart whose line ends at each restart and begins again after it: nothing was measured between. */
 export function withGaps(chart) {
-  const restarts = (chart.restarts || []).map(seconds).filter((at) => at > chart.t[0] && at < chart.t[chart.t.length - 1]);
+  const restarts = (chart.restarts || []).map(seconds).filter((at) => at > chart.t[0] && at <= chart.t[chart.t.length - 1]);
   const all = chart.t.map((at, index) => [at, chart.v[index], chart.high?.[index], chart.low?.[index]]);
   // The first batch of a run may have been measured in the second in which the run began.
   restarts.forEach((at) => all.push([chart.t.includes(at) ? at - 0.5 : at, null, null, null]));
@@ -105,6 +119,10 @@ export function withGaps(chart) {
   const column = (index) => all.map((one) => one[index]);
   return { ...chart, t: column(0), v: column(1), high: chart.high?.length ? column(2) : chart.high, low: chart.low?.length ? column(3) : chart.low };
 }
+
+/** Where a value stands alone between gaps, so that no line goes through it. */
+export const alone = (values) => values.flatMap((value, index) =>
+  (typeof value === "number" && typeof values[index - 1] !== "number" && typeof values[index + 1] !== "number" ? [index] : []));
 
 function drawn(place, whole, marks, from, setTip) {
   const chart = withGaps(whole);
@@ -152,7 +170,7 @@ function drawn(place, whole, marks, from, setTip) {
     ],
     series: [
       {},
-      line(colour.line, { points: { show: chart.t.length === 1, size: 6 } }),
+      line(colour.line, { points: { show: false, filter: () => alone(data[1]), size: 6, fill: colour.line } }),
       line(undefined, { width: 0 }),
       line(undefined, { width: 0 }),
       ...(far ? [line(colour.line, { dash: [5, 4] }), line(undefined, { width: 0 }), line(undefined, { width: 0 })] : []),

@@ -3,7 +3,7 @@
 import { Fragment, h, cx, useId, useMemo, useState } from "./h.js";
 import { clock, count, counted, day, duration, shortId } from "./format.js";
 import { Ago, At, Card, Empty, Marked, Pill, notDrawn } from "./ui.js";
-import { LEVEL_TONE, eventOf, titled, whoOf } from "./words.js";
+import { LEVEL_TONE, eventOf, stepOf, titled, whoOf } from "./words.js";
 
 const KINDS = {
   all: ["All", () => true],
@@ -78,7 +78,7 @@ function factsOf({ facts, kind }) {
   if (typeof facts.rto_s === "number") add(`back after ${duration(facts.rto_s)}`);
   if (typeof facts.still_s === "number") add(`no batch for ${duration(facts.still_s)}`);
   if (kind === "crash-loop" && Array.isArray(facts.failures)) add(counted(facts.failures.length, "failure"));
-  if (facts.step) add(`at ${facts.step}`);
+  if (facts.step) add(`at “${stepOf(facts.step)}”`);
   if (facts.not_run) add(`application not run: ${facts.not_run}`);
   return said.join(", ");
 }

@@ -9,9 +9,9 @@ import { bytes, count, counted, duration, figure, shortId } from "./format.js";
 import { Recovery, Repository } from "./recovery.js";
 import { Go } from "./route.js";
 import { Savepoint, Savepoints } from "./savepoints.js";
-import { RANK, inStateSince, isLate, isWell, since, troubles, unwatched } from "./trouble.js";
-import { Ago, At, Behind, Card, Empty, Ended, Fact, Facts, Failed, Loading, Marked, Pill, useTick } from "./ui.js";
-import { DESIRED, LEVELS, LEVEL_TONE, actionOf, ofSubject, stateOf, titled, whoOf } from "./words.js";
+import { RANK, inStateSince, isLate, isWell, since, troubles, unread, unwatched } from "./trouble.js";
+import { Ago, At, Batch, Behind, Card, Empty, Ended, Fact, Facts, Failed, Loading, Marked, Pill, useTick } from "./ui.js";
+import { DESIRED, LEVELS, LEVEL_TONE, actionOf, answerWords, ofSubject, stateOf, titled, whoOf } from "./words.js";
 
 const TABS = {
   overview: "Overview", savepoints: "Savepoints", events: "Events", log: "Log", recovery: "Drills and restores", repository: "Repository",
@@ -93,22 +93,25 @@ function Trouble({ entry, base, verdicts, short }) {
   const [worst, ...others] = found;
   // What helps may have been begun already, and wait for an answer.
   const asks = worst.approval || entry.approvals.find((one) => worst.action && one.dag_id === entry.dags[worst.action]?.dag_id);
+  const first = worst.reads && !asks;
+  const button = asks ? h("a", { key: "act", className: "sb-button sb-primary", href: questionUrl(asks) }, answerWords(asks))
+    : worst.home ? h("a", { key: "act", className: "sb-button", href: airflowUrl() }, "See Airflow's Home")
+      : worst.action && may(worst.action) ? h(Act, { key: "act", verb: worst.action, primary: !first }, `${actionOf(worst.action).button}…`) : null;
+  const view = worst.tab && worst.tab !== "overview" && h(Go, { key: "view", className: cx("sb-button", first && "sb-primary"), to: [...base, worst.tab] },
+    { log: "Read the log", events: "See the events" }[worst.tab] || `See ${TABS[worst.tab].toLowerCase()}`);
   // What is wrong is read aloud when it changes; not each minute, with how long it has been so.
   return h("section", { className: `sb-banner sb-banner-${worst.tone}`, "aria-labelledby": id },
     h("div", { className: "sb-banner-main" },
-      h("h2", { id }, h("span", { role: RANK[worst.tone] < RANK.info ? "alert" : undefined }, h(Pill, { tone: worst.tone }, worst.what)), worst.since && h("span", { className: "sb-since" }, since(worst.since), " (since ", h(At, { iso: worst.since }), ")")),
+      h("h2", { id }, h("span", { role: RANK[worst.tone] < RANK.info ? "alert" : undefined }, h(Pill, { tone: worst.tone }, worst.what)), worst.at && h("span", { className: "sb-since" }, h(Ago, { iso: worst.at })), worst.since && h("span", { className: "sb-since" }, since(worst.since), " (since ", h(At, { iso: worst.since }), ")")),
       worst.why && h("p", null, worst.why),
       worst.do && h("p", { className: "sb-do" }, h("strong", null, "What to do: "), h(Marked, { text: worst.do }))),
     h("div", { className: "sb-banner-act" },
-      asks ? h("a", { className: "sb-button sb-primary", href: questionUrl(asks) }, "Read and answer")
-        : worst.home ? h("a", { className: "sb-button", href: airflowUrl() }, "See Airflow's Home")
-          : worst.action && may(worst.action) ? h(Act, { verb: worst.action, primary: true }, `${actionOf(worst.action).button}…`) : null,
-      worst.tab && worst.tab !== "overview" && h(Go, { className: "sb-button", to: [...base, worst.tab] }, { log: "Read the log", events: "See the events" }[worst.tab] || `See ${TABS[worst.tab].toLowerCase()}`)),
+      first ? [view, button] : [button, view]),
     short && others.length > 0 && h("p", { className: "sb-others" }, h(Go, { to: base }, `and ${others.length} more`)),
     !short && others.length > 0 && h("ul", { className: "sb-others" }, others.map((one, index) =>
-      h("li", { key: index }, h(Pill, { tone: one.tone }, one.what), one.since && h("span", { className: "sb-muted" }, since(one.since)),
+      h("li", { key: index }, h(Pill, { tone: one.tone }, one.what), one.at && h("span", { className: "sb-muted" }, h(Ago, { iso: one.at })), one.since && h("span", { className: "sb-muted" }, since(one.since)),
         h("span", null, one.why),
-        one.approval ? h("a", { href: questionUrl(one.approval) }, "Read and answer")
+        one.approval ? h("a", { href: questionUrl(one.approval) }, answerWords(one.approval))
           : one.action && one.action !== worst.action && may(one.action) ? h(Act, { verb: one.action, small: true }) : null))));
 }
 
@@ -120,7 +123,7 @@ function Overview({ job, entry, base }) {
   const status = usePart(job, "status", entry.line);
   return h(Fragment, null,
     entry.line && h(Glance, { line: entry.line, status, base }),
-    h(Charts, { answer: charts, events: events.data?.events }),
+    h(Charts, { answer: charts, events: events.data?.events, line: entry.line }),
     h("div", { className: "sb-two" },
       h(Verdicts, { answer: verdicts, line: entry.line }),
       h(Findings, { answer: findings, at: entry.line?.parts?.findings?.at, act: h(Act, { verb: "sla", small: true }) })),
@@ -135,21 +138,21 @@ function Glance({ line, status, base }) {
   const queries = Object.entries(status.data?.queries || {});
   return h(Card, { title: "At a glance", id },
     h(Facts, null,
-      h(Fact, { name: "Newest batch" }, count(line.batch), line.batch_at && h(Fragment, null, ", ", h(Ago, { iso: line.batch_at }))),
+      h(Fact, { name: "Newest batch" }, h(Batch, { line }), line.batch_at && h(Fragment, null, ", ", h(Ago, { iso: line.batch_at }))),
       h(Fact, { name: "State" }, bytes(line.state_bytes), typeof line.state_rows === "number" && `, ${counted(line.state_rows, "row")}`),
       h(Fact, { name: "Lag" }, line.lag ? h("span", { title: line.lag.what }, figure(line.lag.value, line.lag.unit)) : typeof line.watermark_lag_s !== "number" && "–",
         typeof line.watermark_lag_s === "number" && `${line.lag ? ", " : ""}event time ${duration(Math.round(line.watermark_lag_s))} behind`),
       h(Fact, { name: "A batch takes" }, duration(line.batch_s), typeof line.commit_s === "number" && `, of which the checkpoint ${duration(line.commit_s)}`),
       h(Fact, { name: "Newest verified savepoint" }, line.savepoint
         ? h(Fragment, null, h(Go, { to: [...base, "savepoints", line.savepoint.id] }, line.savepoint.name || shortId(line.savepoint.id)), ", ", h(Ago, { iso: line.savepoint.taken_at }))
-        : h("span", { className: "sb-text-warn" }, "none")),
+        : unread(line) ? "not known" : h("span", { className: "sb-text-warn" }, "none")),
       (line.replicas || []).map((one) => h(Fact, { key: one.name, name: `In replica ${one.name}` },
         one.error ? h("span", { className: "sb-text-bad" }, "cannot be read") : one.taken_at ? h(Fragment, null, shortId(one.savepoint), ", ", h(Ago, { iso: one.taken_at })) : "none")),
       h(Fact, { name: "Last drill" }, line.drill ? h(Fragment, null, h(Ended, { drill: line.drill }), ", ",
-        h(Ago, { iso: line.drill.at }), typeof line.drill.rto_s === "number" && `, back after ${duration(Math.round(line.drill.rto_s))}`) : "none"),
+        h(Ago, { iso: line.drill.at }), typeof line.drill.rto_s === "number" && `, back after ${duration(Math.round(line.drill.rto_s))}`) : unread(line, "recoveries") ? "not known" : "none"),
       h(Fact, { name: "Watched" }, line.watch?.watched ? h("span", { title: line.watch.by }, "by ", watcherOf(line.watch.by), ", ", h(Ago, { iso: line.watch.seen_at })) : line.watch && unwatched(line) ? h("span", { className: "sb-text-bad" }, "no") : line.watch?.expected ? "not yet" : line.watch && line.desired ? "not needed" : "not known"),
       line.operation && h(Fact, { name: "Operation" }, line.operation.name, line.operation.by && ` by ${whoOf(line.operation.by)}`, line.operation.since && h(Fragment, null, ", ", h(Ago, { iso: line.operation.since }))),
-      line.desired && h(Fact, { name: "Decided" }, line.desired.by && `by ${whoOf(line.desired.by)}, `, h(At, { iso: line.desired.at }), line.desired.why && `: ${line.desired.why}`),
+      line.desired && h(Fact, { name: titled(DESIRED[line.desired.state] || "Decided") }, line.desired.by && `by ${whoOf(line.desired.by)}, `, "since ", h(At, { iso: line.desired.at }), line.desired.why && `: ${line.desired.why}`),
       status.data?.tracking && h(Fact, { name: "Spark" }, h(WebLink, { href: status.data.tracking }, "the driver's page"))),
     queries.length > 0 && h("details", { className: "sb-section" }, h("summary", null, counted(queries.length, "query").replace("querys", "queries")),
       queries.map(([name, one]) => h(Fragment, { key: name }, h("h3", null, name),
@@ -184,7 +187,7 @@ function Verdicts({ answer, line }) {
         h("li", { key: index }, h(Pill, { tone: LEVEL_TONE[one.level] }, LEVELS[one.level]), " ",
           h("strong", null, titled(one.objective), ofSubject(one.subject), one.query && one.query !== "main" && ` (${one.query})`),
           typeof one.value === "number" && h("span", null, ` ${figure(one.value, one.unit)}`, typeof one.limit === "number" && h("span", { className: "sb-muted" }, `, limit ${figure(one.limit, one.unit)}`)),
-          one.since && h("span", { className: "sb-muted" }, ` ${since(one.since)}`),
+          one.since && h("span", { className: "sb-muted" }, `, ${since(one.since)}`),
           one.mute && h(Pill, { tone: "off" }, "muted"),
           one.why && h("p", null, one.why),
           one.advice && h("p", { className: "sb-cure" }, h("strong", null, "What to do: "), h(Marked, { text: one.advice }))))),

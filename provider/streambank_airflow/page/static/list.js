@@ -4,8 +4,8 @@ import { Fragment, h, cx, memo, useDeferredValue, useEffect, useMemo, useRef, us
 import { POLL_MS, ageOf, airflowUrl, entryOf, useAnswer, useImportErrors } from "./api.js";
 import { age, bytes, count, counted, figure, shortId } from "./format.js";
 import { Go, pageUrl, setQuery, useRoute } from "./route.js";
-import { RANK, inStateSince, isLate, since, toneOf, troubles, unwatched } from "./trouble.js";
-import { Ago, Behind, Dot, Empty, Ended, Failed, Loading, Pill, Spark, useTick } from "./ui.js";
+import { RANK, inStateSince, isLate, since, toneOf, troubles, unread, unwatched } from "./trouble.js";
+import { Ago, Batch, Behind, Dot, Empty, Ended, Failed, Loading, Pill, Spark, useTick } from "./ui.js";
 import { DESIRED, stateOf } from "./words.js";
 
 /** One job as the list sees it. */
@@ -117,7 +117,7 @@ function NotImported({ files }) {
   if (!files.length) return null;
   const names = files.slice(0, 3).map((one) => one.filename);
   return h("p", { className: "sb-behind", role: "status" },
-    `Airflow cannot import ${counted(files.length, "DAG file")}: ${names.join(", ")}${files.length > names.length ? ", …" : ""}. If streaming jobs are declared there, they may be missing here. `,
+    `Airflow cannot import ${files.more ? "at least " : ""}${counted(files.length, "DAG file")}: ${names.join(", ")}${files.length > names.length ? ", …" : ""}. If streaming jobs are declared there, they may be missing here. `,
     h("a", { href: airflowUrl() }, "See Airflow's Home"));
 }
 
@@ -197,15 +197,18 @@ const Line = memo(function Line({ one }) {
   const { job, line, found, tone } = one;
   const worst = found[0];
   const serious = worst && RANK[worst.tone] < RANK.info;
+  const news = found.find((each) => each.news);
+  const more = found.filter((each) => each !== worst && !each.news).length;
   return h("div", { role: "row", className: cx("sb-row", `sb-row-${tone}`) },
     h("span", { role: "rowheader", className: "sb-cell sb-cell-job" },
       h("span", { className: "sb-value" },
-        h("span", { className: "sb-job" }, h(Dot, { tone, label: { bad: "broken", warn: "warning", ok: "well", info: "not running, or at work", off: "not running" }[tone] || tone }),
+        h("span", { className: "sb-job" }, h(Dot, { tone, label: { bad: "broken", warn: "warning", ok: "well", info: worst?.news ? "well, with news" : line?.state === "running" ? "runs; see beside" : "not running, or at work", off: "not running" }[tone] || tone }),
           h(Go, { to: [job], className: "sb-job-link" }, job), line?.site && h("span", { className: "sb-muted" }, line.site)),
-        worst && h("span", { className: cx("sb-reason", serious && `sb-text-${worst.tone}`), title: worst.why },
-          worst.what, worst.since && h("span", { className: "sb-muted" }, ` ${since(worst.since)}`),
-          found.length > 1 && serious && h("span", { className: "sb-muted" }, ` and ${found.length - 1} more`)),
-        line && ageOf(line.at) > SEEN_S && h("span", { className: cx("sb-reason", isLate(line) ? "sb-text-bad" : "sb-muted") }, "seen ", h(Ago, { iso: line.at })))),
+        worst && h("span", { className: cx("sb-reason", serious && `sb-text-${worst.tone}`, worst.news && "sb-news"), title: worst.why },
+          worst.what, worst.at && h("span", { className: "sb-muted" }, ` ${age(ageOf(worst.at))} ago`), worst.since && h("span", { className: "sb-muted" }, ` ${since(worst.since)}`),
+          more > 0 && serious && h("span", { className: "sb-muted" }, ` and ${more} more`)),
+        news && news !== worst && h("span", { className: "sb-reason sb-muted sb-news", title: news.why }, news.what, h("span", { className: "sb-muted" }, ` ${age(ageOf(news.at))} ago`)),
+        line && !worst?.old && ageOf(line.at) > SEEN_S && h("span", { className: cx("sb-reason", isLate(line) ? "sb-text-bad" : "sb-muted") }, "seen ", h(Ago, { iso: line.at })))),
     line ? h(Known, { one }) : h(Cell, { label: "", className: "sb-span" }, h("span", { className: "sb-muted" }, "no snapshot yet")));
 }, (before, after) => before.drawn === after.drawn);
 
@@ -219,7 +222,7 @@ function Known({ one }) {
     h(Cell, { label: "Watched" }, watch.tone === "off" ? h("span", { className: "sb-muted" }, watch.words) :
       h("span", { className: `sb-text-${watch.tone}`, title: watch.why || watch.by || undefined }, watch.words),
       watch.at && h("small", null, watch.tone === "bad" ? "last sign " : "sign ", h(Ago, { iso: watch.at }))),
-    h(Cell, { label: "Newest batch" }, typeof line.batch === "number" ? count(line.batch) : h("span", { className: "sb-muted" }, "none"),
+    h(Cell, { label: "Newest batch" }, h(Batch, { line }),
       line.batch_at && h("small", null, h(Ago, { iso: line.batch_at }))),
     h(Cell, { label: "Lag" }, h(Lag, { line })),
     h(Cell, { label: "State size", className: "sb-cell-size" },
@@ -231,7 +234,7 @@ function Known({ one }) {
     h(Cell, { label: "Drill" }, line.drill
       ? h(Fragment, null, h(Ended, { drill: line.drill }),
         h("small", null, h(Ago, { iso: line.drill.at })))
-      : h("span", { className: "sb-muted" }, "none")),
+      : h("span", { className: "sb-muted" }, unread(line, "recoveries") ? "not known" : "none")),
     h(Cell, { label: "Waits" }, waiting(one)
       ? h("span", { className: "sb-text-warn", title: (line.waits || []).map((each) => each.what).join("\n") },
         [entry.approvals.length > 0 && "approval",
@@ -250,7 +253,10 @@ function Objectives({ line }) {
   const broken = brokenOf(line, "breach");
   const warned = brokenOf(line, "warn");
   if (!broken && !warned) {
-    return line.level === "ok" ? h("span", { className: "sb-text-ok" }, "all kept") : h("span", { className: "sb-muted" }, line.level ? "no data" : "–");
+    const { ok: kept = 0, unknown = 0 } = line.objectives || {};
+    if (!kept) return h("span", { className: "sb-muted" }, line.level ? "no data" : "–");
+    return h(Fragment, null, h("span", { className: "sb-text-ok" }, unknown ? `${kept} kept` : `all ${kept} kept`),
+      unknown > 0 && h("small", null, `${unknown} without data`));
   }
   return h(Fragment, null,
     broken > 0 && h("span", { className: "sb-text-bad" }, `${broken} broken`),
@@ -262,7 +268,7 @@ function Newest({ line }) {
     line.savepoint
       ? h("span", { title: line.savepoint.id }, h(Ago, { iso: line.savepoint.taken_at }),
         h("small", null, line.savepoint.name || shortId(line.savepoint.id)))
-      : h("span", { className: "sb-muted" }, "none verified"),
+      : h("span", { className: "sb-muted" }, unread(line) ? "not known" : "none verified"),
     (line.replicas || []).map((one) =>
       h("small", { key: one.name, className: cx("sb-ellipsis", one.error && "sb-text-bad"), title: `${one.name}: ${one.savepoint || "none"}` },
         one.name, " ", one.error ? "not read" : one.taken_at ? h(Ago, { iso: one.taken_at }) : "empty")));

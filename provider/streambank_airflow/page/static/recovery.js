@@ -5,7 +5,7 @@ import { bytes, count, counted, duration, shortId } from "./format.js";
 import { Go } from "./route.js";
 import { Act } from "./actions.js";
 import { Ago, At, Bar, Card, Empty, Fact, Facts, Failed, Pill, notDrawn } from "./ui.js";
-import { endedOf, titled, whoOf } from "./words.js";
+import { endedOf, stepOf, whoOf } from "./words.js";
 
 export function Recovery({ base, answer }) {
   const id = useId();
@@ -14,25 +14,25 @@ export function Recovery({ base, answer }) {
   return h(Fragment, null,
     h(Runs, { base, title: "Drills", runs: answer.data.drills || [], nothing: "No drill has been run. A drill restores a savepoint into a copy and runs it there.",
       act: h(Act, { verb: "drill", small: true }, "Drill…") }),
-    h(Runs, { base, title: "Restores", runs: answer.data.restores || [], nothing: "The job has never been restored." }));
+    h(Runs, { base, title: "Restores", runs: answer.data.restores || [], nothing: "The job has never been restored.", well: "restored" }));
 }
 
-function Runs({ base, title, runs, nothing, act }) {
+function Runs({ base, title, runs, nothing, act, well }) {
   const id = useId();
   const newest = [...runs].sort((a, b) => String(b.at || "").localeCompare(String(a.at || "")));
   return h(Card, { title, id, aside: act },
-    newest.length === 0 ? h(Empty, null, nothing)
-      : h("ol", { className: "sb-runs" }, newest.map((one, index) => h("li", { key: index }, h(Run, { one, base, open: index === 0 })))));
+    newest.length === 0 ? h(Empty, null, nothing) : h("p", { className: "sb-muted" }, "RTO and RPO count from the start of each, not from the disaster."),
+    newest.length > 0 && h("ol", { className: "sb-runs" }, newest.map((one, index) => h("li", { key: index }, h(Run, { one, base, well, open: index === 0 })))));
 }
 
-function Run({ one, base, open }) {
+function Run({ one, base, open, well }) {
   const steps = stepsOf(one.steps);
   const longest = Math.max(...steps.map((step) => step.seconds || 0), 0.001);
-  const ended = endedOf(one);
+  const ended = endedOf(one, well);
   const savepoint = typeof one.savepoint === "string" ? one.savepoint : null;
   return h("details", { open },
     h("summary", null,
-      h(Pill, { tone: ended.tone }, ended.words + (one.passed === false && one.step ? ` at ${one.step}` : "")),
+      h(Pill, { tone: ended.tone }, ended.words + (one.passed === false && one.step ? `${one.query ? ` for query ${one.query}` : ""} at “${stepOf(one.step)}”` : "")),
       h(At, { iso: one.at }),
       h("span", null, "RTO ", h("strong", null, duration(one.rto_s))),
       h("span", null, "RPO ", h("strong", null, duration(one.rpo_s)))),
@@ -44,7 +44,7 @@ function Run({ one, base, open }) {
         h(Go, { to: [...base, "savepoints", each.savepoint] }, shortId(each.savepoint)), `: ${each.why}`)))),
     steps.length > 0 && h("ol", { className: "sb-steps" }, steps.map((step) =>
       h("li", { key: step.name },
-        h("span", null, titled(step.name)),
+        h("span", null, stepOf(step.name)),
         h(Bar, { share: (step.seconds || 0) / longest, tone: step.name === one.step && one.passed === false ? "bad" : "info", label: duration(step.seconds) }),
         h("span", { className: "sb-right" }, duration(step.seconds))))));
 }

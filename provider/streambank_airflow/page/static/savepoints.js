@@ -2,7 +2,6 @@
 
 import { Fragment, h, cx, useId, useMemo, useState } from "./h.js";
 import { Act } from "./actions.js";
-import { now } from "./api.js";
 import { bytes, count, counted, day, duration, epoch, shortId, time } from "./format.js";
 import { Go } from "./route.js";
 import { Ago, At, Bar, Card, Empty, Ended, Fact, Facts, Marked, Pill, notDrawn } from "./ui.js";
@@ -35,7 +34,7 @@ export function Savepoints({ base, answer, line }) {
   const several = new Set(all.map((one) => one.query)).size > 1;
   return h(Fragment, null,
     h(Card, { title: "Time line", id, aside: h("span", { className: "sb-muted" }, `${counted(all.length + (answer.data.more || 0), "savepoint")}, larger dots are larger savepoints`) },
-      h(TimeLine, { base, all })),
+      h(TimeLine, { base, all, seenAt: line?.parts?.savepoints?.at || answer.data.at })),
     h(Card, { title: "Savepoints", id: `${id}t` },
       h("div", { className: "sb-scroll" },
         h("table", { className: "sb-grid" },
@@ -85,24 +84,23 @@ function keptOf(one) {
   return h("span", { title: why || undefined, className: tone === "muted" ? "sb-muted" : tone && `sb-text-${tone}` }, words, until && h(Fragment, null, " ", h(At, { iso: until })));
 }
 
-/** Dots along time: filled where verified, crossed where damaged. */
-function TimeLine({ base, all }) {
+/** Dots along time: filled where verified, crossed where damaged. It goes to the moment when they were seen: how long nothing has been saved is seen, too. */
+function TimeLine({ base, all, seenAt }) {
   const [width, height] = [1000, 84];
   const dated = all.filter((one) => epoch(one.taken_at) !== null);
   if (!dated.length) return null;
   const from = Math.min(...dated.map((one) => epoch(one.taken_at)));
   const last = Math.max(...dated.map((one) => epoch(one.taken_at)));
-  // To the present, within an hour: how long nothing has been saved is seen, too.
-  const to = Math.max(last, Math.min(now(), last + 3600), from + 60);
+  const to = Math.max(last, epoch(seenAt) || 0, from + 60);
   const largest = Math.max(...dated.map((one) => one.bytes || 0), 1);
   const place = (at) => 24 + ((at - from) / (to - from)) * (width - 48);
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => from + (to - from) * share);
-  const long = to - from > 2 * 86400;
+  const long = to - from > 5 * 86400; // else two of the five may be of one day
   return h("div", { className: "sb-timeline" },
     h("div", { className: "sb-timeline-line", "aria-hidden": true }),
-    ticks.map((at) => {
+    ticks.map((at, index) => {
       const iso = new Date(at * 1000).toISOString();
-      return h("span", { key: at, className: "sb-timeline-tick", style: { left: `${(place(at) / width) * 100}%` }, "aria-hidden": true }, long ? day(iso) : time(iso));
+      return h("span", { key: at, className: cx("sb-timeline-tick", index === 0 && "sb-first", index === ticks.length - 1 && "sb-last"), style: { left: `${(place(at) / width) * 100}%` }, "aria-hidden": true }, long ? day(iso) : time(iso));
     }),
     [...dated].reverse().map((one) => {
       const verified = verifiedOf(one);

@@ -2,7 +2,7 @@
 
 import { ageOf } from "./api.js";
 import { age, duration, figure } from "./format.js";
-import { ofSubject, stateOf, titled, whoOf } from "./words.js";
+import { ofSubject, stateOf, stepOf, titled, whoOf } from "./words.js";
 
 /** Tones by how much they matter. */
 export const RANK = { bad: 0, warn: 1, info: 2, off: 3, ok: 4 };
@@ -30,8 +30,14 @@ const LOST = {
   },
 };
 
+/** For so long a restart after a failure is shown. */
+const NEWS_S = 1800;
+
+/** What no DAG does. */
+const OUTSIDE = "Bring the disk or the service back, or the rights to it: that is done outside of Airflow, and no button here does it.";
+
 const WAITS = {
-  "give-up": { what: "Restarts were given up", tone: "bad", urgent: true, action: "restore",
+  "give-up": { what: "Restarts were given up", tone: "bad", urgent: true, action: "restore", reads: true,
     do: "Read the error in the driver's log. If the state is damaged, restore; if the cause is gone, run the job again." },
   lock: { what: "An operation has not ended", tone: "warn", tab: "events",
     do: "If its process is gone, trigger the operation again: it takes over what the last one left. If it may still work, on a host that does not answer for example, let it end first." },
@@ -39,8 +45,16 @@ const WAITS = {
     do: "Make sure that no driver of the job runs at the other site." },
 };
 
-/** Since when a job is in its state: of what is lost not since its driver began. */
-export const inStateSince = (line) => (LOST[line?.state] ? line.down_since : line?.since);
+/** What is on the storage itself: where that cannot be read, it is away. */
+const STORED = ["status", "repository", "savepoints"];
+
+/** What the other parts are called, and where they are shown. */
+const PART = { verdicts: "Objectives", charts: "Measurements", events: "Events", recoveries: "Drills and restores", log: "The driver's log", findings: "Problems ahead" };
+const TAB_OF = { line: "events", events: "events", recoveries: "recovery", log: "log" };
+
+/** Since when a job is in its state, null where that is not known: `since` of a line is when its newest driver took the lease. */
+export const inStateSince = (line) => (line?.state === "running" ? line.since
+  : line?.down_since || (["stopped", "stopping"].includes(line?.state) && line.desired?.state === "stopped" ? line.desired.at : null));
 
 /** A line that is older than this says little about the present: a watcher keeps one each minute, tasks of a job without one each 10 minutes or so. */
 const LATE_S = { watched: 300, unwatched: 1500 };
@@ -70,11 +84,11 @@ export function isWell({ line }) {
  *
  * @param entry Of the list or of the job: {job, line, error, run, broken, file, cause, approvals}; `cause` is why its DAG file cannot be imported.
  * @param verdicts In full, with advice, where they are known.
- * @returns [{tone, urgent, what, why, since, do, action, tab, home, approval}]: `action` is a verb, `tab` a view of the job, `home` that Airflow's Home says more.
+ * @returns [{tone, urgent, news, old, what, at, why, since, do, action, tab, home, approval}]: `news` needs no person, and was `at` a moment, `old` says that the line is, `action` is a verb, `tab` a view of the job, `reads` that it comes first, `home` that Airflow's Home says more.
  */
 export function troubles(entry, verdicts = []) {
   const found = [];
-  const add = (tone, what, more = {}) => found.push({ tone, what, why: "", since: null, do: "", action: null, tab: null, urgent: false, ...more });
+  const add = (tone, what, more = {}) => found.push({ tone, what, why: "", since: null, do: "", action: null, tab: null, urgent: false, news: false, old: false, at: null, ...more });
   const line = entry.line;
   if (entry.error) add("bad", "What was kept of this job cannot be read", { why: said(entry.error), do: entry.error.hint || "" });
   if (entry.broken) {
@@ -96,11 +110,19 @@ export function troubles(entry, verdicts = []) {
   const restarted = Boolean(line.watch?.watched) && !paused;
   const runDag = entry.run?.dag_id || `${line.job}.run`;
   const gaveUp = (line.waits || []).some((one) => one.kind === "give-up");
-  if (line.error) {
-    add("bad", inLine(line) ? "Some of the job's records cannot be read" : "The job's storage cannot be read", {
-      urgent: true, why: said(line.error), do: line.error.hint || "", action: "sla", tab: inLine(line) ? "events" : "repository" });
+  const away = line.state === "repository-lost" && STORED.includes(line.error?.part);
+  if (away) {
+    add("bad", LOST[line.state].what, { urgent: true, why: said(line.error), since: line.down_since, tab: "repository",
+      do: `${OUTSIDE} If they are gone for good, *Restore* begins new records from a savepoint of a replica.` });
+  } else if (line.error) {
+    // No DAG brings a disk or a service back, so none is offered first.
+    const { part } = line.error;
+    const stored = !inLine(line) && !PART[part];
+    add(["log", "findings"].includes(part) ? "warn" : "bad", stored ? "The job's storage cannot be read" : `${PART[part] || "Some of the job's records"} cannot be read`, {
+      urgent: stored || inLine(line), why: said(line.error), tab: stored ? "repository" : TAB_OF[part] || null,
+      do: [line.error.hint && sentence(line.error.hint), stored && OUTSIDE, "*Check now* shows whether it can be read again."].filter(Boolean).join(" ") });
   }
-  if (LOST[line.state]) add("bad", LOST[line.state].what, { urgent: true, ...LOST[line.state], why: line.state_why, since: line.down_since || line.since });
+  if (LOST[line.state] && !away) add("bad", LOST[line.state].what, { urgent: true, ...LOST[line.state], why: line.state_why, since: line.down_since });
   for (const wait of line.waits || []) {
     const known = WAITS[wait.kind];
     if (known) add(known.tone, known.what, { ...known, why: wait.what, since: wait.since, tab: wait.kind === "give-up" ? "log" : known.tab });
@@ -109,7 +131,7 @@ export function troubles(entry, verdicts = []) {
   if (!LOST[line.state] && !gaveUp && (line.down_since || (meant && line.state === "failed"))) {
     add("bad", "The job is down", {
       urgent: true,
-      why: line.down_why || line.state_why, since: line.down_since || line.since, action: "run", tab: "log",
+      why: line.down_why || line.state_why, since: line.down_since, action: restarted ? null : "run", tab: "log",
       do: restarted ? "It is restarted by itself. If that goes on failing, read its log." : "Nothing restarts it by itself. Run it.",
     });
   }
@@ -129,16 +151,16 @@ export function troubles(entry, verdicts = []) {
   }
   if (!paused && isLate(line)) {
     const watched = line.watch?.watched || line.watch?.expected;
-    add("bad", `What is shown is ${age(ageOf(line.at))} old`, {
+    add("bad", `What is shown is ${age(ageOf(line.at))} old`, { old: true,
       why: `${watched ? "The job's watcher has not reported since." : "No task of the job has ended since."} What is below may no longer be so.`,
-      since: line.at, action: "sla",
+      action: "sla",
       do: watched ? "See whether Airflow's triggerer and scheduler run, then check the job now." : "Check the job now, and see whether Airflow runs its scheduled tasks.",
     });
   }
   mismatched(line, gaveUp, add);
   broken(line, verdicts, add);
   if (line.drill && line.drill.passed === false) {
-    add("warn", "The last drill failed", { why: line.drill.step ? `At its step ${line.drill.step}.` : "", since: line.drill.at, action: "drill",
+    add("warn", "The last drill failed", { why: line.drill.step ? `At the step “${stepOf(line.drill.step)}”.` : "", since: line.drill.at, action: "drill",
       tab: "recovery", do: "See at which step, and drill again when its cause is gone." });
   }
   for (const replica of line.replicas || []) {
@@ -146,9 +168,13 @@ export function troubles(entry, verdicts = []) {
       add("warn", `Replica ${replica.name} cannot be read`, { why: said(replica.error), tab: "repository", do: replica.error.hint || "" });
     }
   }
-  if (meant && line.savepoint === null && line.parts?.savepoints && (!line.error || inLine(line))) {
+  if (meant && line.savepoint === null && line.parts?.savepoints && !unread(line)) {
     add("warn", "There is no verified savepoint", { why: "If the checkpoint is lost now, the state is lost.", action: "savepoint", tab: "savepoints",
       do: "Take one now." });
+  }
+  const { restarted: news } = line;
+  if (news && ageOf(news.at) < NEWS_S) {
+    add("info", "Restarted", { at: news.at, why: sentence(`Reason: ${news.why}`), tab: "events", news: true });
   }
   const all = found.concat(approvals(entry));
   const order = new Map(all.map((one, index) => [one, index]));
@@ -157,6 +183,9 @@ export function troubles(entry, verdicts = []) {
 
 /** Whether the error is of what the line reads by itself: the parts may all be known. */
 const inLine = (line) => line.error?.part === "line";
+
+/** Whether what the line has of its parts may be missing since they could not be read. */
+export const unread = (line, part) => Boolean(line.error) && [...STORED, part].includes(line.error.part);
 
 const sentence = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
 
@@ -177,15 +206,15 @@ function mismatched(line, gaveUp, add) {
   if (!known) {
     // What cannot be read is said above, with its error.
     if (!line.error || inLine(line)) {
-      add("warn", "It is not known whether the job runs", { why: line.state_why, since: line.since, action: "sla", tab: "log",
+      add("warn", "It is not known whether the job runs", { why: line.state_why, action: "sla", tab: "log",
         do: "See whether its host and its cluster can be reached, then check the job now." });
     }
   } else if (desired?.state === "stopped" && (state === "running" || state === "starting")) {
     if (!busy) add("warn", "The job runs, and should be stopped", { why: line.state_why, since: desired.at, action: "stop", do: "Stop it, or run it to keep it." });
   } else if (desired?.state === "stopped" && state === "failed") {
-    add("info", "The job is not running, as it should be, but its driver failed", { why: line.state_why, since: line.since, tab: "log", do: "Read the log before you run it again." });
+    add("info", "The job is not running, as it should be, but its driver failed", { why: line.state_why, tab: "log", do: "Read the log before you run it again." });
   } else if (desired?.state === "running" && !["running", "starting", "failed"].includes(state)) {
-    if (!busy) add("warn", `The job should run, but is ${stateOf(state).words}`, { why: line.state_why, since: line.since || desired.at, action: "run", do: "Run it." });
+    if (!busy) add("warn", `The job should run, but is ${stateOf(state).words}`, { why: line.state_why, action: "run", do: "Run it." });
   } else if (!desired) {
     add("info", state === "never-started" ? "The job has never been started" : `The job is ${stateOf(state).words}; nothing says whether it should be`, {
       why: state === "never-started" ? "" : line.state_why, action: "run", do: "Run it to start it and to keep it running.",
@@ -226,7 +255,7 @@ function broken(line, known, add) {
 const approvals = (entry) =>
   entry.approvals.map((one) => ({
     tone: "warn", what: "A person must answer", why: one.subject || `${one.dag_id} waits.`, since: one.since, action: null, tab: null, approval: one,
-    do: one.assignees?.length ? `Read the plan and answer. It waits for ${one.assignees.join(", ")}.` : "Read the plan and answer.",
+    do: one.may_answer === false ? "You may read the question, and not answer it: ask a person who may." : one.assignees?.length ? `Read the plan and answer. It waits for ${one.assignees.join(", ")}.` : "Read the plan and answer.",
   }));
 
 /** The worst tone of a job, for its place in the list. */

@@ -2,7 +2,7 @@
 
 import { Fragment, h, cx, useEffect, useState } from "./h.js";
 import { ageOf } from "./api.js";
-import { age, fullTime, time } from "./format.js";
+import { age, count, fullTime, time } from "./format.js";
 import { endedOf } from "./words.js";
 
 const SIGNS = { bad: "!", warn: "!", ok: "✓", info: "i", off: "–" };
@@ -19,6 +19,14 @@ export function Ended({ drill }) {
 
 /** A dot of a tone, where there is no room for words; the words are read aloud. */
 export const Dot = ({ tone, label }) => h("span", { className: `sb-dot sb-${tone}`, role: "img", "aria-label": label, title: label }, SIGNS[tone]);
+
+/** The number of the newest committed batch. Where what counts batches is gone, that there was none is not known. */
+export function Batch({ line }) {
+  if (typeof line.batch === "number") return count(line.batch);
+  const why = { "checkpoint-lost": "The checkpoint is gone, and with it the number of the newest batch.", "repository-lost": "The records that say where the checkpoint is are lost.",
+    unreadable: "The job's records cannot be read." }[line.state] || (line.error && "Not all of the job's storage can be read.");
+  return h("span", { className: "sb-muted", title: why || undefined }, why ? "not known" : "none");
+}
 
 /** A time, in the user's zone; the tooltip has it in full. */
 export const At = ({ iso, children }) =>

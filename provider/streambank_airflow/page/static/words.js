@@ -88,10 +88,28 @@ export function whoOf(by) {
   return said.replace(/ by (\S+)$/, " ($1)");
 }
 
-/** How a drill, or a restore, ended. */
-export function endedOf(run) {
+/** What a link to a question says: not everyone who may read one may answer it. */
+export const answerWords = (question) => (question.may_answer === false ? "Read the question" : "Read and answer");
+
+/** Steps of drills and restores; docs/howto/drills.md has what each does. */
+const STEPS = {
+  choose: "Choose a savepoint",
+  restore: "Restore it",
+  stage: "Copy the live query's plans",
+  launch: "Start the application",
+  state: "Read the state",
+  batches: "Process batches",
+  compare: "Compare with the live query",
+  clean: "Remove the copy",
+  wait: "Wait for the start",
+  start: "Start, until the first batch",
+};
+export const stepOf = (name) => STEPS[name] || titled(name);
+
+/** How a drill ended, or a restore, which is `well` where it has not failed. */
+export function endedOf(run, well = "passed") {
   if (run.passed === false) return { words: "failed", tone: "bad" };
-  return run.not_run ? { words: "savepoint proved, application not run", tone: "warn" } : { words: "passed", tone: "ok" };
+  return run.not_run ? { words: "savepoint proved, application not run", tone: "warn" } : { words: well, tone: "ok" };
 }
 
 export function eventOf(event) {

@@ -31,6 +31,18 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     end_drivers(job.records())
 
 
+def test_a_watcher_that_is_due_is_neither_there_nor_missing(job: Job) -> None:
+    records = job.records()
+    by = {"dag_id": "flights.restore"}
+    begun = records.set_desired("running", by=by)
+    assert "not yet" in succeed("job", "list").out
+    assert "not yet: a watcher is due" in succeed("job", "status", "flights").out
+    watcher = records.watches.begin(by={"dag_id": "flights.run", "run_id": "manual__1"}, desired=begun.number)
+    assert "by run manual__1 of flights.run, seen at" in succeed("job", "status", "flights").out
+    records.watches.end(watcher, "failed", "its records are lost")
+    assert "no, so nothing would restart it: Its watcher" in succeed("job", "status", "flights").out
+
+
 @pytest.mark.usefixtures("job")
 def test_what_is_waited_for_is_shown_beside_the_answer() -> None:
     answer = succeed("job", "start", "flights", "--json")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
@@ -18,6 +19,7 @@ from streambank.driver.spec import write_launch
 from streambank.job.stop import stop_job
 from tests.streambank.driver.launchers.test_yarn import launched, submit_with
 from tests.support.jobs.declared import BY, declare
+from tests.support.storage.faulty_store import FaultyStore
 
 STATUS = """26/11/22 INFO ShutdownHookManager: Shutdown hook called
 Application status (driver):
@@ -141,6 +143,20 @@ def test_launches_without_a_lease_are_looked_for(folder: Path) -> None:
     other = prepare_launch(declare(folder), control, by=BY)
     write_launch(control, other)
     assert launcher.find(control) == [], "a launch in another place is not looked for here"
+
+
+def test_how_far_back_events_are_read_for_launches_without_a_lease_is_bounded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.driver.launchers.kubernetes.RECENT_EVENTS", 50)
+    job = in_kubernetes(folder)
+    control, _ = launched(job)
+    for _ in range(300):
+        control.record_event("savepoint-taken")
+    store = FaultyStore(control.store)
+    gone = submit_with(folder, "echo 'Application not found.' >&2; exit 255")
+    assert KubernetesLauncher(job.launch, {}, gone).find(JobControl(store, "flights")) == []
+    assert 0 < sum(call.key.startswith("events/") for call in store.calls) <= 50
 
 
 def test_a_driver_that_took_the_lease_after_its_start_was_killed_is_found_and_ended(folder: Path) -> None:

@@ -213,10 +213,15 @@ def _show_round(report: RoundReport) -> None:
 
 
 def _show(report: DrillReport) -> None:
+    from streambank.control.drills import for_queries
+
     if report.passed:
         console.line(f"drill of job {report.job} passed")
     else:
-        console.line(f"drill of job {report.job} FAILED at the step {report.failed_step}: {report.error}")
+        where = f"{for_queries(report.to_dict())} at the step {report.failed_step}"
+        console.line(f"drill of job {report.job} FAILED{where}: {report.error}")
+    for rejected in report.still_rejected:
+        console.line(f"  {rejected.said}")
     if report.not_run:
         console.line(f"  The savepoint and its state are proven, and no more: {report.not_run}")
     for one in report.queries:

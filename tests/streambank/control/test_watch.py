@@ -1,0 +1,248 @@
+"""A watcher is known by more than its number: where records were lost, another one has that as well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Barrier, Thread
+from typing import Any
+
+import pytest
+
+from streambank.control.control import JobControl
+from streambank.control.records import decode_json, encode_json
+from streambank.control.watch import Standing, Watcher, WatchView
+from streambank.storage.store import Store
+from tests.support.storage.faulty_store import FaultyStore
+
+OLD = {"dag_id": "flights.run", "run_id": "manual__old"}
+NEW = {"dag_id": "flights.run", "run_id": "manual__new"}
+BY_NEW = Standing("run manual__new of flights.run")
+MINE = Standing()
+
+
+def lose(control: JobControl) -> None:
+    """All that is known of watchers is gone."""
+    for name in [*control.store.names("watch")]:
+        control.store.delete(f"watch/{name}")
+
+
+def begin(control: JobControl, times: int, by: dict[str, str]) -> Watcher:
+    """The last of so many watchers."""
+    return [control.watches.begin(by=by, desired=1) for _ in range(times)][-1]
+
+
+def view(control: JobControl) -> WatchView:
+    found = control.watches.view()
+    assert found is not None
+    return found
+
+
+def as_before_identities(control: JobControl, watcher: Watcher) -> Watcher:
+    """The same watcher as the version before has left it."""
+    for suffix in ("", ".beat"):
+        key = control.watches.records.key(watcher.number, suffix)
+        if control.store.exists(key):
+            data = decode_json(control.store.read(key), key)
+            assert data.pop("id") == watcher.identity
+            control.store.write(key, encode_json(data))
+    return Watcher(watcher.number)
+
+
+class Late(FaultyStore):
+    """A store whose caller stands still before each write, while something else is done."""
+
+    def __init__(self, inner: Store, meanwhile: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self.meanwhile = meanwhile
+
+    def write(self, *args: Any, **kwargs: Any) -> Any:
+        self.meanwhile()
+        return super().write(*args, **kwargs)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 1), (3, 3), (1, 3)])
+def test_a_watcher_whose_number_another_one_has_acts_for_that_one_in_nothing(
+    control: JobControl, before: int, after: int
+) -> None:
+    old = begin(control, before, OLD)
+    control.watches.sign(old, desired=1)
+    seen = view(control)
+    lose(control)
+    new = begin(control, after, NEW)
+    control.watches.sign(new, desired=1, next_s=600.0, doing="pausing")
+
+    assert control.watches.standing(old) == BY_NEW
+    assert control.watches.sign(old, desired=1) == BY_NEW
+    assert not control.watches.end(old, "replaced")
+    control.watches.note_idle(seen, "flights.run is paused")
+
+    found = view(control)
+    assert (found.number, found.by, found.doing, found.next_s) == (after, NEW, "pausing", 600.0)
+    assert (found.end, found.idle) == ({}, {})
+    assert control.watches.standing(new) == MINE == control.watches.sign(new, desired=1)
+    control.watches.note_idle(view(control), "its run is over")
+    assert view(control).idle["why"] == "its run is over"
+    assert control.watches.end(new, "stopped")
+    assert view(control).end["how"] == "stopped"
+
+
+def test_one_whose_records_are_lost_and_that_none_follows_learns_it_and_leaves_nothing(
+    control: JobControl,
+) -> None:
+    old = begin(control, 2, OLD)
+    seen = view(control)
+    lose(control)
+    assert control.watches.standing(old) == Standing(lost=True)
+    assert control.watches.sign(old, desired=1) == Standing(lost=True)
+    assert not control.watches.end(old, "failed")
+    control.watches.note_idle(seen, "flights.run is paused")
+    assert [*control.store.names("watch")] == []
+
+
+def test_it_begins_again_unless_another_one_was_faster(control: JobControl) -> None:
+    old = begin(control, 2, OLD)
+    assert control.watches.begin_again(old, by=OLD, desired=1) is None, "nothing is lost"
+    lose(control)
+    again = control.watches.begin_again(old, by=OLD, desired=1)
+    assert again is not None and control.watches.sign(again, desired=1) == MINE
+    assert view(control).by == OLD
+    new = control.watches.begin(by=NEW, desired=1)
+    assert control.watches.begin_again(old, by=OLD, desired=1) is None
+    assert (control.watches.standing(again), control.watches.standing(new)) == (BY_NEW, MINE)
+
+
+def test_of_several_that_begin_at_once_one_is_the_watcher_and_the_others_learn_it(
+    control: JobControl,
+) -> None:
+    many, found = Barrier(8), []
+
+    def one(by: dict[str, str]) -> None:
+        many.wait()
+        found.append(control.watches.begin(by=by, desired=1))
+
+    threads = [Thread(target=one, args=({"dag_id": "flights.run", "run_id": f"r{n}"},)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(one.number for one in found) == [*range(1, 9)]
+    assert len({one.identity for one in found}) == 8
+    stand = [control.watches.sign(one, desired=1) for one in found]
+    assert stand.count(MINE) == 1
+    assert {one.replaced_by for one in stand} == {None, view(control).who}
+
+
+def test_of_several_that_begin_again_at_once_one_does(control: JobControl) -> None:
+    many, found = Barrier(8), []
+    old = begin(control, 1, OLD)
+    lose(control)
+
+    def one() -> None:
+        many.wait()
+        found.append(control.watches.begin_again(old, by=OLD, desired=1))
+
+    threads = [Thread(target=one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([one for one in found if one is not None]) == 1
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_records_from_before_it_replace_no_watcher(control: JobControl, ended: bool) -> None:
+    """A copy of older records was put back, or its own record was moved away as damaged."""
+    first = begin(control, 1, OLD)
+    if ended:
+        control.watches.end(first, "replaced")
+    time.sleep(0.002)
+    mine = control.watches.begin(by=NEW, desired=1)
+    control.store.delete(control.watches.records.key(mine.number))
+
+    assert control.watches.standing(mine) == Standing(lost=True) == control.watches.sign(mine, desired=1)
+    again = control.watches.begin_again(mine, by=NEW, desired=1)
+    assert again is not None and again.number == 2
+    assert control.watches.sign(again, desired=1) == MINE
+    assert control.watches.standing(first) == BY_NEW
+    assert (view(control).by, view(control).end) == (NEW, {})
+
+
+def test_one_that_begins_in_the_moment_of_the_search_is_not_replaced(control: JobControl) -> None:
+    begin(control, 1, OLD)
+    time.sleep(0.002)
+    mine = control.watches.begin(by=OLD, desired=1)
+    control.store.delete(control.watches.records.key(mine.number))
+    new: list[Watcher] = []
+    late = JobControl(Late(control.store, lambda: new.append(begin(control, 1, NEW))), "flights").watches
+    assert late.begin_again(mine, by=OLD, desired=1) is None
+    assert control.watches.standing(new[0]) == MINE
+
+
+@pytest.mark.parametrize("suffix", ["beat", "end", "idle"])
+def test_what_an_old_watcher_still_writes_in_the_moment_of_the_loss_is_not_of_the_new_one(
+    control: JobControl, suffix: str
+) -> None:
+    """It has found its record, stands still, and writes when the new one has its number."""
+    old = begin(control, 1, OLD)
+    seen = view(control)
+    new: list[Watcher] = []
+
+    def lose_and_begin() -> None:
+        lose(control)
+        new.append(begin(control, 1, NEW))
+
+    late = JobControl(Late(control.store, lose_and_begin), "flights").watches
+    if suffix == "beat":
+        late.sign(old, desired=7, next_s=7.0, doing="starting")
+    elif suffix == "end":
+        late.end(old, "replaced")
+    else:
+        late.note_idle(seen, "flights.run is paused")
+    assert control.store.exists(f"watch/0000000001.{suffix}.json") and new
+
+    found = view(control)
+    assert (found.by, found.desired, found.doing) == (NEW, 1, "watching")
+    assert (found.end, found.idle) == ({}, {})
+    assert control.watches.end(new[0], "stopped"), "its own end is recorded all the same"
+    assert view(control).end["how"] == "stopped"
+
+
+def test_a_watcher_of_the_version_before_goes_on_and_its_records_are_read(control: JobControl) -> None:
+    old = begin(control, 2, OLD)
+    control.watches.sign(old, desired=1)
+    old = as_before_identities(control, old)
+    assert (view(control).doing, view(control).identity) == ("watching", None)
+    assert control.watches.sign(old, desired=1, doing="pausing") == MINE
+    control.watches.note_idle(view(control), "flights.run is paused")
+    found = view(control)
+    assert (found.number, found.doing, found.idle["why"]) == (2, "pausing", "flights.run is paused")
+
+    new = control.watches.begin(by=NEW, desired=1)
+    assert control.watches.sign(old, desired=1) == BY_NEW
+    assert control.watches.end(old, "replaced") and view(control).end == {}
+    assert control.watches.sign(new, desired=1) == MINE
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 1), (1, 3)])
+def test_nor_does_it_act_for_a_new_one_where_the_records_were_lost(
+    control: JobControl, before: int, after: int
+) -> None:
+    old = Watcher(begin(control, before, OLD).number)
+    lose(control)
+    begin(control, after, NEW)
+    assert control.watches.sign(old, desired=1) == BY_NEW
+    assert not control.watches.end(old, "replaced") and view(control).end == {}
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 1), (1, 3)])
+def test_nor_a_new_one_for_a_watcher_of_the_version_before(
+    control: JobControl, before: int, after: int
+) -> None:
+    """A worker that was not upgraded yet has begun after the loss."""
+    mine = begin(control, before, OLD)
+    lose(control)
+    other = begin(control, after, NEW)
+    as_before_identities(control, other)
+    assert control.watches.sign(mine, desired=1) == BY_NEW
+    assert not control.watches.end(mine, "replaced") and view(control).end == {}
