@@ -118,18 +118,21 @@ def test_a_restart_is_news_for_a_while(jobs: Site) -> None:
         keep("quiet", page_story.line("quiet", restarted=news), page_story.parts())
         page.open(jobs.page())
         page.shows("Restarted 2 min ago")
-        assert page.js("document.querySelector('.sb-row-info .sb-job-link').innerText") == "quiet"
-        assert page.js("document.querySelector('.sb-row-info .sb-text-bad')") is None
+        row = ".sb-row:has(.sb-job-link[href$='/quiet'])"
+        assert page.js(f"document.querySelector(`{row}`).classList.contains('sb-row-ok')")
         page.open(jobs.page("quiet"))
-        page.shows("Reason: its driver died.")
+        page.shows("All is well")
+        page.shows("Restarted 2 min ago. Reason: its driver died. See the events")
         # What needs a person stands first, and does not hide it.
         drill = {"at": page_story.ago(600), "passed": False, "step": None}
         keep("quiet", page_story.line("quiet", restarted=news, drill=drill), page_story.parts())
         page.open(jobs.page())
         page.shows("The last drill failed")
-        row = ".sb-row:has(.sb-job-link[href$='/quiet'])"
         reasons = page.js(f"[...document.querySelectorAll(`{row} .sb-reason`)].map((one) => one.innerText)")
         assert reasons[1].startswith("Restarted ") and "more" not in reasons[0]
+        page.open(jobs.page("quiet"))
+        page.shows("The last drill failed")
+        page.shows("Reason: its driver died. See the events")
         keep("quiet", page_story.line("quiet", restarted={**news, "at": page_story.ago(3600)}), {})
         page.open(jobs.page())
         page.shows("quiet")

@@ -9,7 +9,7 @@ import { bytes, count, counted, duration, figure, shortId } from "./format.js";
 import { Recovery, Repository } from "./recovery.js";
 import { Go } from "./route.js";
 import { Savepoint, Savepoints } from "./savepoints.js";
-import { RANK, inStateSince, isLate, isWell, since, troubles, unread, unwatched } from "./trouble.js";
+import { RANK, inStateSince, isLate, isWell, newsOf, since, troubles, unread, unwatched } from "./trouble.js";
 import { Ago, At, Batch, Behind, Card, Empty, Ended, Fact, Facts, Failed, Loading, Marked, Pill, useTick } from "./ui.js";
 import { DESIRED, LEVELS, LEVEL_TONE, actionOf, answerWords, ofSubject, stateOf, titled, whoOf } from "./words.js";
 
@@ -85,10 +85,12 @@ function Trouble({ entry, base, verdicts, short }) {
   const id = useId();
   const may = useMay();
   const found = troubles(entry, verdicts);
+  const news = newsOf(entry.line);
+  const newer = news && h("span", { className: "sb-news", title: news.why }, news.what, h("span", { className: "sb-muted" }, " ", h(Ago, { iso: news.at })), h("span", null, `. ${news.why} `), h(Go, { to: [...base, "events"] }, "See the events"));
   if (!found.length) {
     return isWell(entry) ? h("p", { className: "sb-banner sb-banner-ok", role: "status" }, h(Pill, { tone: "ok" }, "All is well"),
       entry.line.state === "stopped" ? "The job is stopped, as it should be."
-        : entry.line.level === "ok" || entry.line.objectives?.ok ? "Nothing needs a person." : "Nothing needs a person. No objective has data yet.") : null;
+        : entry.line.level === "ok" || entry.line.objectives?.ok ? "Nothing needs a person." : "Nothing needs a person. No objective has data yet.", newer) : null;
   }
   const [worst, ...others] = found;
   // What helps may have been begun already, and wait for an answer.
@@ -102,14 +104,15 @@ function Trouble({ entry, base, verdicts, short }) {
   // What is wrong is read aloud when it changes; not each minute, with how long it has been so.
   return h("section", { className: `sb-banner sb-banner-${worst.tone}`, "aria-labelledby": id },
     h("div", { className: "sb-banner-main" },
-      h("h2", { id }, h("span", { role: RANK[worst.tone] < RANK.info ? "alert" : undefined }, h(Pill, { tone: worst.tone }, worst.what)), worst.at && h("span", { className: "sb-since" }, h(Ago, { iso: worst.at })), worst.since && h("span", { className: "sb-since" }, since(worst.since), " (since ", h(At, { iso: worst.since }), ")")),
+      h("h2", { id }, h("span", { role: RANK[worst.tone] < RANK.info ? "alert" : undefined }, h(Pill, { tone: worst.tone }, worst.what)), worst.since && h("span", { className: "sb-since" }, since(worst.since), " (since ", h(At, { iso: worst.since }), ")")),
       worst.why && h("p", null, worst.why),
-      worst.do && h("p", { className: "sb-do" }, h("strong", null, "What to do: "), h(Marked, { text: worst.do }))),
+      worst.do && h("p", { className: "sb-do" }, h("strong", null, "What to do: "), h(Marked, { text: worst.do })),
+      newer && h("p", null, newer)),
     h("div", { className: "sb-banner-act" },
       first ? [view, button] : [button, view]),
     short && others.length > 0 && h("p", { className: "sb-others" }, h(Go, { to: base }, `and ${others.length} more`)),
     !short && others.length > 0 && h("ul", { className: "sb-others" }, others.map((one, index) =>
-      h("li", { key: index }, h(Pill, { tone: one.tone }, one.what), one.at && h("span", { className: "sb-muted" }, h(Ago, { iso: one.at })), one.since && h("span", { className: "sb-muted" }, since(one.since)),
+      h("li", { key: index }, h(Pill, { tone: one.tone }, one.what), one.since && h("span", { className: "sb-muted" }, since(one.since)),
         h("span", null, one.why),
         one.approval ? h("a", { href: questionUrl(one.approval) }, answerWords(one.approval))
           : one.action && one.action !== worst.action && may(one.action) ? h(Act, { verb: one.action, small: true }) : null))));

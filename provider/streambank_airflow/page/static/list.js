@@ -4,7 +4,7 @@ import { Fragment, h, cx, memo, useDeferredValue, useEffect, useMemo, useRef, us
 import { POLL_MS, ageOf, airflowUrl, entryOf, useAnswer, useImportErrors } from "./api.js";
 import { age, bytes, count, counted, figure, shortId } from "./format.js";
 import { Go, pageUrl, setQuery, useRoute } from "./route.js";
-import { RANK, inStateSince, isLate, since, toneOf, troubles, unread, unwatched } from "./trouble.js";
+import { RANK, inStateSince, isLate, newsOf, since, toneOf, troubles, unread, unwatched } from "./trouble.js";
 import { Ago, Batch, Behind, Dot, Empty, Ended, Failed, Loading, Pill, Spark, useTick } from "./ui.js";
 import { DESIRED, stateOf } from "./words.js";
 
@@ -197,17 +197,16 @@ const Line = memo(function Line({ one }) {
   const { job, line, found, tone } = one;
   const worst = found[0];
   const serious = worst && RANK[worst.tone] < RANK.info;
-  const news = found.find((each) => each.news);
-  const more = found.filter((each) => each !== worst && !each.news).length;
+  const news = newsOf(line);
   return h("div", { role: "row", className: cx("sb-row", `sb-row-${tone}`) },
     h("span", { role: "rowheader", className: "sb-cell sb-cell-job" },
       h("span", { className: "sb-value" },
-        h("span", { className: "sb-job" }, h(Dot, { tone, label: { bad: "broken", warn: "warning", ok: "well", info: worst?.news ? "well, with news" : line?.state === "running" ? "runs; see beside" : "not running, or at work", off: "not running" }[tone] || tone }),
+        h("span", { className: "sb-job" }, h(Dot, { tone, label: { bad: "broken", warn: "warning", ok: "well", info: line?.state === "running" ? "runs; see beside" : "not running, or at work", off: "not running" }[tone] || tone }),
           h(Go, { to: [job], className: "sb-job-link" }, job), line?.site && h("span", { className: "sb-muted" }, line.site)),
-        worst && h("span", { className: cx("sb-reason", serious && `sb-text-${worst.tone}`, worst.news && "sb-news"), title: worst.why },
-          worst.what, worst.at && h("span", { className: "sb-muted" }, ` ${age(ageOf(worst.at))} ago`), worst.since && h("span", { className: "sb-muted" }, ` ${since(worst.since)}`),
-          more > 0 && serious && h("span", { className: "sb-muted" }, ` and ${more} more`)),
-        news && news !== worst && h("span", { className: "sb-reason sb-muted sb-news", title: news.why }, news.what, h("span", { className: "sb-muted" }, ` ${age(ageOf(news.at))} ago`)),
+        worst && h("span", { className: cx("sb-reason", serious && `sb-text-${worst.tone}`), title: worst.why },
+          worst.what, worst.since && h("span", { className: "sb-muted" }, ` ${since(worst.since)}`),
+          found.length > 1 && serious && h("span", { className: "sb-muted" }, ` and ${found.length - 1} more`)),
+        news && h("span", { className: "sb-reason sb-muted sb-news", title: news.why }, news.what, h("span", { className: "sb-muted" }, ` ${age(ageOf(news.at))} ago`)),
         line && !worst?.old && ageOf(line.at) > SEEN_S && h("span", { className: cx("sb-reason", isLate(line) ? "sb-text-bad" : "sb-muted") }, "seen ", h(Ago, { iso: line.at })))),
     line ? h(Known, { one }) : h(Cell, { label: "", className: "sb-span" }, h("span", { className: "sb-muted" }, "no snapshot yet")));
 }, (before, after) => before.drawn === after.drawn);

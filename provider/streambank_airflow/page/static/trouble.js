@@ -30,9 +30,6 @@ const LOST = {
   },
 };
 
-/** For so long a restart after a failure is shown. */
-const NEWS_S = 1800;
-
 /** What no DAG does. */
 const OUTSIDE = "Bring the disk or the service back, or the rights to it: that is done outside of Airflow, and no button here does it.";
 
@@ -84,11 +81,11 @@ export function isWell({ line }) {
  *
  * @param entry Of the list or of the job: {job, line, error, run, broken, file, cause, approvals}; `cause` is why its DAG file cannot be imported.
  * @param verdicts In full, with advice, where they are known.
- * @returns [{tone, urgent, news, old, what, at, why, since, do, action, tab, home, approval}]: `news` needs no person, and was `at` a moment, `old` says that the line is, `action` is a verb, `tab` a view of the job, `reads` that it comes first, `home` that Airflow's Home says more.
+ * @returns [{tone, urgent, old, what, why, since, do, action, tab, home, approval}]: `old` says that the line is, `action` is a verb, `tab` a view of the job, `reads` that it comes first, `home` that Airflow's Home says more.
  */
 export function troubles(entry, verdicts = []) {
   const found = [];
-  const add = (tone, what, more = {}) => found.push({ tone, what, why: "", since: null, do: "", action: null, tab: null, urgent: false, news: false, old: false, at: null, ...more });
+  const add = (tone, what, more = {}) => found.push({ tone, what, why: "", since: null, do: "", action: null, tab: null, urgent: false, old: false, ...more });
   const line = entry.line;
   if (entry.error) add("bad", "What was kept of this job cannot be read", { why: said(entry.error), do: entry.error.hint || "" });
   if (entry.broken) {
@@ -172,13 +169,18 @@ export function troubles(entry, verdicts = []) {
     add("warn", "There is no verified savepoint", { why: "If the checkpoint is lost now, the state is lost.", action: "savepoint", tab: "savepoints",
       do: "Take one now." });
   }
-  const { restarted: news } = line;
-  if (news && ageOf(news.at) < NEWS_S) {
-    add("info", "Restarted", { at: news.at, why: sentence(`Reason: ${news.why}`), tab: "events", news: true });
-  }
   const all = found.concat(approvals(entry));
   const order = new Map(all.map((one, index) => [one, index]));
   return all.sort((a, b) => RANK[a.tone] - RANK[b.tone] || Number(Boolean(b.urgent)) - Number(Boolean(a.urgent)) || order.get(a) - order.get(b));
+}
+
+/** For so long a restart after a failure is shown. */
+const NEWS_S = 1800;
+
+/** What has happened to a job and is over: it needs no person. */
+export function newsOf(line) {
+  const restarted = line?.restarted;
+  return restarted && ageOf(restarted.at) < NEWS_S ? { what: "Restarted", at: restarted.at, why: sentence(`Reason: ${restarted.why}`) } : null;
 }
 
 /** Whether the error is of what the line reads by itself: the parts may all be known. */
