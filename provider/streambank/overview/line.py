@@ -36,6 +36,8 @@ NEWS_S = 1800.0
 """For so long a restart after a failure is news."""
 _DRIVERS, _EVENTS_SINCE = 3, 40
 """Among so many of the newest drivers and events the failure is sought."""
+_SETTLED_S = 120.0
+"""So long after its start all is recorded of why a driver was started."""
 _ASKED_BEFORE_S = 600.0
 """A stop is asked for so long before a driver ends, at most."""
 _SILENT_S = 120.0
@@ -52,19 +54,20 @@ _DROPPED = ("spark", "restarted", "drill", "operation", "health", "watch", "desi
 _OF_VERDICT = ("objective", "query", "subject", "level", "why", "value", "limit", "unit", "since")
 
 
-def of_status(look: Look) -> dict[str, Any]:
+def of_status(look: Look, earlier: Mapping[str, Any]) -> dict[str, Any]:
     """What the line says of a job as it is now, by its status and the newest record of each query.
 
     Args:
         look: What is seen of the job.
+        earlier: The line before; empty without one.
     """
     try:
-        return _known(look, look.status(), look.records())
+        return _known(look, look.status(), look.records(), earlier)
     except Exception as error:
         return {**_nothing(look), "state": "unreadable", "state_why": look.error(error)["message"]}
 
 
-def _known(look: Look, status: JobStatus, records: JobControl) -> dict[str, Any]:
+def _known(look: Look, status: JobStatus, records: JobControl, earlier: Mapping[str, Any]) -> dict[str, Any]:
     """The same where the status can be read."""
     watch, health, site, queries = status.watch, status.health, status.site, status.queries.values()
     return {
@@ -90,7 +93,7 @@ def _known(look: Look, status: JobStatus, records: JobControl) -> dict[str, Any]
         "batch_at": max((one.progress_at for one in queries if one.progress_at), default=None),
         "watermark": min((one.watermark for one in queries if one.watermark), default=None),
         **guarded(look, LINE, lambda: _measured(look)),
-        **guarded(look, LINE, lambda: {"restarted": _restarted(look, records, status)}),
+        **guarded(look, LINE, lambda: {"restarted": _restarted(look, records, status, earlier)}),
         **guarded(look, LINE, lambda: _operation(look, records, status)),
     }
 
@@ -237,14 +240,22 @@ def _given_up(records: JobControl, status: JobStatus) -> list[dict[str, Any]]:
     return [{"kind": "give-up", "what": f"{last.get('why')}.{error}", "since": last.get("at")}]
 
 
-def _restarted(look: Look, records: JobControl, status: JobStatus) -> dict[str, Any] | None:
+def _restarted(
+    look: Look, records: JobControl, status: JobStatus, earlier: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """When the driver that runs has begun, if that is news: where the one before it failed or was replaced.
 
-    Of a driver that has run for longer than that nothing is read.
+    Nothing is read of a driver that has run for longer than that, and where the earlier line has it.
     """
     began = None if status.since is None else from_json_time(status.since)
     if status.state != "running" or began is None or look.now - began > timedelta(seconds=NEWS_S):
         return None
+    if earlier.get("since") == status.since:
+        known = earlier.get("restarted")
+        if isinstance(known, dict) and all(isinstance(known.get(one), str) for one in ("failed_at", "why")):
+            return {"at": status.since, "failed_at": known["failed_at"], "why": known["why"]}
+        if known is None and str(earlier.get("at")) > to_json_time(began + timedelta(seconds=_SETTLED_S)):
+            return None
     lives = driver_lives(records, look.job.queries, newest=_DRIVERS)
     before = max((one.over_at for one in lives if one.epoch != status.epoch), default=None)
     if before is None:

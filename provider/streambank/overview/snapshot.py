@@ -112,7 +112,7 @@ def snapshot(
     at = to_json_time(look.now)
     made = {name: fitted({"at": at, **look.part(makers[name])}) for name in PARTS if name in asked}
     earlier = _readable(before)
-    line = of_status(look) | _taken_over(earlier, asked)
+    line = of_status(look, earlier) | _taken_over(earlier, asked)
     for name, part in made.items():
         if name in _LINE_OF and (part["error"] is None or "replicas" in part):
             line |= guarded(look, name, partial(_LINE_OF[name], look, part))

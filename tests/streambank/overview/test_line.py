@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from streambank.control.processes import who
 from streambank.control.records import JsonDict, RecordStream
-from streambank.core.units import utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.load import load_jobs
 from streambank.job.crash_loop import CRASH_LOOP
 from streambank.job.start import start_job
@@ -21,11 +22,16 @@ from streambank.overview.snapshot import PARTS, snapshot
 from streambank.storage.local.store import LocalStore
 from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher, write_jobs
 
+EVENTS_SINCE = "streambank.overview.line._events_since"
 LONG = "\u4e2d\u202e\x1b[2J<script>" * 3000
 
 
 @pytest.fixture(autouse=True)
 def _launcher(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _launcher_of(folder, monkeypatch)
+
+
+def _launcher_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("job.status", "overview.log"):
         monkeypatch.setattr(f"streambank.{module}.launcher_for", lambda job: fake_launcher(folder))
 
@@ -156,6 +162,31 @@ def test_a_start_after_a_stop_is_no_news(folder: Path) -> None:
             start_job(job, by=BY, launcher=fake_launcher(folder))
             assert snapshot(job, parts={"line"}).line["restarted"] is None
             stop_job(job, by=BY, launcher=fake_launcher(folder))
+    finally:
+        end_drivers(records)
+
+
+def test_why_a_driver_was_restarted_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = declare(folder, "--period-s", "0.2")
+    records = job.records()
+    start_job(job, by=BY, launcher=fake_launcher(folder))
+    try:
+        end_drivers(records)
+        start_job(job, by=BY, launcher=fake_launcher(folder))
+        first = snapshot(job, parts={"line"})
+        monkeypatch.setattr(
+            "streambank.overview.line._events_since", lambda *_: pytest.fail("events were read")
+        )
+        for damaged in ({}, {"at": 7}, {"at": "9"}):  # of a line that was altered, too
+            again = snapshot(job, parts={"line"}, before=replace(first, line={**first.line, **damaged}))
+            assert again.line["restarted"] == first.line["restarted"] and again.line["error"] is None
+        late = {**first.line, "restarted": None, "at": to_json_time(utc_now() + timedelta(seconds=130))}
+        assert snapshot(job, parts={"line"}, before=replace(first, line=late)).line["restarted"] is None
+        # Soon after the start not all may have been recorded yet.
+        monkeypatch.undo()
+        _launcher_of(folder, monkeypatch)
+        soon = replace(first, line={**first.line, "restarted": None})
+        assert snapshot(job, parts={"line"}, before=soon).line["restarted"] == first.line["restarted"]
     finally:
         end_drivers(records)
 
