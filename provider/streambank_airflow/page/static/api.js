@@ -158,6 +158,9 @@ export const useAnswer = (...parts) => useAsked(own(...parts), POLL_MS);
 /** A part of a job: asked again when the job's line says that another one has been kept. */
 export const usePart = (job, part, line) => useAsked(own("jobs", job, part), null, line?.parts?.[part]?.digest);
 
+/** So many import errors are asked for; before Airflow 3.3 a file counts once for each of its DAGs. */
+const IMPORT_ERRORS = 100;
+
 /**
  * DAG files that Airflow cannot import, of those whose errors this user may read.
  *
@@ -166,12 +169,12 @@ export const usePart = (job, part, line) => useAsked(own("jobs", job, part), nul
  * @returns [{import_error_id, filename, bundle_name, stack_trace}]; `more` says whether there are more than that.
  */
 export function useImportErrors(there, dag = null) {
-  const url = `${airflowUrl("api", "v2", "importErrors")}?limit=100${dag ? `&filename_pattern=${encodeURIComponent(dag.file)}` : ""}`;
+  const url = `${airflowUrl("api", "v2", "importErrors")}?limit=${IMPORT_ERRORS}${dag ? `&filename_pattern=${encodeURIComponent(dag.file)}` : ""}`;
   const { data } = useAsked(there && (!dag || dag.file) ? url : null, POLL_MS);
   // Before 3.3 it names a file once for each of its DAGs.
   const found = new Map((data?.import_errors || []).map((one) => [one.import_error_id, one]));
   const of = [...found.values()].filter((one) => !dag || (one.filename === dag.file && one.bundle_name === dag.bundle));
-  return Object.assign(of, { more: Boolean(data) && data.total_entries > data.import_errors.length });
+  return Object.assign(of, { more: Boolean(data) && data.total_entries > IMPORT_ERRORS });
 }
 
 /** The error itself, the last line of what Airflow keeps of an import error. */
