@@ -87,6 +87,7 @@ def test_another_driver_takes_over_from_one_that_makes_no_progress_and_the_recor
     desired = job.records().desired()
     assert desired is not None and desired.state == "running"
     # It is told as what it was, and counts from the moment at which the first driver was asked.
+    poll(lambda: [one for one in events(job, "driver-started") if one["epoch"] == 2])
     job.records().store.write("progress/main/0000000001.jsonl", line(1, 10**8, epoch=2) + b"\n")
     (recovery,) = recoveries(job.records())
     assert (recovery.kind, recovery.cause, recovery.at) == ("restart", "health", at(10**8))
