@@ -39,7 +39,7 @@ class RestoreRequest:
         generation: The records of the job whose next generation it becomes.
         control: The records of the job for `into`, where they are not at `jobs/<job>` of the repository: a
             restore is refused while a driver of the job lives.
-        guessed: Nobody said where those records are: they are looked for beside the savepoints.
+        guessed: It was not said where those records are: they are searched for beside the savepoints.
         checkpoint: The declared checkpoint, for a job that was never started under Streambank.
         mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
             `fork` begins a second query with a new id.

@@ -136,7 +136,7 @@ def survey(repository: Repository, old_ns: int, progress: Progress | None = None
     Args:
         repository: Where.
         old_ns: Packs that no index names are looked into where they are older; others are being written.
-        progress: Counts packs that are looked into.
+        progress: Counts packs that are searched.
 
     Raises:
         IntegrityError: An index file is damaged (code `index-damaged`): `streambank reindex` first.

@@ -226,7 +226,7 @@ def _forecast(growth: Growth, limit: float | None) -> Forecast:
 
 
 def thinned(dots: Sequence[Dot], most: int = MOST_POINTS, restarts: Sequence[datetime] = ()) -> Sequence[Dot]:
-    """No more dots than can be told apart: medians of equal stretches of time, each of one run.
+    """No more dots than can be distinguished: medians of equal stretches of time, each of one run.
 
     Args:
         dots: By time.

@@ -1,6 +1,6 @@
 """Starting drivers on this machine.
 
-A driver on this machine is detached: in a separate session, child of nobody in particular, so it survives
+A driver on this machine is detached: in a separate session, a child of no process of ours, so it survives
 the task or the shell that started it. It does not survive its container. Its executors may be elsewhere: that
 is what Spark calls client mode.
 """
