@@ -25,7 +25,7 @@ from streambank.checkpoint.shape import (
     SparkFacts,
     StoreState,
 )
-from streambank.checkpoint.sources import file_log_offset, plan_sources
+from streambank.checkpoint.sources import file_log_offset, plan_schema_log, plan_sources
 from streambank.checkpoint.state.rocksdb import ReadRange, ZipMetadata
 from streambank.checkpoint.state.versions import MISSING_HINT, Chain, ChainReaders, plan_chain
 from streambank.core.choices import CLOSURE_KINDS, ClosureKind
@@ -140,6 +140,10 @@ class _Plan:
         for source in sources:
             for path in source.files:
                 self._add(path, "source", URGENCY_LOG)
+        newest = self._batch == max(self._index.commits)
+        for log in self._index.schema_logs.values():
+            for path in plan_schema_log(log, self._offsets.sources, self._files.schema_log, newest):
+                self._add(path, "source", URGENCY_LAST)
         operators = tuple(self._operator(operator) for operator in self._operators())
         self._add("metadata", "metadata", URGENCY_LAST)
         provider_class = self._offsets.conf.get(PROVIDER)
@@ -163,6 +167,7 @@ class _Plan:
                 snapshot_version=max(self._snapshots, default=None),
             ),
             notes=tuple(self._notes),
+            left_out=self._index.left_out(self._offsets.sources),
         )
 
     def _add(self, path: str, role: str, urgency: int, required: bool = True) -> int:

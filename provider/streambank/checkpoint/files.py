@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from streambank.checkpoint.logs import Commit, Offsets, parse_commit, parse_metadata, parse_offsets
 from streambank.checkpoint.operators import OperatorMetadata, parse_operator_metadata
+from streambank.checkpoint.sources import SchemaLogEntry, parse_schema_log
 from streambank.checkpoint.state.changelog import (
     HEAD_BYTES,
     LineageItem,
@@ -83,6 +84,10 @@ class CheckpointFiles:
     def operator(self, path: str) -> OperatorMetadata:
         """Operator metadata of either version."""
         return self._once(path, lambda path: parse_operator_metadata(self._entry(path), path))
+
+    def schema_log(self, path: str) -> SchemaLogEntry:
+        """An entry of a Delta source's schema log."""
+        return self._once(path, lambda path: parse_schema_log(self._entry(path), path))
 
     def zip_metadata(self, path: str) -> ZipMetadata:
         """What a RocksDB snapshot names."""
@@ -162,6 +167,10 @@ def _too_large(path: str, size_bytes: object) -> FormatError:
 
 class NamesOnly(CheckpointFiles):
     """Opens no state file: a snapshot counts as whole, and the commit log stands in for lineages."""
+
+    def schema_log(self, path: str) -> SchemaLogEntry:
+        """An entry of a Delta source's schema log."""
+        return self._once(path, lambda path: parse_schema_log(self._entry(path), path))
 
     def zip_metadata(self, path: str) -> ZipMetadata:
         """Nothing is known of it."""

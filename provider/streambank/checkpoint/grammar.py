@@ -25,6 +25,8 @@ class Kind(StrEnum):
     """`sources/<source>/<batch>` or `<batch>.compact`: a source's own log."""
     SOURCE_OTHER = "source-other"
     """Anything else that a source keeps below `sources/<source>/`."""
+    SCHEMA_LOG = "schema-log"
+    """`[<folder>/]_schema_log_<table>[_<tracking id>]/<n>`: the schemas that a Delta source has read with."""
     OPERATOR_V1 = "operator-v1"
     """`state/<operator>/_metadata/metadata`."""
     OPERATOR_V2 = "operator-v2"
@@ -51,8 +53,10 @@ class Kind(StrEnum):
     """`.<name>.crc`: Hadoop's local checksum; Spark does not need it, and it is never carried along."""
     TEMPORARY = "temporary"
     """`.<name>.<uuid>[.TID<task>].tmp`: a file being written, or left by a killed writer."""
+    HARMLESS = "harmless"
+    """What other programs leave, and no query reads (`HARMLESS`)."""
     UNKNOWN = "unknown"
-    """Nothing that Spark 3.5 to 4.3 is known to write."""
+    """Nothing that Spark 3.5 to 4.3, or a connector that is known, writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class Part:
     Attributes:
         kind: What the file is.
         path: The path as given, relative to the checkpoint.
-        batch: Batch id of a log entry or of operator metadata.
+        batch: Batch id of a log entry or of operator metadata; of an entry of a schema log its number.
         compact: The log entry carries all entries before it (`<batch>.compact`).
         source: Name of the source's folder below `sources/`: an index, or a name where sources evolve.
         operator: Stateful operator id.
@@ -91,7 +95,25 @@ class Part:
 DEFAULT_STORE = "default"
 """Name of an operator's only store; the path does not show it."""
 
+HARMLESS = (
+    r"(.*/)?(_temporary|__MACOSX|lost\+found|\.Trash[^/]*|\.snapshot)/.+",
+    r"(.*/)?(_SUCCESS|\.DS_Store|Thumbs\.db|desktop\.ini|\.directory|\.gitkeep|\.keep)",
+    r"(.*/)?(\.nfs[0-9a-fA-F]+|\.fuse_hidden[0-9a-fA-F]+|\._[^/]+|[^/]*_\$folder\$)",
+    r"(.*/)?[^/]+(\.crc|\.tmp|\.swp|~|\._COPYING_)",
+    r"sources/[^/]+",
+)
+"""Files that a savepoint may lack, as patterns of whole paths.
+
+Leftovers of writers and copies, Hadoop's local checksums, what file systems and editors add, markers of
+folders in object stores. `sources/<source>` as a file is MongoDB's: its connector writes it again with each
+batch, and reads it only before the first one.
+
+The one list of such names: whatever else is not understood is named by take, verify and restore.
+"""
+
+_HARMLESS = re.compile("|".join(HARMLESS), re.DOTALL)
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,18})\Z")
+_SCHEMA_LOG = re.compile(r"_schema_log_[^/]+\Z")
 _LOG_NAME = re.compile(r"(0|[1-9][0-9]{0,18})(\.compact)?\Z")
 _TEMPORARY = re.compile(r"\.(?P<of>.+)\.[0-9a-fA-F-]{36}(\.TID[0-9]+)?\.tmp\Z", re.DOTALL)
 _VERSION = re.compile(
@@ -108,16 +130,30 @@ _STORE_KINDS = {
 
 def classify(path: str) -> Part:
     """What a path below a checkpoint directory is; never fails."""
+    part = _classify(path)
+    if part.kind in (Kind.UNKNOWN, Kind.SOURCE_OTHER) and _HARMLESS.fullmatch(path):
+        return Part(Kind.HARMLESS, path)
+    return part
+
+
+_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{16,}")
+_DIGITS = re.compile(r"[0-9]+")
+
+
+def name_pattern(path: str) -> str:
+    """A path without what differs between files of one kind: its ids and numbers."""
+    return _DIGITS.sub("<n>", _ID.sub("<id>", path))
+
+
+def _classify(path: str) -> Part:
     folder, _, name = path.rpartition("/")
     if name.startswith("."):
         return _hidden(path, folder, name)
     if name.endswith(".crc"):
         of = path[: -len(".crc")]
-        target = classify(of)
+        target = _classify(of)
         if target.kind in (Kind.UNKNOWN, Kind.CHECKSUM, Kind.SOURCE_OTHER):
-            return Part(
-                target.kind if target.kind is Kind.SOURCE_OTHER else Kind.UNKNOWN, path, source=target.source
-            )
+            return Part(Kind.UNKNOWN, path)
         return Part(
             Kind.CHECKSUM,
             path,
@@ -131,6 +167,8 @@ def classify(path: str) -> Part:
         )
     parts = path.split("/")
     match parts:
+        case [*_, log, number] if _SCHEMA_LOG.match(log) and _NUMBER.match(number):
+            return Part(Kind.SCHEMA_LOG, path, batch=int(number), name=log)
         case ["metadata"]:
             return Part(Kind.METADATA, path)
         case ["offsets", number] if _NUMBER.match(number):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from streambank.checkpoint.grammar import DEFAULT_STORE, Kind, Part, classify
+from streambank.checkpoint.grammar import DEFAULT_STORE, Kind, Part, classify, name_pattern
 from streambank.checkpoint.listing import Listing
+from streambank.checkpoint.shape import LeftOut
 from streambank.storage import FileInfo
 
 VersionKey = tuple[int, str | None]
@@ -20,6 +21,7 @@ _STORE_FOLDER = re.compile(
     r"state/(0|[1-9][0-9]{0,18})/(0|[1-9][0-9]{0,18})(?:/(?P<store>[^/._][^/]*))?(?:/(?P<data>SSTs|logs))?\Z"
 )
 _SHARED_CHARACTERS = 24
+_MOST_PATTERNS = 20
 _MOST_SORTED = 1024
 """Of so many stores the files stay sorted at a time."""
 
@@ -145,7 +147,8 @@ class CheckpointIndex:
         commits: Batch -> path.
         sources: Source -> its files.
         operators: Operator id -> its files.
-        others: Temporary and unknown files, by kind.
+        schema_logs: Folder of a Delta source's schema log -> number of an entry -> path.
+        others: Temporary, harmless and unknown files, by kind.
     """
 
     listing: Listing
@@ -154,6 +157,7 @@ class CheckpointIndex:
     commits: dict[int, str] = field(default_factory=dict)
     sources: dict[str, list[Part]] = field(default_factory=dict)
     operators: dict[int, OperatorFiles] = field(default_factory=dict)
+    schema_logs: dict[str, dict[int, str]] = field(default_factory=dict)
     others: dict[Kind, list[str]] = field(default_factory=dict)
     _names: NamesKnown = field(default_factory=NamesKnown)
 
@@ -167,6 +171,22 @@ class CheckpointIndex:
                 for name in index.listing.names(folder):
                     index._add(classify(f"{folder}/{name}" if folder else name))
         return index
+
+    def left_out(self, sources: Collection[str]) -> tuple[LeftOut, ...]:
+        """Files that are not understood: one example for each pattern of names, the most files first.
+
+        Args:
+            sources: The sources that the offset log knows; what lies below `sources/` of others is unknown.
+        """
+        unknown = [*self.others.get(Kind.UNKNOWN, ())]
+        unknown += [
+            part.path for name, parts in self.sources.items() if name not in sources for part in parts
+        ]
+        by_pattern: dict[str, list[str]] = {}
+        for path in sorted(unknown):
+            by_pattern.setdefault(name_pattern(path), []).append(path)
+        found = [LeftOut(pattern, paths[0], len(paths)) for pattern, paths in by_pattern.items()]
+        return tuple(sorted(found, key=lambda one: (-one.files, one.pattern))[:_MOST_PATTERNS])
 
     def _add_store(self, folder: str, found: re.Match[str]) -> bool:
         """Take in a folder of state by its names alone; False for one that must be looked at path by path."""
@@ -211,6 +231,9 @@ class CheckpointIndex:
                 self.commits[part.batch] = part.path
             case Kind.SOURCE_LOG | Kind.SOURCE_OTHER if part.source is not None:
                 self.sources.setdefault(part.source, []).append(part)
+            case Kind.SCHEMA_LOG if part.batch is not None:
+                folder = part.path.rpartition("/")[0]
+                self.schema_logs.setdefault(folder, {})[part.batch] = part.path
             case Kind.CHECKSUM | Kind.HIDDEN_CHECKSUM:
                 pass  # the one is found again by the name of the file that it is about, the other not needed
             case _ if part.operator is not None:

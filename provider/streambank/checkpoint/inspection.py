@@ -15,7 +15,7 @@ from streambank.checkpoint.sources import SourceState
 from streambank.checkpoint.state.rocksdb import ReadRange
 from streambank.core.errors import ConflictError, StreambankError
 from streambank.core.finding import Finding, Severity
-from streambank.core.units import from_epoch_ms, to_json_time
+from streambank.core.units import from_epoch_ms, say_count, to_json_time
 from streambank.storage import FileInfo
 
 MAX_THOROUGH_READS = 5000
@@ -218,14 +218,20 @@ def _oddities(index: CheckpointIndex, closure: Closure | None) -> list[Finding]:
                 "Spark never deletes them. Those older than some hours may be deleted.",
             )
         )
-    if unknown := index.others.get(Kind.UNKNOWN):
+    left_out = closure.left_out if closure is not None else index.left_out(index.sources)
+    if left_out:
+        files = sum(one.files for one in left_out)
+        examples = ", ".join(one.example for one in left_out[:_SHOWN])
+        more = ", ..." if len(left_out) > _SHOWN else ""
         found.append(
             Finding(
                 "unknown-files",
                 "warning",
-                unknown[0],
-                f"{len(unknown)} files are nothing that Spark 3.5 to 4.3 writes, such as {unknown[0]!r}.",
-                "Savepoints leave them out.",
+                left_out[0].example,
+                f"{say_count(files, 'file')} {'is' if files == 1 else 'are'} nothing that Spark 3.5 to 4.3, "
+                f"or a connector that is known, writes: {examples}{more}.",
+                "Savepoints leave them out: if a connector wrote them, a restored query may fail, or read "
+                "other rows.",
                 "If a newer Spark or a connector wrote them and needs them, report it.",
             )
         )

@@ -1,7 +1,8 @@
-"""What has to be rewritten when a checkpoint moves, and nothing else: absolute paths in operator metadata v2.
+"""What has to be rewritten when a checkpoint moves, and nothing else: absolute paths in two kinds of files.
 
-A copy whose paths still lead to the original fails where the original is gone, and makes directories in it
-where it is not (docs/formats/checkpoint.md, "Operators").
+Operator metadata v2: a copy whose paths still lead to the original fails where the original is gone, and
+makes directories in it where it is not (docs/formats/checkpoint.md, "Operators"). Entries of a Delta source's
+schema log: Delta refuses to start where an entry is bound to the source of another checkpoint.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.logs import format_metadata
 from streambank.checkpoint.operators import flatten, parse_operator_metadata
+from streambank.checkpoint.sources import SOURCE_FOLDER, parse_schema_log
 from streambank.checkpoint.text import decode, encode, load_json
 from streambank.core.errors import FormatError
 
@@ -21,7 +23,39 @@ _SCHEMAS = "/_stateSchema/"
 
 def needs_rewrite(path: str) -> bool:
     """Whether a file of a checkpoint holds absolute paths, told from its own path."""
-    return classify(path).kind is Kind.OPERATOR_V2
+    return classify(path).kind in (Kind.OPERATOR_V2, Kind.SCHEMA_LOG)
+
+
+def rewrite_paths(data: bytes, path: str, new_root: str) -> bytes:
+    """A file whose paths lead into another checkpoint directory; every other byte stays.
+
+    Args:
+        data: The bytes of the file.
+        path: Its path in the checkpoint; `needs_rewrite` of it.
+        new_root: URI or absolute path of the directory that the checkpoint will live in.
+
+    Raises:
+        FormatError: `half-written`, `unknown-version`, or `foreign-path`.
+    """
+    if classify(path).kind is Kind.SCHEMA_LOG:
+        return _rewrite_schema_log(data, path, new_root)
+    return rewrite_operator_metadata(data, path, new_root)
+
+
+def _rewrite_schema_log(data: bytes, path: str, new_root: str) -> bytes:
+    entry = parse_schema_log(data, path)
+    if entry.source is None or entry.source_path is None:
+        return data
+    if not entry.source or "/" in entry.source:
+        raise FormatError(
+            f"{path} is bound to {entry.source_path[:200]!r}, which is no source of a checkpoint.",
+            code="foreign-path",
+            hint="The file was edited, or a newer Delta wrote it.",
+        )
+    first, _, rest = decode(data, path).partition("\n")
+    document = load_json(rest, path)
+    document["sourceMetadataPath"] = f"{_hadoop_uri(new_root)}{SOURCE_FOLDER}{entry.source}"
+    return encode(f"{first}\n{json.dumps(document, separators=(',', ':'), ensure_ascii=False)}", path)
 
 
 def rewrite_operator_metadata(data: bytes, path: str, new_root: str) -> bytes:

@@ -148,6 +148,21 @@ class SparkFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Files of a checkpoint that are not understood, and not known as harmless: no closure has them.
+
+    Attributes:
+        pattern: What their paths have in common, with `<n>` and `<id>` for numbers and ids.
+        example: The first of them.
+        files: How many there are.
+    """
+
+    pattern: str
+    example: str
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
 class Closure:
     """Everything Spark needs to go on after a batch, and what the files tell about it.
 
@@ -162,6 +177,7 @@ class Closure:
         sources: How far each source is.
         spark: What the files tell about the Spark that wrote them.
         notes: What was found damaged on the way and could be done without.
+        left_out: What the checkpoint holds besides, and nobody knows what it is for.
     """
 
     batch: int
@@ -174,6 +190,7 @@ class Closure:
     sources: tuple[SourceState, ...]
     spark: SparkFacts
     notes: tuple[str, ...] = field(default=())
+    left_out: tuple[LeftOut, ...] = field(default=())
 
     @property
     def bytes(self) -> int:

@@ -1,8 +1,13 @@
 """Which part of a source's own log belongs to a batch.
 
 The file source logs every file it has handed out, and a batch's offset names the last entry it reads. Other
-sources keep at most one file, `0`, with the offsets they began at (rate, Kafka). Anything else is refused by
-name, since carrying too much of an unknown log is as wrong as carrying too little.
+sources keep at most one file with the offsets they began at: `0` (rate, Kafka, Pulsar, Event Hubs), or
+`offsets/0` (Iceberg). Anything else is refused by name, since carrying too much of an unknown log is as wrong
+as carrying too little.
+
+A Delta source that tracks schemas keeps them elsewhere below the checkpoint, in `_schema_log_<table>/<n>`,
+and reads with the newest one. So an entry belongs to a batch if it is of a version of the table that the
+batch's offset has reached (Delta: DeltaSourceMetadataTrackingLog).
 """
 
 from __future__ import annotations
@@ -14,10 +19,13 @@ from typing import Any
 
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
 from streambank.checkpoint.grammar import Kind, Part
-from streambank.checkpoint.text import load_json, parse_version
+from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
 from streambank.core.errors import FormatError
 
 _NUMBER = re.compile(r"-?[0-9]+")
+MAX_SCHEMA_LOG_VERSION = 1
+SOURCE_FOLDER = "/sources/"
+"""Before the name of the source in the path that an entry of a schema log is bound to."""
 MAX_INITIAL_VERSION = 1
 """The newest version of the offsets at which Kafka and the rate source began."""
 _VERSION_LINE_BYTES = 64
@@ -124,15 +132,147 @@ def _plan(
     if offset is None and _is_file_log(parts, chunks):
         return SourceState(source, "file", None, ())
     for part in parts:
-        if part.kind is not Kind.SOURCE_LOG or part.batch != 0 or part.compact:
-            raise FormatError(
-                f"{part.path} belongs to the log of an unknown source, whose offset is {str(offset)[:60]}.",
-                code="unknown-source-log",
-                hint="Known: the file source, and sources that keep only their first offsets (Kafka, rate).",
-            )
+        if not _is_beginning(part):
+            raise _not_understood(part, offset)
     for part in parts:
         check_initial_offsets(read(part.path), part.path)
     return SourceState(source, "initial", offset, tuple(part.path for part in parts))
+
+
+def _is_beginning(part: Part) -> bool:
+    """Whether a file holds the offsets at which a source began."""
+    if part.kind is Kind.SOURCE_LOG:
+        return part.batch == 0 and not part.compact
+    return part.path == f"sources/{part.source}/offsets/0"
+
+
+_REASONS = {
+    "shard-commit": (
+        "Kinesis",
+        "No savepoint of a query that reads Kinesis is possible: executors write how far they have read "
+        "while a batch runs, so these files are of no batch. Let a job without state copy the stream into "
+        "Kafka or files, and let the query read those.",
+    ),
+    "rocksdb": (
+        "Auto Loader (cloudFiles)",
+        "No savepoint of a query that reads with Auto Loader is possible: which files it has read stands in "
+        "a database whose format is Databricks' own. Read the files with the file source of Apache Spark.",
+    ),
+}
+"""Folder below `sources/<source>/` -> whose it is, and why no savepoint of such a query is possible."""
+_SHOWN_CHARACTERS = 300
+
+
+def _not_understood(part: Part, offset: str | None) -> FormatError:
+    folder = part.path.split("/")[2]
+    whose, hint = _REASONS.get(
+        folder,
+        (
+            "an unknown source",
+            "Known: the file source, and sources that keep only the offsets at which they began (Kafka, "
+            "rate, Iceberg, ...). No savepoint of this query is possible; report the connector and its "
+            "version.",
+        ),
+    )
+    shown = "not known" if offset is None else offset
+    if len(shown) > _SHOWN_CHARACTERS:
+        shown = f"too long to show here ({len(shown):,} characters)"
+    return FormatError(
+        f"{part.path} belongs to the log of {whose}. The source's offset is {shown}.",
+        code="unknown-source-log",
+        hint=hint,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLogEntry:
+    """One entry of a Delta source's schema log.
+
+    Attributes:
+        table: Id of the table.
+        version: Of which version of the table the schema is.
+        source: Name of the source in the offset log; None where the entry is bound to none.
+        source_path: The path that names the source: Delta compares it with its own at each start.
+    """
+
+    table: str
+    version: int
+    source: str | None
+    source_path: str | None
+
+
+def parse_schema_log(data: bytes, path: str) -> SchemaLogEntry:
+    """An entry of a Delta source's schema log.
+
+    Raises:
+        FormatError: `half-written` or `unknown-version`.
+    """
+    first, _, rest = decode(data, path).partition("\n")
+    parse_version(first, path, MAX_SCHEMA_LOG_VERSION)
+    document = load_json(rest, path)
+    try:
+        bound = document.get("sourceMetadataPath")
+        bound = bound if isinstance(bound, str) and SOURCE_FOLDER in bound else None
+        source = None if bound is None else bound.rstrip("/").rpartition(SOURCE_FOLDER)[2]
+        return SchemaLogEntry(str(document["tableId"]), int(document["deltaCommitVersion"]), source, bound)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"{path} is not an entry of a Delta source's schema log: {error!r} is not as it should be.",
+            code="half-written",
+            hint=HALF_WRITTEN_HINT,
+        ) from error
+
+
+def plan_schema_log(
+    entries: Mapping[int, str],
+    offsets: Mapping[str, str | None],
+    parsed: Callable[[str], SchemaLogEntry],
+    newest: bool,
+) -> list[str]:
+    """The entries of one schema log that belong to a batch.
+
+    Delta writes an entry when the query has read up to the version at which the schema changed, and reads
+    with the newest entry. One of a later version than the batch has reached would make it read with columns
+    that were not there yet; so those are left out. The first one always belongs to it, and of a source that
+    is not known all do.
+
+    Args:
+        entries: Number -> path.
+        offsets: Source -> offset of the batch.
+        parsed: Gives an entry by its path.
+        newest: Whether the batch is the newest one: of an older one, damage behind its entries is no matter.
+
+    Raises:
+        FormatError: An entry is not understood.
+    """
+    wanted: list[str] = []
+    kept = 0
+    for _, path in sorted(entries.items()):
+        try:
+            entry = parsed(path)
+        except FormatError:
+            if newest:
+                raise
+            break
+        wanted.append(path)
+        reached = _reached(entry, offsets)
+        if reached is None or entry.version <= reached or not kept:
+            kept = len(wanted)
+    return wanted[:kept]
+
+
+def _reached(entry: SchemaLogEntry, offsets: Mapping[str, str | None]) -> int | None:
+    """The version of its table that a source has reached; None where that is not known."""
+    of_table: set[int] = set()
+    for source, offset in offsets.items():
+        value = None if offset is None else load_json(offset)
+        if isinstance(value, dict) and value.get("reservoirId") == entry.table:
+            version = value.get("reservoirVersion")
+            if isinstance(version, int) and not isinstance(version, bool):
+                if source == entry.source:
+                    return version
+                of_table.add(version)
+    return of_table.pop() if entry.source is None and len(of_table) == 1 else None
 
 
 def check_initial_offsets(data: bytes, path: str) -> None:

@@ -28,6 +28,7 @@ from streambank.recovery.sinks.standing import sinks_at
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
+from streambank.savepoint.warnings import left_out
 from streambank.storage import is_inside, open_store
 from streambank.storage.store import Store
 from streambank.work.target import check_target_apart
@@ -339,6 +340,8 @@ def _lost_records(request: RestoreRequest, manifest: Manifest) -> str | None:
 def _warnings(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
     for _, error in unknown_versions(request.repository, chosen.manifest.files):
         yield f"{error.message} Spark will refuse it."
+    if (lacks := left_out(chosen.manifest)) is not None:
+        yield lacks
     gone_on = sinks.reached is not None and sinks.reached.beyond(chosen.manifest.batch) is not False
     if gone_on and not chosen.manifest.sinks and not sinks.unguarded:
         yield "The savepoint names no sink, so it is not known whether rows would be lost or repeated."

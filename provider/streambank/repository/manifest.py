@@ -204,6 +204,8 @@ class Manifest:
         bytes: Sum of the files' sizes, sinks' included.
         file_count: How many files, sinks' included.
         stats: What taking it cost: new_bytes, new_files, replans, seconds.
+        left_out: Files of the checkpoint that are not understood, and not in the savepoint: pattern, example,
+            files. Written only where there are any.
         files: The checkpoint's files, sorted by path.
         extra: Fields that a newer Streambank wrote; kept.
     """
@@ -232,6 +234,7 @@ class Manifest:
     bytes: int = 0
     file_count: int = 0
     stats: Mapping[str, Any] = field(default_factory=nothing)
+    left_out: tuple[Mapping[str, Any], ...] = ()
     files: tuple[FileEntry, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=nothing)
 
@@ -374,6 +377,8 @@ def _lines(manifest: Manifest) -> Iterator[bytes]:
 def _head_fields(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     for name in _FIELDS:
         value = getattr(manifest, name)
+        if name == "left_out" and not value:
+            continue
         if isinstance(value, datetime):
             yield name, to_json_time(value)
         elif isinstance(value, tuple):
@@ -431,7 +436,7 @@ def _to_manifest(head: dict[str, Any], files: tuple[FileEntry, ...], what: str) 
     known = {name: head.pop(name) for name in ("digest", *_FIELDS) if name in head}
     try:
         known["taken_at"] = from_json_time(known["taken_at"])
-        for name in ("operators", "sources", "sinks"):
+        for name in ("operators", "sources", "sinks", "left_out"):
             known[name] = tuple(known.get(name, ()))
         manifest = Manifest(**known, files=files, extra=head or NOTHING)
     except (KeyError, TypeError, ValueError) as error:
@@ -447,8 +452,10 @@ def _check_head(manifest: Manifest, what: str = "savepoint's manifest") -> None:
     for name, kinds in _KINDS.items():
         if not isinstance(getattr(manifest, name), kinds) or isinstance(getattr(manifest, name), bool):
             raise damaged(what, f"its field {name} has the wrong type")
-    if not all(isinstance(item, Mapping) for item in (*manifest.operators, *manifest.sinks)):
-        raise damaged(what, "its operators or sinks have the wrong type")
+    if not all(
+        isinstance(item, Mapping) for item in (*manifest.operators, *manifest.sinks, *manifest.left_out)
+    ):
+        raise damaged(what, "its operators, sinks or files left out have the wrong type")
     if manifest.batch < 0 or manifest.bytes < 0 or manifest.file_count < 0:
         raise damaged(what, "a number in it is negative")
     for sink in manifest.sinks:

@@ -12,7 +12,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -56,7 +56,7 @@ from streambank.savepoint.sinks import (
     described,
     require_sinks,
 )
-from streambank.savepoint.warnings import first_said, not_asked
+from streambank.savepoint.warnings import first_said, left_out, not_asked
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
@@ -431,6 +431,8 @@ class _Take:
                 "replans": replans,
                 "seconds": round(time.monotonic() - self.started, 3),
             },
+            left_out=tuple(asdict(one) for one in closure.left_out)
+            or (() if origin is None else origin.left_out),
             files=files,
             **self.details,
         )
@@ -447,7 +449,11 @@ class _Take:
             seconds=time.monotonic() - self.started,
             replans=replans,
             already_there=already_there,
-            warnings=(*not_asked(manifest), *(self._other_note(manifest) if already_there else ())),
+            warnings=(
+                *not_asked(manifest),
+                *([lacks] if (lacks := left_out(manifest)) is not None else ()),
+                *(self._other_note(manifest) if already_there else ()),
+            ),
         )
 
     def _other_note(self, manifest: Manifest) -> Iterator[str]:

@@ -29,6 +29,7 @@ from streambank.repository.repository import Repository
 from streambank.repository.signatures import UNSIGNED
 from streambank.savepoint import spark_checksums
 from streambank.savepoint.formats import unknown_versions
+from streambank.savepoint.warnings import left_out
 from streambank.work.check import BAD_SECTOR, check_objects
 from streambank.work.executor import DEFAULT_PACE, Executor, Pace
 from streambank.work.pace import Meter, Progress, RateLimit
@@ -145,6 +146,7 @@ def verify(
                 findings += deeper(job, savepoint)
                 depth = "deep"
         findings += [_not_held(job, savepoint, warning) for warning in holds.warnings]
+        findings += left_out_findings(manifest)
     findings += repository_findings(repository, job, savepoint)
     report = VerifyReport(
         savepoint=savepoint,
@@ -269,6 +271,20 @@ class _Check:
     def _findings(self, digest: str, error: StreambankError) -> Iterator[Finding]:
         self.bad.add(digest)
         yield from object_findings(self.entries[digest], error)
+
+
+def left_out_findings(manifest: Manifest) -> Iterator[Finding]:
+    """That a savepoint lacks files of its checkpoint which are not understood."""
+    if (lacks := left_out(manifest)) is not None:
+        yield Finding(
+            "files-left-out",
+            "info",
+            str(manifest.left_out[0].get("example") or ""),
+            lacks,
+            "What Spark itself needs is there.",
+            "Find out which connector or program wrote them. If the query needs them, report it: until then "
+            "no savepoint of it is complete.",
+        )
 
 
 def _not_held(job: str, savepoint: str, warning: str) -> Finding:

@@ -1,12 +1,15 @@
-"""What a savepoint does not hold: sinks and sources that were not asked, or give no row twice."""
+"""What a savepoint lacks: unknown files; sinks and sources that were not asked, or give no row twice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from streambank.checkpoint.sources import cannot_repeat
+from streambank.core.units import say_count
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.sinks import Captured
+
+_MOST_SHOWN = 8
 
 
 def first_said(manifest: Manifest, captured: Sequence[Captured], before: Manifest | None) -> Iterator[str]:
@@ -59,3 +62,21 @@ def not_asked(manifest: Manifest) -> tuple[str, ...]:
         if sink.get("not_asked") and sink.get("topics")
     ]
     return tuple(found)
+
+
+def left_out(manifest: Manifest) -> str | None:
+    """Which files of its checkpoint a savepoint lacks because they are not understood; None for none."""
+    files, examples = 0, []
+    for one in manifest.left_out:
+        count, example = one.get("files"), one.get("example")
+        if isinstance(count, int) and isinstance(example, str):
+            files += count
+            examples.append(example)
+    if not examples:
+        return None
+    shown = ", ".join(examples[:_MOST_SHOWN]) + (", ..." if len(examples) > _MOST_SHOWN else "")
+    return (
+        f"{say_count(files, 'file')} of the checkpoint {'is' if files == 1 else 'are'} not understood, and "
+        f"not in the savepoint: {shown}. If a connector wrote {'it' if files == 1 else 'them'}, a restored "
+        "query may fail at its start, or read other rows."
+    )

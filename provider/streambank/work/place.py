@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streambank.checkpoint.paths import needs_rewrite, rewrite_operator_metadata
+from streambank.checkpoint.paths import needs_rewrite, rewrite_paths
 from streambank.core.errors import ConflictError, IntegrityError
 from streambank.repository.manifest import FileEntry
 from streambank.repository.objects.packs import SMALL_BYTES
@@ -167,7 +167,7 @@ class Placing(Work[PlaceTask, Placed]):
         """The bytes with paths into the old checkpoint pointing into the target."""
         if not needs_rewrite(entry.path):
             return data
-        moved = rewrite_operator_metadata(data, entry.path, self._target)
+        moved = rewrite_paths(data, entry.path, self._target)
         if moved != data:
             rewritten[entry.path] = len(moved)
         return moved

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from streambank.checkpoint.closure import PARTITIONS, Closure
 from streambank.checkpoint.logs import UniqueIds
-from streambank.checkpoint.paths import needs_rewrite, rewrite_operator_metadata
+from streambank.checkpoint.paths import needs_rewrite, rewrite_paths
 from streambank.checkpoint.rewritten import DERIVED_FROM, with_conf, with_partitions, with_unique_ids
 from streambank.storage.store import Store
 
@@ -89,8 +89,9 @@ def lay_skeleton(
         if file.path == f"offsets/{batch}":
             data = with_conf(data, file.path, changed)
         if needs_rewrite(file.path):
-            data = rewrite_operator_metadata(data, file.path, target.uri)
-            if partitions is not None and int(file.path.split("/")[1]) not in alone:
+            data = rewrite_paths(data, file.path, target.uri)
+            of_operator = file.role == "operator"
+            if of_operator and partitions is not None and int(file.path.split("/")[1]) not in alone:
                 data = with_partitions(data, file.path, partitions)
         target.write(file.path, data)
     return Skeleton(source, target, batch)

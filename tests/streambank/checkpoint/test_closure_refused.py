@@ -159,12 +159,37 @@ def test_an_unknown_state_store() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["sources/0/1", "sources/0/shard-commit/0", "sources/0/9.compact", "sources/0/rocksdb/1.zip"]
+    ("path", "hint"),
+    [
+        ("sources/0/1", "report the connector"),
+        ("sources/0/9.compact", "report the connector"),
+        ("sources/0/offsets/1", "report the connector"),
+        ("sources/0/checkpoints/offsets/0", "report the connector"),
+        ("sources/0/shard-commit/0", "No savepoint of a query that reads Kinesis is possible"),
+        ("sources/0/shard-commit/7/shardId-000000000000", "No savepoint of a query that reads Kinesis is"),
+        ("sources/0/rocksdb/1.zip", "No savepoint of a query that reads with Auto Loader is possible"),
+    ],
 )
-def test_the_log_of_an_unknown_source(path: str) -> None:
+def test_the_log_of_an_unknown_source(path: str, hint: str) -> None:
     error = refusal(checkpoint("4.3.0/stateless-rate").having({path: b"v1\nx"}))
     assert error.code == "unknown-source-log"
-    assert path in error.message
+    assert path in error.message and hint in error.hint
+
+
+def test_an_offset_in_a_message_is_whole_or_only_counted() -> None:
+    found = checkpoint("4.3.0/stateless")
+    for offset, shown in (
+        ('{"shardId-000000000000":{"iteratorType":"AFTER_SEQUENCE_NUMBER","iteratorPosition":"4957"}}', None),
+        (json.dumps({"shards": ["x" * 400]}), "too long to show here (416 characters)"),
+    ):
+        other = found.having(
+            {
+                "offsets/12": replaced(b'{"logOffset":12}', offset.encode()),
+                "sources/0/shard-commit/12": b"x",
+            }
+        )
+        error = refusal(other)
+        assert error.message.endswith(f"The source's offset is {offset if shown is None else shown}.")
 
 
 def test_a_file_source_without_files_yet_needs_nothing() -> None:

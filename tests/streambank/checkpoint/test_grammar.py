@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streambank.checkpoint.grammar import Kind, Part, classify
+from streambank.checkpoint.grammar import Kind, Part, classify, name_pattern
 from tests.support.checkpoint.recorded import NAMES, checkpoint
 
 UUID = "8de4d609-c3fd-4163-8503-b3ec704096a9"
@@ -15,6 +15,10 @@ KNOWN = [
     ("commits/0", Kind.COMMITS, {"batch": 0}),
     ("sources/0/7", Kind.SOURCE_LOG, {"batch": 7, "source": "0", "name": "7"}),
     ("sources/left/9.compact", Kind.SOURCE_LOG, {"batch": 9, "compact": True, "source": "left"}),
+    ("_schema_log_3bffe7c2/0", Kind.SCHEMA_LOG, {"batch": 0, "name": "_schema_log_3bffe7c2"}),
+    ("_schemas/of/a/_schema_log_t_left/12", Kind.SCHEMA_LOG, {"batch": 12, "name": "_schema_log_t_left"}),
+    ("sources/0/_schema_log_t/1", Kind.SCHEMA_LOG, {"batch": 1}),
+    ("_schema_log_t/.0.crc", Kind.HIDDEN_CHECKSUM, {"of": "_schema_log_t/0"}),
     ("sources/0/shard-commit/4", Kind.SOURCE_OTHER, {"source": "0"}),
     ("state/3/_metadata/metadata", Kind.OPERATOR_V1, {"operator": 3}),
     ("state/0/_metadata/v2/13", Kind.OPERATOR_V2, {"operator": 0, "batch": 13}),
@@ -45,7 +49,6 @@ UNKNOWN = [
     "offsets/01",
     "offsets/1.compact",
     "offsets/1/2",
-    "offsets/12.crc.crc",
     "commits/x",
     "commits/٣",
     "sources",
@@ -61,7 +64,6 @@ UNKNOWN = [
     ".hidden",
     "..",
     "../metadata",
-    "x.crc",
     "commits/1\n",
     "99999999999999999999999",
 ]
@@ -73,6 +75,39 @@ def test_what_spark_writes_is_told_by_its_path(path: str, kind: Kind, fields: di
     assert part.kind is kind
     assert part.path == path
     assert {name: getattr(part, name) for name in fields} == fields
+
+
+HARMLESS = [
+    "x.crc",
+    "offsets/12.crc.crc",
+    "sources/0/4.tmp",
+    "sources/0",
+    "state/0/_temporary/0/x/part-0",
+    "_temporary/0/x",
+    ".DS_Store",
+    "commits/.nfs000000000012abcd",
+    "state/0_$folder$",
+    "offsets/4._COPYING_",
+    "state/0/0/._5.delta",
+]
+
+
+@pytest.mark.parametrize("path", HARMLESS)
+def test_what_others_leave_is_harmless(path: str) -> None:
+    assert classify(path) == Part(Kind.HARMLESS, path)
+
+
+@pytest.mark.parametrize(
+    "path", ["_schema_log_t/x", "_schema_log_/0", "my_temporary/0", "metadata.bak", "_SUCCESS/x"]
+)
+def test_what_only_looks_harmless_or_known_is_not(path: str) -> None:
+    assert classify(path) == Part(Kind.UNKNOWN, path)
+
+
+def test_files_of_one_kind_have_one_pattern() -> None:
+    first, second = f"x/{UUID}_12/0", f"x/{UUID.replace('8', '9')}_1/77"
+    assert name_pattern(first) == name_pattern(second) == "x/<id>_<n>/<n>"
+    assert name_pattern("a/notes.txt") == "a/notes.txt"
 
 
 @pytest.mark.parametrize("path", UNKNOWN)

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from streambank.checkpoint.closure import Closure, plan_closure
-from streambank.checkpoint.paths import needs_rewrite, rewrite_operator_metadata
+from streambank.checkpoint.paths import needs_rewrite, rewrite_paths
 from streambank.core.choices import ClosureKind
 from streambank.core.errors import NotFoundError
 from streambank.storage import FileInfo, Store
@@ -123,7 +123,7 @@ def lay_out(closure: Closure, source: Path, target: Path) -> None:
                 rb'"path":"file:[^"]*?/input/', f'"path":"file://{source.parent}/input/'.encode(), data
             )
         if needs_rewrite(file.path):
-            data = rewrite_operator_metadata(data, file.path, str(target))
+            data = rewrite_paths(data, file.path, str(target))
         path = target / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
