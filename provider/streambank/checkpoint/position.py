@@ -32,7 +32,15 @@ def batches_of(location: str) -> Batches:
     Raises:
         StorageError: It cannot be listed.
     """
-    store = open_store(location)
+    return batches_in(open_store(location))
+
+
+def batches_in(store: Store) -> Batches:
+    """The same of an opened directory.
+
+    Raises:
+        StorageError: It cannot be listed.
+    """
     # Committed first: what is planned meanwhile may only make a checkpoint look busier than it is.
     committed = _newest(store, "commits")
     return Batches(_newest(store, "offsets"), committed)

@@ -73,7 +73,7 @@ from streambank.doctor.subject import (
 from streambank.driver.environment import driver_environment
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.driver.spec import spec_of
-from streambank.job.alive import job_life
+from streambank.job.alive import beside_a_driver, job_life
 from streambank.job.status import site_status
 from streambank.kafka.recording import KIND
 from streambank.kafka.settings import Brokers
@@ -215,8 +215,11 @@ def _of_job(job: Job, name: str, machine: Machine, spark: str | None) -> Diagnos
             raise lost
         location = generation.location if generation is not None else location
         gone = checkpoint_lost(asked, generation)
-        if gone is not None:
-            return Diagnosis(job.name, name, location, (_lost_checkpoint(gone, location),))
+        if gone is not None and records.generation(name) == generation:  # else a restore came between
+            view, found = records.lease.view(), _lost_checkpoint(gone, location)
+            if view is not None and not view.free:
+                found = replace(found, hint=beside_a_driver(found.hint))
+            return Diagnosis(job.name, name, location, (found,))
         savepoints = savepoints_lost(asked)
         query = look_at_job(job, name, machine.clock())
     except (ConflictError, StorageError):
@@ -268,10 +271,11 @@ def _lost_savepoints(error: StreambankError, repository: str) -> Finding:
 def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Iterator[CheckResult]:
     listing, closure, now = query.planner.index.listing, query.closure, machine.clock()
     all_sinks = {**_file_sinks(query), **sinks}
-    yield from check_inputs(
-        query.checkpoint, query.inspection, listing, all_sinks, now, query.savepoints or ()
-    )
-    yield from _guarded("damage of the checkpoint", lambda: check_damage(query))
+    found: list[CheckResult] = [
+        *check_inputs(query.checkpoint, query.inspection, listing, all_sinks, now, query.savepoints or ()),
+        *_guarded("damage of the checkpoint", lambda: check_damage(query)),
+    ]
+    yield from _beside_a_driver(found) if query.is_driven else found
     yield from _guarded("clocks", lambda: _clocks(query, listing, machine))
     yield from check_location(query.checkpoint.uri, machine.mount_of)
     yield from _storage(query, machine)
@@ -290,6 +294,11 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
         yield from check_application(Path(query.job.application))
     if closure is not None and closure.operators:
         yield from _state(query, machine)
+
+
+def _beside_a_driver(found: Iterable[CheckResult]) -> Iterator[CheckResult]:
+    for one in found:
+        yield replace(one, hint=beside_a_driver(one.hint)) if isinstance(one, Finding) else one
 
 
 def _other_release(query: Query, spark: str | None) -> Iterator[CheckResult]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime, timedelta
 
 from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.inspection import Inspection
+from streambank.checkpoint.position import batches_in
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
 from streambank.control.progress import ProgressRecord, read_segment
@@ -34,6 +35,8 @@ SINGLE_S = 1800.0
 RECENT = 100
 """So many of the newest records of progress are looked at as Spark wrote them."""
 SAVEPOINTS = 5
+JUST_WRITTEN_S = 60.0
+"""A checkpoint to which something was written so recently may have a driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,25 @@ class Query:
     def closure(self) -> Closure | None:
         """The closure of its newest committed batch; None where it has none that is whole."""
         return self.inspection.closure
+
+    @property
+    def is_driven(self) -> bool:
+        """Whether a driver lives, or may; of a query without records its checkpoint has to tell.
+
+        Raises:
+            StorageError: The records, or the checkpoint, cannot be read.
+        """
+        view = self.control.lease.view() if self.control is not None else None
+        if view is not None:
+            return not view.free
+        before = self.inspection.last_planned_batch, self.inspection.last_committed_batch
+        if (*astuple(batches_in(self.checkpoint)),) != before:
+            return True
+        logs = self.planner.index.offsets, self.planner.index.commits
+        written_ns = max(
+            (self.planner.index.listing[path].mtime_ns for log in logs for path in log.values()), default=0
+        )
+        return abs(self.now.timestamp() - written_ns / 1e9) < JUST_WRITTEN_S
 
     @property
     def conf(self) -> SparkConf | None:

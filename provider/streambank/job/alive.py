@@ -17,6 +17,7 @@ is restarted for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -51,6 +52,12 @@ _READY_EVENTS = 50
 """Among so many of the newest events it is sought when the driver was ready."""
 _EVENTS_EACH = 4
 """How many events are looked at for each driver: a start leaves some ten, and most drivers live for days."""
+
+
+_WAY_BACK = re.compile(r"restor|roll(?:ed|s|ing)?[ -]?back|\bstop", re.IGNORECASE)
+_LOOK_AGAIN = (
+    "A driver lives: leave it running, and ask doctor again. Once no driver lives, doctor names the way out."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,17 @@ class Life:
     def unwatched_s(self, now: datetime) -> float:
         """For how long it is unwatched, in seconds."""
         return _since_s(self.unwatched_since, now)
+
+
+def beside_a_driver(hint: str) -> str:
+    """What can be done about a problem of a query whose driver lives.
+
+    The driver may get over it, and a way back would end a stream that works and undo its output.
+
+    Args:
+        hint: What is done about it where no driver lives.
+    """
+    return _LOOK_AGAIN if _WAY_BACK.search(hint) else hint
 
 
 def job_life(

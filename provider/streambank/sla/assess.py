@@ -21,7 +21,7 @@ from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.sla import SlaPolicy
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
-from streambank.job.alive import Life, job_life
+from streambank.job.alive import Life, beside_a_driver, job_life
 from streambank.kafka.settings import Brokers
 from streambank.sla.ages import replicas_of
 from streambank.sla.history.history import Records, StreamedHistory
@@ -218,8 +218,10 @@ def job_material(
         generation = control.generation(query)
         location = generation.location if generation is not None else location
         gone = checkpoint_lost(asked, generation)
-        if gone is not None:
+        if gone is not None and control.generation(query) == generation:  # else a restore came between
             found, skew = _unreadable(query, gone), False
+            if isinstance(life, Life) and life.up:
+                found = replace(found, advice=beside_a_driver(found.advice))
         elif history is None:
             found = _job_history(control, query, wanted, now, location)
         else:

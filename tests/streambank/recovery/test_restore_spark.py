@@ -154,8 +154,8 @@ def test_without_such_a_log_a_new_output_ends_the_query(spark: SparkSession, tmp
     query.add(5)
     with pytest.raises(Exception, match="BATCH_METADATA_NOT_FOUND"):
         query.run(tmp_path / "restored")
-    (finding,) = check_sink("fork", open_store(query.output), 4)
-    assert finding.code == "sink-log-gap"
+    found = check_sink("fork", open_store(query.output), open_store(tmp_path / "restored"))
+    assert "sink-log-gap" in [finding.code for finding in found]
 
 
 def test_a_half_done_target_starts_no_query(spark: SparkSession, tmp_path: Path) -> None:

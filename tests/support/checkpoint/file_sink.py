@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from streambank.storage.store import Store
+from tests.support.checkpoint.live_checkpoint import oldest_log_entry
 
 Rows = Sequence[Mapping[str, object]]
 
@@ -18,15 +19,23 @@ class FileSinkWriter:
         store: The output directory.
         compact_every: Spark's `fileSink.log.compactInterval`.
         keep_old: Keep the entries that a compaction replaces, as Spark does for ten minutes.
+        retain: Otherwise, the log of how many batches is kept.
         timeline: Part of the names of data files; two timelines never write the same name.
     """
 
     def __init__(
-        self, store: Store, *, compact_every: int = 10, keep_old: bool = False, timeline: str = "a"
+        self,
+        store: Store,
+        *,
+        compact_every: int = 10,
+        keep_old: bool = False,
+        retain: int = 0,
+        timeline: str = "a",
     ) -> None:
         self.store = store
         self.compact_every = compact_every
         self.keep_old = keep_old
+        self.retain = retain
         self.timeline = timeline
         self.rows: dict[str, list[Mapping[str, object]]] = {}
 
@@ -85,8 +94,9 @@ class FileSinkWriter:
         older = self._all_entries(batch - 1)
         self._put(f"{batch}.compact", older + entries)
         if not self.keep_old:
+            oldest = oldest_log_entry(batch, self.retain, self.compact_every)
             for name in self._names():
-                if int(name.partition(".")[0]) < batch:
+                if int(name.partition(".")[0]) < oldest:
                     self.store.delete(f"_spark_metadata/{name}")
 
     def _put(self, name: str, entries: list[dict[str, object]]) -> None:

@@ -28,6 +28,7 @@ class LiveCheckpoint:
         state_bytes: Size of a delta; snapshots are four times as large.
         query_id: Its query id.
         seed: What the bytes are made from; two timelines have different ones.
+        compact_every: Spark's `fileSource.log.compactInterval`; None never compacts the source's log.
 
     Attributes:
         inputs: Where its source reads a file for each batch, as a URI.
@@ -42,9 +43,11 @@ class LiveCheckpoint:
         state_bytes: int = 200,
         query_id: str | None = None,
         seed: int = 0,
+        compact_every: int | None = None,
     ) -> None:
         self.store = store
         self.retain = retain
+        self.compact_every = compact_every
         self.snapshot_every = snapshot_every
         self.state_bytes = state_bytes
         self.query_id = query_id or str(uuid.uuid4())
@@ -74,20 +77,40 @@ class LiveCheckpoint:
                 "stateStoreInfo": [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 2}],
             }
             self.store.write("state/0/_metadata/metadata", f"v1\n{json.dumps(operator)}".encode())
-        entry = {"path": f"{self.inputs}/{batch}.json", "timestamp": batch, "batchId": batch}
-        self.store.write(f"sources/0/{batch}", f"v1\n{json.dumps(entry)}".encode())
+        self._log_input(batch)
         head = {"batchWatermarkMs": batch * 1000, "batchTimestampMs": batch, "conf": CONF}
         lines = ["v1", json.dumps(head), json.dumps({"logOffset": batch})]
         self.store.write(f"offsets/{batch}", "\n".join(lines).encode())
 
+    def _log_input(self, batch: int) -> None:
+        compacts = self.compact_every is not None and (batch + 1) % self.compact_every == 0
+        numbers = range(batch + 1) if compacts else [batch]
+        entries = ({"path": f"{self.inputs}/{one}.json", "timestamp": one, "batchId": one} for one in numbers)
+        name = f"{batch}.compact" if compacts else str(batch)
+        self.store.write(f"sources/0/{name}", "\n".join(["v1", *map(json.dumps, entries)]).encode())
+        if self.compact_every is not None and self.retain is not None and compacts:
+            oldest = oldest_log_entry(batch, self.retain, self.compact_every)
+            for old in self.store.names("sources/0"):
+                if int(old.partition(".")[0]) < oldest:
+                    self.store.delete(f"sources/0/{old}")
+
     def commit(self) -> None:
         """Write the state and the commit of the planned batch, and delete what is old."""
-        batch, version = self.next_batch, self.next_batch + 1
+        self.write_state()
+        self.write_commit()
+
+    def write_state(self) -> None:
+        """Write the state of the planned batch; its sink comes next."""
+        version = self.next_batch + 1
         for partition in range(2):
             folder = f"state/0/{partition}"
             self.store.write(f"{folder}/{version}.delta", self._random.randbytes(self.state_bytes))
             if version % self.snapshot_every == 0:
                 self.store.write(f"{folder}/{version}.snapshot", self._random.randbytes(4 * self.state_bytes))
+
+    def write_commit(self) -> None:
+        """Write the commit of the planned batch, and delete what is old."""
+        batch = self.next_batch
         self.store.write(f"commits/{batch}", f'v1\n{{"nextBatchWatermarkMs":{batch * 1000 + 500}}}'.encode())
         self.next_batch += 1
         if self.retain is not None:
@@ -110,6 +133,16 @@ class LiveCheckpoint:
             for name in names:
                 if int(name.partition(".")[0]) < base:
                     self.store.delete(f"{folder}/{name}")
+
+
+def oldest_log_entry(batch: int, retain: int, compact_every: int) -> int:
+    """The oldest entry that a log keeps which compacts itself, once its delay for cleaning is over.
+
+    Spark keeps the compacted entry before the batches that are retained (4.3.0:
+    CompactibleFileStreamLog.deleteExpiredLog).
+    """
+    first = batch + 1 - retain
+    return first - first % compact_every - 1
 
 
 def add_debris(store: Store, batch: int) -> None:

@@ -9,12 +9,13 @@ STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY. A first batch that is planned, `offse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from streambank.checkpoint.compactible import entries_up_to
+from streambank.checkpoint.compactible import LogName, entries_up_to
 from streambank.checkpoint.grammar import Kind, Part, classify
 from streambank.checkpoint.inspection import Inspection
+from streambank.checkpoint.position import batches_in
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.core.finding import Finding
@@ -26,6 +27,9 @@ from streambank.storage.store import FileInfo, Store
 
 GARBAGE_AGE = timedelta(hours=1)
 """A temporary file that nobody has touched for so long was left by a driver that was killed."""
+
+SINK_LOOKS = 3
+"""So often is looked before a sink and its checkpoint are said to contradict each other."""
 
 SHORT_BUDGET_S = 10.0
 """A take that has less time than this between two cleanings may have to plan again."""
@@ -75,7 +79,7 @@ def check_inputs(
     if CheckpointReader(checkpoint).last_planned() is None:  # else a first batch has begun since the listing
         found += check_beginning(listing)
     for name, store in sinks.items():
-        found += check_sink(name, store, inspection.last_planned_batch, inspection.last_committed_batch)
+        found += check_sink(name, store, checkpoint)
     return found
 
 
@@ -151,22 +155,35 @@ def _needed(savepoints: Sequence[Manifest], holds: bool) -> tuple[float, str]:
     return seconds, f" Savepoint {savepoint} took {seconds:.1f} s{again}."
 
 
-def check_sink(
-    name: str, sink: Store, last_planned: int | None, last_committed: int | None = None
-) -> Iterator[Finding]:
+def check_sink(name: str, sink: Store, checkpoint: Store) -> list[Finding]:
     """A file sink whose log and the checkpoint do not belong together, or that has no log.
+
+    Both may move while they are read. So what looks like an error is looked at again, from the beginning.
 
     Args:
         name: How to report it.
         sink: Its output directory.
-        last_planned: The newest batch that the checkpoint has planned.
-        last_committed: The newest batch that was committed before the sink is looked at.
+        checkpoint: The query's checkpoint.
     """
+    found: list[Finding] = []
+    for _ in range(SINK_LOOKS):
+        found = list(_look_at_sink(name, sink, checkpoint))
+        if not any(one.severity == "error" for one in found):
+            break
+    return found
+
+
+def _look_at_sink(name: str, sink: Store, checkpoint: Store) -> Iterator[Finding]:
+    # Spark plans a batch, writes it to the sink, and commits it. Read against that order, no batch that comes
+    # meanwhile is taken for one that the sink has too much or too little.
+    last_committed = batches_in(checkpoint).committed
     try:
-        batches = [entry.batch for entry in list_log(sink)]
+        log = list_log(sink)
     except StreambankError as error:
         yield Finding(error.code, "error", name, error.message, "The sink cannot be judged.", error.hint)
         return
+    last_planned = batches_in(checkpoint).planned
+    batches = [entry.batch for entry in log]
     if not batches:
         yield Finding(
             "no-sink-log",
@@ -177,7 +194,7 @@ def check_sink(
             "Name the directory that the query writes to.",
         )
         return
-    yield from _check_gap(name, sink)
+    yield from _check_gap(name, log)
     if last_planned is None or max(batches) > last_planned:
         yield Finding(
             "sink-ahead",
@@ -202,11 +219,13 @@ def check_sink(
         )
 
 
-def _check_gap(name: str, sink: Store) -> Iterator[Finding]:
+def _check_gap(name: str, log: Collection[LogName]) -> Iterator[Finding]:
     """A log that lacks an entry which Spark looks for: from the newest back to a compacted one, or to 0."""
-    missing = _missing_entry(sink)
-    if missing is None or _missing_entry(sink) is None:  # it was compacted while it was listed
+    try:
+        entries_up_to(log, max(entry.batch for entry in log), LOG_DIRECTORY)
         return
+    except NotFoundError as error:
+        missing = error.message
     yield Finding(
         "sink-log-gap",
         "error",
@@ -217,15 +236,6 @@ def _check_gap(name: str, sink: Store) -> Iterator[Finding]:
         "Restore the savepoint that the query began from once more, with --new-sink and an empty directory; "
         "or restore one with --sink rollback.",
     )
-
-
-def _missing_entry(sink: Store) -> str | None:
-    names = list_log(sink)
-    try:
-        entries_up_to(names, max(name.batch for name in names), LOG_DIRECTORY)
-    except NotFoundError as error:
-        return error.message
-    return None
 
 
 _WANTED_EMPTY = ("commits", "offsets", "state")

@@ -40,8 +40,11 @@ class FileSinkCapture:
             StorageError: A long log does not fit into the temporary directory.
             ConflictError: `sink-moved`: an entry went away while it was read.
         """
-        found = list_log(self._store)
-        latest = max((name.batch for name in found), default=None)
+        for _ in range(2):  # a log that is compacted while it is listed may show an older end
+            found = list_log(self._store)
+            latest = max((name.batch for name in found), default=None)
+            if latest is not None and latest >= batch:
+                break
         if latest is None or latest < batch:
             reached = "is not there" if latest is None else f"ends at batch {latest}"
             raise InputError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -33,6 +34,8 @@ Chunks = Callable[[], Iterable[bytes]]
 """Gives the bytes of an entry, from the beginning, as often as it is called."""
 Standing = Literal["even", "ahead", "behind", "diverged", "damaged", "moved"]
 _MOST_NAMED = 3
+_LOOKS = 5
+"""So often is a log read before it is called damaged, where the query goes on meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +228,21 @@ def assess(
     Raises:
         StorageError: A long log does not fit into the temporary directory.
     """
-    there = list_log(store)
+    for _ in range(_LOOKS):
+        there = list_log(store)
+        found = _assess(saved, store, was_uri, there, unfinished_later)
+        if not (found.problem or found.gap) or list_log(store).keys() == there.keys():
+            break  # else the query went on, and compacted its log while that was read
+    return found
+
+
+def _assess(
+    saved: SavedLog,
+    store: Store,
+    was_uri: str,
+    there: Collection[LogName],
+    unfinished_later: Mapping[str, int] | None,
+) -> FileSinkStanding:
     sink_batch = max((name.batch for name in there), default=None)
     compared = Comparison(saved.files, store.list())
     problem = ""
@@ -282,18 +299,21 @@ def _read_log(
     unfinished: Mapping[str, int] | None,
 ) -> None:
     """Every entry is read; kept is what readers of the sink see now, and what later batches wrote."""
-    kept = {name for name in there if name.batch > saved_batch}
+    later = {name for name in there if name.batch > saved_batch}
     gap: NotFoundError | None = None
+    newest: list[LogName] = []
     if there:
         try:
-            kept |= {*chain(there, max(there).batch, store.uri)}
+            newest = chain(there, max(there).batch, store.uri)
         except NotFoundError as error:
             gap = error if unfinished is None else None
     for name in sorted(there):
-        if name in kept:
-            log.add_log(store, [name], roots)
-        else:
-            undamaged(partial(_read_through, store, name, roots))
+        # What a compacted entry holds, too, may go while this is read: the query goes on.
+        with suppress(NotFoundError) if newest and name < newest[0] else nullcontext():
+            if name in later or name in newest:
+                log.add_log(store, [name], roots)
+            else:
+                undamaged(partial(_read_through, store, name, roots))
     if gap is not None:
         raise gap
 

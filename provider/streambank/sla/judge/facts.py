@@ -49,6 +49,8 @@ _SAVEPOINTS = 5
 _NOTHING_YET = ("not-a-checkpoint", "no-committed-batch")
 _MOMENT = timedelta(milliseconds=1)
 _LONGEST = 200
+_LOOKS = 3
+"""So often is looked at what moves while it is read."""
 _INTERVALS = 3
 """So many of the longest of interval, timeout and trigger a query may be without progress, by default."""
 
@@ -64,12 +66,16 @@ class Looking:
     unreadable: list[str] = field(default_factory=list)
 
     def at(self, what: str, look: Callable[[], T]) -> T | None:
-        """What a look gives; None where it fails."""
-        try:
-            return look()
-        except StreambankError as error:
-            self.unreadable.append(f"{what}: {error.message}")
-            return None
+        """What a look gives; None where it fails. What moved meanwhile is looked at again."""
+        for left in reversed(range(_LOOKS)):
+            try:
+                return look()
+            except StreambankError as error:
+                if left and isinstance(error, ConflictError):
+                    continue
+                self.unreadable.append(f"{what}: {error.message}")
+                return None
+        return None
 
 
 def facts_of_query(

@@ -185,7 +185,10 @@ def test_a_sink_whose_log_has_a_gap_is_an_error(tmp_path: Path, names: tuple[str
     log.mkdir(parents=True)
     for name in names:
         (log / name).write_text("v1")
-    found = list(check_sink("out", open_store(tmp_path / "out"), 12))
+    planned = LiveCheckpoint(open_store(tmp_path / "checkpoint"))
+    planned.next_batch = 12
+    planned.plan()
+    found = check_sink("out", open_store(tmp_path / "out"), planned.store)
     assert codes(found) == ([] if gap is None else ["sink-log-gap"])
     assert all(gap in finding.cause and "--new-sink" in finding.hint for finding in found)
 
