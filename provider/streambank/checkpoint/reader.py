@@ -12,7 +12,7 @@ from streambank.checkpoint.shape import Closure
 from streambank.core.choices import ClosureKind
 from streambank.core.errors import ConflictError, NotFoundError, StreambankError
 from streambank.core.finding import Finding
-from streambank.storage import Store
+from streambank.storage import Store, local_path
 
 __all__ = ["LISTING_ORDER", "CheckpointReader"]
 
@@ -47,11 +47,7 @@ class CheckpointReader:
         try:
             return read_query_id(self.store)
         except NotFoundError as error:
-            raise NotFoundError(
-                f"{self.store.uri} has no metadata, so its query is not known.",
-                code="not-a-checkpoint",
-                hint="Give the directory that the query has as its checkpointLocation.",
-            ) from error
+            raise self._no_checkpoint("it has no metadata, so its query is not known") from error
 
     def last_committed(self) -> int | None:
         """The newest committed batch; None for none."""
@@ -77,6 +73,8 @@ class CheckpointReader:
         try:
             return plan_closure(self.listing(), self.store.read, batch, kind)
         except NotFoundError as error:
+            if error.code == "not-a-checkpoint":
+                raise self._no_checkpoint("it has no metadata, offsets or commits") from error
             if self.last_committed() != before:
                 raise ConflictError(
                     f"The query went on while its checkpoint was read: {error.message}",
@@ -100,11 +98,7 @@ class CheckpointReader:
             listing = self.listing()
             index = CheckpointIndex.build(listing)
             if not index.metadata and not index.offsets and not index.commits:
-                raise NotFoundError(
-                    f"There is no checkpoint at {self.store.uri}: it has no metadata, offsets or commits.",
-                    code="not-a-checkpoint",
-                    hint="Give the directory that the query has as its checkpointLocation.",
-                )
+                raise self._no_checkpoint("it has no metadata, offsets or commits")
             self.planner = ClosurePlanner(index, self.store.read)
             try:
                 return inspect_listing(self.store.uri, listing, self.store.read, batch, planner=self.planner)
@@ -135,6 +129,20 @@ class CheckpointReader:
                     "Let it retain more batches: spark.sql.streaming.minBatchesToRetain.",
                 ),
             ),
+        )
+
+    def _no_checkpoint(self, why: str) -> NotFoundError:
+        uri = self.store.uri
+        path = local_path(uri)
+        said = f"There is no checkpoint at {uri}: {why}."
+        if path is not None and not path.exists():
+            said = f"There is no directory {uri}."
+        elif not self.store.names():
+            said = f"There is nothing at {uri}."
+        return NotFoundError(
+            said,
+            code="not-a-checkpoint",
+            hint="Give the directory that the query has as its checkpointLocation.",
         )
 
     def _newest(self, log: str) -> int | None:

@@ -16,7 +16,7 @@ import typer
 from streambank.cli.output import console
 from streambank.cli.output.console import MODE
 from streambank.core.choices import LockMode, SinkChoice, SourceChoice, WorkPlace
-from streambank.core.errors import InputError
+from streambank.core.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -36,6 +36,7 @@ def _json(value: bool) -> bool:
     return value
 
 
+_JOBS_FILE = "streaming_jobs.toml"
 _named_jobs: list[str] = []
 """What `--jobs` says in this command, for the default of `--repository`; see `forget_jobs_file`."""
 
@@ -51,23 +52,52 @@ def jobs_file(value: str | None) -> str | None:
     return value
 
 
-def _declared_repository() -> str:
-    """The repository where none is given: the one that the jobs file declares.
+def known_repository() -> str | None:
+    """The repository where none is given: the environment's, or the one that the jobs file declares.
 
     Raises:
-        InputError: No jobs file is given either (code `usage`), or it is wrong.
+        InputError: The jobs file is wrong.
     """
+    if found := os.environ.get("STREAMBANK_REPOSITORY"):
+        return found
     named = _named_jobs[0] if _named_jobs else os.environ.get("STREAMBANK_JOBS")
-    if named:
-        from streambank.declaration.load import load_jobs
+    if not named:
+        return None
+    from streambank.declaration.load import load_jobs
 
-        return load_jobs(named).repository
-    if "_STREAMBANK_COMPLETE" in os.environ:  # a shell asks what may follow
+    return load_jobs(named).repository
+
+
+def _declared_repository() -> str:
+    """The default of `--repository`.
+
+    Raises:
+        InputError: None is known (code `usage`), or the jobs file is wrong.
+    """
+    known = known_repository()
+    if known is None and "_STREAMBANK_COMPLETE" not in os.environ:  # else a shell asks what may follow
+        raise InputError(
+            "Missing option '--repository' / '-r' (env var: 'STREAMBANK_REPOSITORY').",
+            code="usage",
+            hint="Name the repository, or set STREAMBANK_JOBS to the jobs file that declares it.",
+        )
+    return known or ""
+
+
+def _missing_jobs() -> str:
+    """The jobs file where none is given.
+
+    Raises:
+        InputError: It has to be given (code `usage`). One in this directory is named, and not taken: whose
+            jobs are started does not depend on where a person stands.
+    """
+    if "_STREAMBANK_COMPLETE" in os.environ:
         return ""
+    here = f", such as the {_JOBS_FILE} in this directory" if Path(_JOBS_FILE).is_file() else ""
     raise InputError(
-        "Missing option '--repository' / '-r' (env var: 'STREAMBANK_REPOSITORY').",
+        "Missing option '--jobs' (env var: 'STREAMBANK_JOBS').",
         code="usage",
-        hint="Name the repository, or set STREAMBANK_JOBS to the jobs file that declares it.",
+        hint=f"Name the jobs file{here}, by --jobs or by STREAMBANK_JOBS.",
     )
 
 
@@ -127,16 +157,42 @@ RepositoryOption = Annotated[
         "--jobs where there is that option).",
     ),
 ]
+RepositoryOfPlace = Annotated[
+    str | None,
+    # Not from the environment as elsewhere: where it is given, a savepoint is meant, even if a directory has
+    # the same name; see `repository_meant`.
+    typer.Option(
+        "--repository",
+        "-r",
+        metavar="LOCATION",
+        help="The repository of the savepoint; by default STREAMBANK_REPOSITORY, or the one that the jobs "
+        "file declares.",
+    ),
+]
 JobOption = Annotated[str | None, typer.Option("--job", metavar="NAME", help="Only this job, or job/query.")]
 JobName = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
 Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
 JobsFile = Annotated[
     str,
-    typer.Option("--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."),
+    typer.Option(
+        "--jobs",
+        envvar="STREAMBANK_JOBS",
+        metavar="FILE",
+        default_factory=_missing_jobs,
+        show_default=False,
+        help="The file that declares the jobs.",
+    ),
 ]
 OptionalJobsFile = Annotated[
     str | None,
-    typer.Option("--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."),
+    typer.Option(
+        "--jobs",
+        callback=jobs_file,
+        is_eager=True,
+        envvar="STREAMBANK_JOBS",
+        metavar="FILE",
+        help="The file that declares the jobs.",
+    ),
 ]
 SparkJobsFile = Annotated[
     str | None,
@@ -434,3 +490,46 @@ def pair(text: str) -> tuple[str, str]:
             hint="Write it like --spark-conf spark.executor.memory=2g, once for each property.",
         )
     return key, value
+
+
+def repository_meant(
+    places: Sequence[str], repository: str | None, job: str | None, batch: int | None
+) -> str | None:
+    """The repository of the savepoints that a verb names; None where it names checkpoints.
+
+    Without `-r` and `--job`, a directory that is there and what is written as a location are checkpoints. All
+    else names savepoints of the declared repository.
+
+    Raises:
+        InputError: The options do not go together, or a savepoint is meant and no repository is known (code
+            `usage`).
+        NotFoundError: There is neither such a directory nor a repository (code `not-a-checkpoint`).
+    """
+    named = repository
+    if named is None and (job is not None or not all(map(is_checkpoint, places))):
+        named = known_repository()
+        if named is None and job is not None:
+            raise InputError(
+                "--job needs a repository: give -r, or the jobs file.",
+                code="usage",
+                hint="Add --help for the options of this command.",
+            )
+        if named is None:
+            place = next(place for place in places if not is_checkpoint(place))
+            raise NotFoundError(
+                f"There is no directory {place}.",
+                code="not-a-checkpoint",
+                hint="For a savepoint, name its repository by -r, or set STREAMBANK_JOBS to the jobs file.",
+            )
+    if named is not None and batch is not None:
+        raise InputError(
+            "--batch is for checkpoints: a savepoint holds only one batch.",
+            code="usage",
+            hint="Add --help for the options of this command.",
+        )
+    return named
+
+
+def is_checkpoint(place: str) -> bool:
+    """Whether a checkpoint is meant: by `./ck`, `/data/ck`, `s3://b/ck`, or the name of a directory here."""
+    return place.startswith((".", "/")) or "://" in place or Path(place).is_dir()

@@ -16,62 +16,97 @@ COMMANDS_GROUP = "streambank.commands"
 """Entry points of this group are typer apps; each becomes a verb of its name, `job.NAME` one of `job`."""
 
 
+def _panels(verbs: Mapping[str, str]) -> dict[str, str]:
+    return {verb: heading for heading, names in verbs.items() for verb in names.split()}
+
+
 class Verbs(TyperGroup):
     """Our verbs first; entry points are looked at only for a name that is not ours, and for the list."""
 
     prefix: ClassVar[str] = ""
     """How the names of entry points begin that are verbs of this group."""
-    panels: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            ("take", "import", "list", "show", "verify", "pin", "unpin", "restore"), "Savepoints"
-        ),
-        **dict.fromkeys(("job", "sla", "doctor", "programs"), "Jobs"),
-        **dict.fromkeys(("inspect", "skew", "compact", "state", "rescale"), "Checkpoints and their state"),
+    panels: ClassVar[Mapping[str, str]] = _panels(
+        {
+            "Savepoints": "take import list show verify pin unpin restore",
+            "Jobs": "job sla doctor sinks programs",
+            "Recovery and change": "drill upgrade failover fork",
+            "Checkpoints and their state": "inspect skew compact state rescale advise plan-memory",
+            "Repositories": "expire undelete undelete-files sweep reindex replicate repair status sign key",
+        }
+    )
+    """Under which heading of the help a verb stands, in the order of the help."""
+    added: ClassVar[str] = "Added by other packages"
+    """The heading of verbs that are not ours."""
+    synonyms: ClassVar[Mapping[str, str]] = {
+        "version": "--version",
+        "help": "--help",
+        **dict.fromkeys(("backup", "snapshot", "create"), "take"),
+        "ls": "list",
+        **dict.fromkeys(("delete", "rm", "forget"), "expire"),
+        "prune": "sweep",
+        "check": "verify",
+        "rollback": "restore SAVEPOINT --sink rollback",
     }
-    """Under which heading of the help a verb stands."""
-    other: ClassVar[str] = "Repositories"
-    """The heading of all other verbs."""
+    """What other tools call a verb of ours, and what it is here."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A verb by name; None where there is none."""
         own = super().get_command(ctx, cmd_name)
         found: Any = own if own is not None else _load(self.prefix + cmd_name)
         if found is not None:
-            found.rich_help_panel = self.panels.get(cmd_name, self.other)
+            found.rich_help_panel = self.panels.get(cmd_name, self.added)
         return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The verb that arguments begin with.
 
         Raises:
-            InputError: It is `version`, which many commands have as a verb and this one as an option.
+            InputError: There is none, and another command has it (code `usage`).
         """
-        if args[:1] == ["version"] and not self.prefix:
+        name = args[0] if args else ""
+        meant = None if not name or self.get_command(ctx, name) else self._meant(ctx, name)
+        if meant is not None:
             raise InputError(
-                "No such command 'version'. Did you mean '--version'?",
+                f"No such command {name!r}. Did you mean '{meant}'?",
                 code="usage",
-                hint="See `streambank --help`.",
+                hint=f"See `{ctx.command_path} --help`.",
             )
         return super().resolve_command(ctx, args)
+
+    def _meant(self, ctx: Any, name: str) -> str | None:
+        """What a person means who types a verb of another tool, or one of a group without the group."""
+        if name in self.synonyms:
+            return self.synonyms[name]
+        if self.prefix:
+            return None
+        groups = {group: self.get_command(ctx, group) for group in ("job", "state")}
+        return next(
+            (f"{group} {name}" for group, found in groups.items() if found and found.get_command(ctx, name)),
+            None,
+        )
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Every verb in the order of the help."""
         own = super().list_commands(ctx)
         added = [name.removeprefix(self.prefix) for name in _added() if name.startswith(self.prefix)]
         names = own + [name for name in added if "." not in name and name not in own]
-        headings = [*dict.fromkeys(self.panels.values()), self.other]
-        return sorted(names, key=lambda name: headings.index(self.panels.get(name, self.other)))
+        headings = [*dict.fromkeys(self.panels.values()), self.added]
+        return sorted(names, key=lambda name: headings.index(self.panels.get(name, self.added)))
 
 
 class JobVerbs(Verbs):
     """The verbs of `streambank job`."""
 
     prefix = "job."
-    panels: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("list", "status", "history"), "Look"),
-        **dict.fromkeys(("savepoint", "restore", "compact", "rescale", "clean"), "Savepoints and state"),
-    }
-    other = "Start and stop"
+    synonyms: ClassVar[Mapping[str, str]] = {"take": "job savepoint", "run": "job start", "kill": "job stop"}
+    panels: ClassVar[Mapping[str, str]] = _panels(
+        {
+            "Look": "list status history overview",
+            "Savepoints and state": "savepoint restore clean compact rescale",
+            "Start and stop": "start restart stop",
+            "Records": "break move-records sign-records",
+        }
+    )
 
 
 def _added() -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from streambank.checkpoint.closure import GLOBAL_LIMIT, Closure
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.schema.key import named_fields
 from streambank.checkpoint.schema.query import OperatorSchema, read_query_schema
 from streambank.checkpoint.schema.store import names_apart
 from streambank.checkpoint.schema.unnamed import operator_names
@@ -37,8 +38,9 @@ from streambank.job.savepoint import place_of
 from streambank.job.start import check_launch
 from streambank.repository.catalog import SavepointSummary
 from streambank.repository.repository import Repository
+from streambank.savepoint.view import SavedFiles
 from streambank.storage import open_store
-from streambank.storage.store import Store
+from streambank.storage.store import Readable
 
 TOO_YOUNG = "no-such-savepoint"
 """Code of a compaction by idle time for which no savepoint is old enough yet."""
@@ -88,8 +90,6 @@ def foresee(
     """
     records = control or job.records()
     location, _ = place_of(job, records, job.only_query(query))
-    if order.get("operation") == "transform":  # its `where` limits what is set, and says nothing of keys
-        order = {**order, "where": order.get("delete_where")}
     desired = records.desired()
     if desired is not None and desired.state == "running":
         where = placed(job)
@@ -99,19 +99,95 @@ def foresee(
         closure = CheckpointReader(checkpoint).closure(None, "minimal")
     except (ConflictError, FormatError, NotFoundError):
         return  # it moves while it is read, or the stop's savepoint will say what is wrong with it
-    _check_state(closure, order)
-    with suppress(FormatError, NotFoundError):  # a schema that cannot be read is left to the stop, too
-        check_no_limit(checkpoint, closure)
     check_rewritable(closure, writer_of(records, query))
+    far = elsewhere or not (job.state.master or job.master).startswith("local")
+    foresee_state(checkpoint, closure, order, elsewhere=far)
+    if order.get("idle_for_s") is not None or order.get("idle_since") is not None:
+        _check_age(repository or _opened(job), job.savepoint_name(query), closure, order, now or utc_now())
+
+
+def foresee_state(
+    checkpoint: Readable, closure: Closure, order: Mapping[str, Any], *, elsewhere: bool = False
+) -> None:
+    """Refuse an order that does not fit some state, by its small files, before Spark is started for it.
+
+    Args:
+        checkpoint: The files of the state's checkpoint, or of its savepoint.
+        closure: What of it belongs to the batch.
+        order: What is asked, as for `foresee`.
+        elsewhere: As for `foresee`.
+
+    Raises:
+        StreambankError: As `foresee`, in so far as it is about the state.
+    """
+    if order.get("operation") == "transform":  # its `where` limits what is set, and says nothing of keys
+        order = {**order, "where": order.get("delete_where")}
+    _check_state(closure, order)
+    with suppress(FormatError, NotFoundError):  # a schema that cannot be read is left to Spark
+        check_no_limit(checkpoint, closure)
     if order.get("partitions") is not None:
-        _check_rescale(checkpoint, closure, int(order["partitions"]))
+        _check_rescale(
+            checkpoint, closure, int(order["partitions"]), migrates=order.get("provider") is not None
+        )
     if closure.spark.provider == "hdfs":
-        check_codec(closure, elsewhere or not (job.state.master or job.master).startswith("local"))
+        check_codec(closure, elsewhere)
     _check_operator(closure, order)
     if order.get("where"):
         _check_columns(checkpoint, closure, order)
-    if order.get("idle_for_s") is not None or order.get("idle_since") is not None:
-        _check_age(repository or _opened(job), job.savepoint_name(query), closure, order, now or utc_now())
+    if order.get("key"):
+        check_key(checkpoint, closure, str(order["key"]), order.get("operator"))
+
+
+def foresee_savepoint(
+    repository: Repository, job: str, savepoint: str, order: Mapping[str, Any], *, elsewhere: bool = False
+) -> None:
+    """The same for state of a savepoint, where it lies.
+
+    Raises:
+        StreambankError: As `foresee_state`.
+    """
+    files = SavedFiles(repository, repository.load(job, savepoint))
+    foresee_state(files, files.closure(), order, elsewhere=elsewhere)
+
+
+def check_key(checkpoint: Readable, closure: Closure, text: str, operator: int | None) -> None:
+    """Refuse a key that fits the state of no operator. Where Spark's reader may show other keys, it decides.
+
+    Args:
+        checkpoint: The files of the state's checkpoint.
+        closure: What of it belongs to the batch.
+        text: The key.
+        operator: Of this operator only.
+
+    Raises:
+        InputError: It does not fit (code `bad-key-text`).
+        RefusedError: The state has no keys (code `no-key`).
+    """
+    try:
+        schema = read_query_schema(closure.paths, checkpoint.read, closure.offset_conf)
+    except (FormatError, NotFoundError):
+        return
+    rows = [_as_stored(one) for one in schema.operators if operator in (None, one.operator)]
+    misfit: InputError | None = None
+    for each in rows:
+        if each is None:
+            return
+        if not each["key"]["fields"]:
+            continue
+        try:
+            named_fields(text, each["key"])
+        except InputError as error:
+            misfit = error
+        else:
+            return
+    if misfit is not None:
+        raise misfit
+    if rows:
+        raise RefusedError(
+            "The query keeps one state for all input: it has no keys.",
+            code="no-key",
+            hint="Nothing of it belongs to one key. What was added to a sum cannot be taken out again.",
+        )
 
 
 def _opened(job: Job) -> Repository | None:
@@ -131,7 +207,7 @@ def _check_state(closure: Closure, order: Mapping[str, Any]) -> None:
         )
 
 
-def check_no_limit(checkpoint: Store, closure: Closure) -> None:
+def check_no_limit(checkpoint: Readable, closure: Closure) -> None:
     """Refuse to rewrite RocksDB state of a limit.
 
     Args:
@@ -167,7 +243,7 @@ def is_strict(closure: Closure) -> bool:
     return closure.offset_conf.get(STRICT, "false").lower() == "true"
 
 
-def check_strict(checkpoint: Store, closure: Closure) -> None:
+def check_strict(checkpoint: Readable, closure: Closure) -> None:
     """Make sure that the partition of each row is known from its key, before rows get another partition.
 
     It is known of a join, which Spark places by all columns of its key (StreamingSymmetricHashJoinExec), and
@@ -191,7 +267,7 @@ def check_strict(checkpoint: Store, closure: Closure) -> None:
         )
 
 
-def _of_several_columns(checkpoint: Store, closure: Closure) -> list[int]:
+def _of_several_columns(checkpoint: Readable, closure: Closure) -> list[int]:
     """Operators, except joins, whose keys have several columns, or are not understood."""
     ids = {one.operator for one in closure.operators}
     try:
@@ -210,7 +286,10 @@ def _of_several_columns(checkpoint: Store, closure: Closure) -> list[int]:
     return sorted(ids - known)
 
 
-def _check_rescale(checkpoint: Store, closure: Closure, partitions: int) -> None:
+def _check_rescale(checkpoint: Readable, closure: Closure, partitions: int, *, migrates: bool) -> None:
+    if migrates:
+        check_strict(checkpoint, closure)
+        return
     if closure.spark.provider == "hdfs":
         raise RefusedError(
             "The number of partitions of HDFS-backed state cannot be changed: Spark refuses it, too.",
@@ -252,7 +331,7 @@ def check_codec(closure: Closure, elsewhere: bool) -> None:
         raise StorageError(
             f"Rewriting HDFS-backed state takes {' and '.join(missing)}; not installed here.",
             code="missing-package",
-            hint="Install airflow-provider-streambank[state], on the executors too.",
+            hint=f"Install {' and '.join(missing)}, on the executors too.",
         )
     if closure.offset_conf.get(_ROW_CHECKSUM, "false").lower() == "true":
         raise RefusedError(
@@ -280,7 +359,7 @@ def _check_operator(closure: Closure, order: Mapping[str, Any]) -> None:
         )
 
 
-def _check_columns(checkpoint: Store, closure: Closure, order: Mapping[str, Any]) -> None:
+def _check_columns(checkpoint: Readable, closure: Closure, order: Mapping[str, Any]) -> None:
     """Refuse `key.x` and `value.x` of columns that the state does not have, and state without keys.
 
     Of an operator with several stores or state variables Spark's reader shows other columns than are stored,
@@ -292,9 +371,10 @@ def _check_columns(checkpoint: Store, closure: Closure, order: Mapping[str, Any]
         return
     asked = order.get("operator")
     found = [one for one in schema.operators if asked in (None, one.operator)]
-    known = _stored_columns(found[0]) if len(found) == 1 and order.get("part") is None else None
-    if known is None:
+    stored = _as_stored(found[0]) if len(found) == 1 and order.get("part") is None else None
+    if stored is None:
         return
+    known = {part: [field["name"].lower() for field in kind["fields"]] for part, kind in stored.items()}
     if not known["key"]:
         raise RefusedError(
             f"Operator {found[0].operator} ({found[0].name}) keeps one state for all input: it has no keys.",
@@ -312,8 +392,8 @@ def _check_columns(checkpoint: Store, closure: Closure, order: Mapping[str, Any]
             )
 
 
-def _stored_columns(operator: OperatorSchema) -> dict[str, list[str]] | None:
-    """Names of the columns of key and value, in small letters; None where the reader may show others.
+def _as_stored(operator: OperatorSchema) -> dict[str, dict[str, Any]] | None:
+    """Key and value of an operator's rows, each a struct; None where Spark's reader may show others.
 
     Of several columns of one name each has the name that expressions call it by.
     """
@@ -322,13 +402,15 @@ def _stored_columns(operator: OperatorSchema) -> dict[str, list[str]] | None:
     families = list(operator.stores[0].newest.values())
     if len(families) != 1:
         return None
-    kinds = {"key": families[0].key, "value": families[0].value}
+    return {"key": _apart(families[0].key), "value": _apart(families[0].value)}
+
+
+def _apart(kind: Mapping[str, Any]) -> dict[str, Any]:
+    fields = kind.get("fields", ())
+    names = names_apart([str(field.get("name", "")) for field in fields])
     return {
-        part: [
-            name.lower()
-            for name in names_apart([str(field.get("name", "")) for field in kind.get("fields", ())])
-        ]
-        for part, kind in kinds.items()
+        "type": "struct",
+        "fields": [{**field, "name": name} for field, name in zip(fields, names, strict=True)],
     }
 
 

@@ -123,6 +123,17 @@ class Held(Protocol):
         """Let go; may be called twice."""
 
 
+class Readable(Protocol):
+    """Files that can be read by name: a store, or a savepoint where it lies."""
+
+    def read(self, path: str, /) -> bytes:
+        """All bytes of a file.
+
+        Raises:
+            NotFoundError: There is no such file.
+        """
+
+
 @runtime_checkable
 class Store(Protocol):
     """A root under which files are listed, read, created and deleted. Safe to use from several threads."""

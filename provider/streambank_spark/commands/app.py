@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="state",
     help="Look inside the state of a savepoint, or of a checkpoint's committed batch; Spark reads it.",
+    add_completion=False,
     no_args_is_help=True,
 )
 for module in (fingerprints, read, compare, validate, change, rewrite, erase):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -225,7 +226,7 @@ def _run(
             code="usage",
             hint="Give --jobs FILE, and leave --dry-run out.",
         )
-    repository, place, savepoint = savepoint_of(reference, location, job, spark)
+    repository, place, savepoint = savepoint_of(reference, location, job, spark, asdict(request))
     declared = job_named(QueryRef.parse(place).job, spark.jobs) if rehearse and spark.jobs else None
     if declared is not None:
         from streambank.drills.foreseen import foresee_rehearsal

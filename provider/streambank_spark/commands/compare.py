@@ -7,9 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption, RepositoryOption, open_repository
+from streambank.cli.options import (
+    JobOption,
+    RepositoryOption,
+    is_checkpoint,
+    open_repository,
+    repository_meant,
+)
 from streambank.cli.output import console
-from streambank_spark.commands.subject import OfPart, Operator, SparkOptions, check_place, several, with_spark
+from streambank_spark.commands.subject import (
+    OfPart,
+    Operator,
+    SparkOptions,
+    several,
+    with_spark,
+)
 
 if TYPE_CHECKING:
     from streambank.checkpoint.schema.query import QuerySchema
@@ -89,18 +101,14 @@ def compare(place: str, against: str, repository: str | None, job: str | None, b
     """
     from streambank.checkpoint.schema.compatibility import compare_schemas
 
-    check_place(repository, job, batch)
-    before, stored = _schema(place, repository, job, batch)
-    after, wanted = _schema(against, None if is_location(against) else repository, job, None)
+    of_place = repository_meant([place], repository, job, batch)
+    of_other = None if is_checkpoint(against) else repository_meant([against], repository, job, None)
+    before, stored = _schema(place, of_place, job, batch)
+    after, wanted = _schema(against, of_other, job, None)
     document = {"before": before, "after": after, **compare_schemas(stored, wanted).to_dict()}
     console.answer(document, lambda: _show(document))
     if document["verdict"] not in FINE:
         raise typer.Exit(1)
-
-
-def is_location(text: str) -> bool:
-    """Whether a text is a path or a URI, and not a savepoint's id: `./ck`, `/data/ck`, `s3://b/ck`."""
-    return text.startswith((".", "/")) or "://" in text
 
 
 def _schema(

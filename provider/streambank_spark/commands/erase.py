@@ -145,7 +145,9 @@ def _show(done: Done, document: dict[str, Any]) -> None:
         console.line("No savepoint holds it.")
     if not document["replicas"]:
         console.line(
-            "No replica was named: give --replica LOCATION, or --jobs FILE if they are declared there."
+            "The jobs file declares no replica, and none was named by --replica."
+            if document["declared"]
+            else "No replica was named: give --replica LOCATION, or --jobs FILE if they are declared there."
         )
     for each in document["live"]:
         console.line(f"live: {each['location']}: {each['found']}")

@@ -22,6 +22,7 @@ from streambank_spark.commands.rewrite import (
 from streambank_spark.commands.subject import (
     Operator,
     SparkOptions,
+    is_elsewhere,
     spark_of,
     staging_of,
     with_spark,
@@ -143,7 +144,7 @@ def _exchange(
     from streambank_spark.rewrite.request import check_where
 
     spark = declared_spark(job, query, given)
-    foresee(job, query, order.to_dict(), elsewhere=not (spark.master or "").startswith("local"))
+    foresee(job, query, order.to_dict(), elsewhere=is_elsewhere(spark))
     by = who("cli")
     with spark_of(spark) as session, console.progress() as progress:
         if order.where is not None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption
+from streambank.cli.options import JobOption, RepositoryOfPlace
 from streambank.cli.output import console
 from streambank_spark.commands.compare import compare
 from streambank_spark.commands.subject import (
@@ -14,7 +14,6 @@ from streambank_spark.commands.subject import (
     OfPart,
     Operator,
     Place,
-    Repository,
     SparkOptions,
     state_of,
     with_spark,
@@ -37,7 +36,7 @@ def register(app: typer.Typer) -> None:
 @with_spark
 def schema(
     place: Place,
-    repository: Repository = None,
+    repository: RepositoryOfPlace = None,
     job: JobOption = None,
     batch: OfBatch = None,
     against: Annotated[
@@ -86,7 +85,7 @@ def _show_schema(document: dict[str, Any]) -> None:
 @with_spark
 def digest(
     place: Place,
-    repository: Repository = None,
+    repository: RepositoryOfPlace = None,
     job: JobOption = None,
     batch: OfBatch = None,
     operator: Operator = None,

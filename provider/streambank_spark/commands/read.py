@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption
+from streambank.cli.options import JobOption, RepositoryOfPlace
 from streambank.cli.output import console
 from streambank.cli.output.console import MODE
 from streambank.core.errors import InputError
@@ -17,7 +18,6 @@ from streambank_spark.commands.subject import (
     OfPart,
     Operator,
     Place,
-    Repository,
     SparkOptions,
     state_of,
     with_spark,
@@ -26,6 +26,8 @@ from streambank_spark.commands.subject import (
 READ_EXAMPLES = """Examples:
 
   streambank state read b000041 -r /data/savepoints --key k17
+
+  streambank state read latest --job orders --jobs streaming_jobs.toml --key '{"customer": 17}'
 
   streambank state read b000041 -r /data/savepoints --part left --where "value.amount < 0" --json
 
@@ -42,7 +44,8 @@ Key = Annotated[
     str | None,
     typer.Option(
         metavar="KEY",
-        help="Only the rows of this key: its fields as a JSON object, or the only one as text.",
+        help="Only the rows of this key: all or some of its fields as a JSON object, or its only field as "
+        "text.",
     ),
 ]
 WhereRows = Annotated[
@@ -61,7 +64,7 @@ def register(app: typer.Typer) -> None:
 @with_spark
 def read(
     place: Place,
-    repository: Repository = None,
+    repository: RepositoryOfPlace = None,
     job: JobOption = None,
     batch: OfBatch = None,
     operator: Operator = None,
@@ -78,7 +81,10 @@ def read(
         raise InputError(
             "--lines and --json cannot be combined.", code="usage", hint="See `streambank state read --help`."
         )
-    with state_of(place, repository, job, batch, spark) as found:
+    from streambank.recovery.foresee import check_key
+
+    check = None if key is None else partial(check_key, text=key, operator=operator)
+    with state_of(place, repository, job, batch, spark, check) as found:
         from streambank_spark.state.read import Choice, iterate_rows, read_rows
 
         choice = Choice(operator, part, key, where)
@@ -133,7 +139,7 @@ def query(
             "`op<operator>_<part>`.",
         ),
     ],
-    repository: Repository = None,
+    repository: RepositoryOfPlace = None,
     job: JobOption = None,
     batch: OfBatch = None,
     limit: Limit = 100,
@@ -171,7 +177,7 @@ def _cell(value: Any) -> Any:
 def export(
     place: Place,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="An empty directory: a path or a URI.")],
-    repository: Repository = None,
+    repository: RepositoryOfPlace = None,
     job: JobOption = None,
     batch: OfBatch = None,
     operator: Operator = None,

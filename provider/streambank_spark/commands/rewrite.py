@@ -207,7 +207,7 @@ def carried_out(
     from streambank.control.processes import who
 
     order.check()
-    repository, place, savepoint = savepoint_of(reference, location, job, spark)
+    repository, place, savepoint = savepoint_of(reference, location, job, spark, order.to_dict())
     from streambank_spark.rewrite.request import carry_out
 
     with spark_of(spark) as session:

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, SparkConf, declared_job, jobs_file, open_repository
+from streambank.cli.options import (
+    Debug,
+    Json,
+    SparkConf,
+    declared_job,
+    jobs_file,
+    open_repository,
+    repository_meant,
+)
 from streambank.cli.output import console
-from streambank.core.errors import InputError
 from streambank_spark.private.own_pyspark import use_own_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from streambank.checkpoint.closure import Closure
     from streambank.declaration.declaration import Job
     from streambank.repository.repository import Repository as SavepointRepository
+    from streambank.storage.store import Readable
     from streambank.work.pace import Progress
     from streambank_spark.state.staging import Materialized, Staging
     from streambank_spark.state.state import QueryState
@@ -27,13 +36,10 @@ if TYPE_CHECKING:
 Place = Annotated[
     str,
     typer.Argument(
-        metavar="SAVEPOINT|CHECKPOINT", help="With -r a savepoint's id; without it a checkpoint directory."
+        metavar="SAVEPOINT|CHECKPOINT",
+        help="A savepoint, by any of its names, of -r or of the repository that the jobs file declares; or a "
+        "checkpoint directory.",
     ),
-]
-Repository = Annotated[
-    str | None,
-    # Not from the environment as elsewhere: with it, what is meant is a savepoint.
-    typer.Option("--repository", "-r", metavar="LOCATION", help="The repository of the savepoint."),
 ]
 OfBatch = Annotated[
     int | None,
@@ -174,48 +180,57 @@ def require_pyspark(job: Job | None) -> None:
     use_own_pyspark(installation_for_state(job, rewrites=False).spark_home)  # what rewrites asks again
 
 
-def check_place(repository: str | None, job: str | None, batch: int | None) -> None:
-    """Make sure that the options go together.
-
-    Raises:
-        InputError: They do not (code `usage`).
-    """
-    if repository is None and job is not None:
-        raise InputError("--job needs -r.", code="usage", hint="See `streambank state --help`.")
-    if repository is not None and batch is not None:
-        raise InputError(
-            "--batch is for checkpoints: a savepoint holds only one batch.",
-            code="usage",
-            hint="See `streambank state --help`.",
-        )
+Check = Callable[["Readable", "Closure"], None]
+"""Refuses what does not fit some state, by its small files."""
 
 
 @contextmanager
 def state_of(
-    place: str, repository: str | None, job: str | None, batch: int | None, spark: SparkOptions
+    place: str,
+    repository: str | None,
+    job: str | None,
+    batch: int | None,
+    spark: SparkOptions,
+    check: Check | None = None,
 ) -> Iterator[StateOf]:
     """The state of a savepoint, or of a committed batch of a checkpoint, for a `with`.
+
+    Args:
+        place: The savepoint or the checkpoint.
+        repository: Where the savepoint is; see `repository_meant`.
+        job: Whose savepoint it is.
+        batch: Of a checkpoint: which batch; the newest for None.
+        spark: How Spark is started.
+        check: What has to hold before any of it is copied and Spark is started.
 
     Raises:
         InputError: The options do not go together, or there is no PySpark.
         StreambankError: The state cannot be had; the message names what and why.
     """
-    with several([place], repository, job, batch, spark) as (found,):
+    with several([place], repository, job, batch, spark, check) as (found,):
         yield found
 
 
 @contextmanager
 def several(
-    places: Sequence[str], repository: str | None, job: str | None, batch: int | None, spark: SparkOptions
+    places: Sequence[str],
+    repository: str | None,
+    job: str | None,
+    batch: int | None,
+    spark: SparkOptions,
+    check: Check | None = None,
 ) -> Iterator[list[StateOf]]:
     """As `state_of`, of several places at once.
 
     Raises:
         InputError, StreambankError: As `state_of`.
     """
-    check_place(repository, job, batch)
+    repository = repository_meant(places, repository, job, batch)
     opened = open_repository(repository) if repository is not None else None
     named = [] if opened is None else [opened.find(place, job) for place in places]
+    if check is not None:
+        for number, place in enumerate(places):
+            _checked(place, None if opened is None else (opened, *named[number]), batch, check)
     spark.require_pyspark(named[0][0] if named else None)
     from streambank_spark.state.staging import (
         materialized_checkpoint,
@@ -228,7 +243,7 @@ def several(
     with ExitStack() as stack:
         found: list[Materialized] = []
         for number, place in enumerate(places):
-            console.note(f"laying out {place}")
+            console.note(f"copying the files of {place} for Spark")
             with console.progress() as progress:
                 staging = staging_of(spark, progress)
                 if opened is None:
@@ -245,6 +260,27 @@ def several(
         yield states
 
 
+def _checked(
+    place: str, savepoint: tuple[SavepointRepository, str, str] | None, batch: int | None, check: Check
+) -> None:
+    from streambank.checkpoint.reader import CheckpointReader
+    from streambank.savepoint.view import SavedFiles
+    from streambank.storage import open_store
+
+    if savepoint is None:
+        store = open_store(place)
+        check(store, CheckpointReader(store).closure(batch, "minimal"))
+    else:
+        repository, job, name = savepoint
+        files = SavedFiles(repository, repository.load(job, name))
+        check(files, files.closure())
+
+
+def is_elsewhere(spark: SparkOptions) -> bool:
+    """Whether Python packages of the Spark cannot be seen from here."""
+    return not (spark.master or "local").startswith("local")
+
+
 def staging_of(spark: SparkOptions, progress: Progress | None = None) -> Staging:
     """Where state is staged."""
     from streambank_spark.state.staging import Staging
@@ -254,7 +290,7 @@ def staging_of(spark: SparkOptions, progress: Progress | None = None) -> Staging
 
 
 def savepoint_of(
-    reference: str, location: str, job: str | None, spark: SparkOptions
+    reference: str, location: str, job: str | None, spark: SparkOptions, order: Mapping[str, Any]
 ) -> tuple[SavepointRepository, str, str]:
     """The savepoint that a verb names; afterwards PySpark can be imported.
 
@@ -263,15 +299,20 @@ def savepoint_of(
         location: Its repository.
         job: Only of this job, or `job/query`.
         spark: How Spark is started.
+        order: What is asked of its state, as JSON; see `foresee_savepoint`.
 
     Returns:
         The repository, `job` or `job/query`, and the savepoint's id.
 
     Raises:
-        StreambankError: There is no such repository or savepoint, or no PySpark (code `no-pyspark`).
+        StreambankError: There is no such repository or savepoint, or no PySpark (code `no-pyspark`); or the
+            state does not fit what is asked.
     """
+    from streambank.recovery.foresee import foresee_savepoint
+
     repository = open_repository(location)
     owner, savepoint = repository.find(reference, job)
+    foresee_savepoint(repository, owner, savepoint, order, elsewhere=is_elsewhere(spark))
     spark.require_pyspark(owner)
     return repository, owner, savepoint
 

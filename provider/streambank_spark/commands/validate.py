@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption
+from streambank.cli.options import JobOption, RepositoryOfPlace, repository_meant
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 from streambank_spark.commands.compare import Samples
@@ -19,7 +19,6 @@ from streambank_spark.commands.subject import (
     OfPart,
     Operator,
     Place,
-    Repository,
     SparkOptions,
     savepoint_of,
     spark_of,
@@ -52,7 +51,7 @@ def validate(
             help=f"An expression that must be true of every row. {LIMITED_TO}",
         ),
     ],
-    repository: Repository = None,
+    repository: RepositoryOfPlace = None,
     job: JobOption = None,
     batch: OfBatch = None,
     operator: Operator = None,
@@ -75,9 +74,10 @@ def validate(
 ) -> None:
     """Check all state by rules, and list the rows that break one: exit code 1 if any stays broken."""
     if repair:
-        if repository is None or batch is not None:
+        repository = repository_meant([place], repository, job, batch)
+        if repository is None:
             raise InputError(
-                "--repair makes a savepoint from a savepoint, so it needs -r.",
+                "--repair makes a savepoint from a savepoint, and this is a checkpoint.",
                 code="usage",
                 hint="Take a savepoint of the checkpoint first: nothing is ever repaired in place.",
             )
@@ -124,12 +124,12 @@ def _repair(
     asked: Mapping[str, Any], reference: str, location: str, job: str | None, spark: SparkOptions
 ) -> None:
     from streambank.control.processes import who
-
-    repository, place, savepoint = savepoint_of(reference, location, job, spark)
-    from streambank_spark.rewrite.request import validate
     from streambank_spark.rewrite.validate_request import ValidateRequest
 
     order = ValidateRequest.from_dict(asked)
+    repository, place, savepoint = savepoint_of(reference, location, job, spark, asked)
+    from streambank_spark.rewrite.request import validate
+
     with spark_of(spark) as session, console.progress() as progress:
         staging = staging_of(spark, progress)
         document = validate(session, repository, place, savepoint, order, staging, by=who("cli"), say=say)

@@ -19,7 +19,6 @@ from pyspark.sql.types import StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
-from streambank.core.json_text import loads
 from streambank.core.python310 import UTC
 from streambank_spark.failures import first_line, in_words
 from streambank_spark.private.expressions import computed
@@ -218,24 +217,8 @@ def rows_of_key(
 
 def _rows_of(frame: DataFrame, operator: OperatorState, part: Part, text: str) -> DataFrame:
     """The units of the rows whose key has the fields that the text names, with those values."""
-    kind = frame.schema["key"].dataType
-    wanted = _object(text)
-    names = kind.names if isinstance(kind, StructType) else []
-    asked = [name for name in names if wanted is None or name in wanted]
-    fields = [F.col("key").getField(name).alias(name) for name in asked]
-    narrowed = frame.select(
-        _units(frame, operator, part, hashable=False).alias(UNIT),
-        (F.struct(*fields) if fields else F.col("key")).alias("key"),
-    )
-    return narrowed.where(is_key(narrowed, text)).select(UNIT)
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    try:
-        found = loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+    units = frame.select(_units(frame, operator, part, hashable=False).alias(UNIT), KEY)
+    return units.where(is_key(units, text)).select(UNIT)
 
 
 def _any(state: QueryState, operator: OperatorState) -> DataFrame:

@@ -101,7 +101,7 @@ def _package(name: str) -> Any:
         raise StorageError(
             f"Rewriting HDFS-backed state needs the package {name.partition('.')[0]}. It is missing.",
             code="missing-package",
-            hint="Install airflow-provider-streambank[state], on the executors too.",
+            hint="Install lz4 and xxhash, or zstandard, on the executors too.",
         ) from error
 
 

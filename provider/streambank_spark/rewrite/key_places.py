@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -67,15 +67,19 @@ class Live:
         location: Its URI.
         generation: Its number; None where only savepoints tell of the directory.
         current: Whether it is the one that counts; None where that is not known.
+        empty: Its storage answers, and has nothing there.
     """
 
     location: str
     generation: int | None
     current: bool | None
+    empty: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         why = "unknown: it may hold the key until the job runs from the new savepoint and this is deleted"
+        if self.empty:
+            why = "no: there is nothing in this place (if it is a disk that was unmounted, look there)"
         return {
             "location": self.location,
             "generation": self.generation,
@@ -172,4 +176,11 @@ def live_places(repository: Repository, job: str, declared: Job | None) -> list[
     for one in repository.manifests(job):
         if one.job == job and one.checkpoint:
             found.setdefault(one.checkpoint, Live(one.checkpoint, None, None))
-    return list(found.values())
+    return [replace(each, empty=_is_empty(each.location)) for each in found.values()]
+
+
+def _is_empty(location: str) -> bool:
+    try:
+        return not open_store(location).names()
+    except StreambankError:  # what cannot be read may hold the key
+        return False

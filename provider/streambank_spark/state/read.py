@@ -10,7 +10,6 @@ structs are always taken apart and put together again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
@@ -22,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType
 
+from streambank.checkpoint.schema.key import bad_key, named_fields, plain
 from streambank.checkpoint.schema.store import names_apart
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.json_text import loads
@@ -39,7 +39,8 @@ class Choice:
     Attributes:
         operator: Only of this stateful operator.
         part: Only of this part.
-        key: Only those of this key: the text of its one field, or a JSON object of its fields.
+        key: Only those of this key: the text of its one field, or a JSON object of some of its fields. Parts
+            whose key has no such field are left out, as long as one has.
         where: Only those for which this SQL expression over the columns is true.
     """
 
@@ -160,7 +161,7 @@ def iterate_rows(state: QueryState, choice: Choice) -> Iterator[dict[str, Any]]:
 
 def _rows(state: QueryState, choice: Choice, limit: int) -> Iterator[dict[str, Any]]:
     given = 0
-    for part in chosen_parts(state, choice):
+    for part in _with_key(state, choice):
         frame = chosen(state, part, choice)
         names = [name for name in frame.columns if name != PARTITION]
         told = frame.select(PARTITION, as_json(frame, names).alias("row"))
@@ -174,56 +175,59 @@ def _rows(state: QueryState, choice: Choice, limit: int) -> Iterator[dict[str, A
             return
 
 
+def _with_key(state: QueryState, choice: Choice) -> list[Part]:
+    """The parts to read: those whose key has the fields that are asked for.
+
+    Raises:
+        InputError: None has (code `bad-key-text`).
+    """
+    parts = chosen_parts(state, choice)
+    if choice.key is None:
+        return parts
+    found: list[Part] = []
+    misfit: InputError | None = None
+    for part in parts:
+        kind = apart(state.frame(part)).schema[KEY].dataType
+        try:
+            named_fields(choice.key, kind.jsonValue() if isinstance(kind, StructType) else {})
+        except InputError as error:
+            misfit = error
+        else:
+            found.append(part)
+    if misfit is not None and not found:
+        raise misfit
+    return found
+
+
 def is_key(frame: DataFrame, text: str) -> Column:
-    """Whether a row is of the key that a text names.
+    """Whether a row is of a key that a text names, by all or some of the key's fields.
 
     Raises:
         InputError: The text does not fit the key (code `bad-key-text`).
     """
     kind = frame.schema[KEY].dataType
-    if not isinstance(kind, StructType) or not kind.fields:
-        raise _bad_key(text, kind, "this state has no key")
-    try:
-        wanted = loads(text)
-    except ValueError:
-        wanted = text
-    if not isinstance(wanted, dict):
-        if len(kind.fields) > 1:
-            raise _bad_key(text, kind, "the key has several fields")
-        # As it was given: a text that looks like a number is still a text.
-        wanted = {kind.names[0]: wanted if isinstance(wanted, (list, str, type(None))) else text}
-    return _matches(frame, column(KEY), kind, wanted, text)
+    struct = kind if isinstance(kind, StructType) else StructType()
+    wanted = named_fields(text, struct.jsonValue())
+    return _matches(frame, column(KEY), struct, wanted, text)
 
 
 def _matches(frame: DataFrame, value: Column, kind: StructType, wanted: dict[str, Any], text: str) -> Column:
-    if set(wanted) != set(kind.names):
-        raise _bad_key(text, kind, f"its fields are {', '.join(kind.names)}")
     conditions = []
     for field, inner in zip(kind.fields, fields_of(value, kind), strict=True):
+        if field.name not in wanted:
+            continue
         given = wanted[field.name]
-        if isinstance(field.dataType, StructType) and isinstance(given, dict):
+        if isinstance(field.dataType, StructType) and given is not None:
             conditions.append(_matches(frame, inner, field.dataType, given, text))
         elif given is None:
             conditions.append(inner.isNull())
-        elif isinstance(given, (dict, list)):
-            raise _bad_key(text, kind, f"the field {field.name} needs a plain value")
-        elif isinstance(field.dataType, (ArrayType, MapType, StructType)):
-            raise _bad_key(text, kind, f"the field {field.name} has no plain value")
         else:
-            plain = json.dumps(given) if isinstance(given, bool) else str(given)
-            typed = F.lit(plain).try_cast(field.dataType)
+            typed = F.lit(plain(given)).try_cast(field.dataType)
             if frame.sparkSession.range(1).select(typed.isNull()).collect()[0][0]:
-                raise _bad_key(text, kind, f"{plain} is not a valid {field.dataType.simpleString()}")
+                why = f"{plain(given)} is not a valid {field.dataType.simpleString()}"
+                raise bad_key(text, kind.jsonValue(), why)
             conditions.append(inner == typed)
     return reduce(and_, conditions)
-
-
-def _bad_key(text: str, kind: DataType, why: str) -> InputError:
-    return InputError(
-        f"{text} does not name a key of this state: {why}.",
-        code="bad-key-text",
-        hint=f"The key is {kind.simpleString()}: give its fields as a JSON object, or a single one as text.",
-    )
 
 
 JSON_OPTIONS = {

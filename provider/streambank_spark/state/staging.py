@@ -106,6 +106,7 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
         StreambankError: As `take` and `materialize`.
     """
     source = open_store(checkpoint)
+    CheckpointReader(source).query_id()  # before anything is made for what is not there
     with ExitStack() as stack:
         work = _work(stack, staging)
         place = open_store(f"{work}/{repository_name()}")

@@ -48,7 +48,7 @@ def test_help_names_every_verb_and_every_verb_has_help_with_an_example() -> None
 
 def test_verbs_stand_under_headings_with_the_most_used_first() -> None:
     shown = succeed("--help").out
-    headings = ["Savepoints", "Jobs", "Checkpoints and their state", "Repositories"]
+    headings = ["Savepoints", "Jobs", "Recovery and change", "Checkpoints and their state", "Repositories"]
     assert [line.split("─")[1].strip() for line in shown.splitlines() if line.startswith("╭─")][
         1:
     ] == headings

@@ -83,7 +83,7 @@ def test_without_pyspark_there_is_one_clear_line(saved: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["read", "c", "--job", "j"], "--job needs -r."),
+        (["read", "c", "--job", "j"], "--job needs a repository: give -r, or the jobs file."),
         (["digest", "b7", "-r", "r", "--batch", "3"], "--batch is for checkpoints"),
         (["read", "c", "--lines", "--json"], "--lines and --json"),
         (["validate", "c"], "rule"),
@@ -131,6 +131,9 @@ def test_read_gives_rows_of_every_kind(spark: SparkSession, saved: Path, work: P
     key = dedup["rows"][1]["key"]
     again = succeed("state", "read", *of(saved, "hdfs-dedup"), "--key", json.dumps(key), "--json").document
     assert [row["key"] for row in again["rows"]] == [key]
+    part = ("--key", '{"k": "k1"}', "--limit", 0, "--json")
+    of_k1 = succeed("state", "read", *of(saved, "rocksdb-window", 7), *part).document["rows"]
+    assert len(of_k1) > 1 and {row["key"]["k"] for row in of_k1} == {"k1"}, "all windows of one key"
     where = ("--where", "value.n > 6", "--part", "seen", "--limit", 0, "--lines")
     lines = succeed("state", "read", *of(saved, "ids-changelog-transform"), *where).out.splitlines()
     assert lines and all(json.loads(line)["value"]["n"] > 6 for line in lines)
@@ -141,7 +144,7 @@ def test_what_fits_no_row_is_said(spark: SparkSession, saved: Path) -> None:
     window = of(saved, "rocksdb-window", 7)
     for more, code in (
         (["--key", "k1"], "bad-key-text"),
-        (["--key", '{"k": "k1"}'], "bad-key-text"),
+        (["--key", '{"customer": "k1"}'], "bad-key-text"),
         (["--key", '{"window": {"start": "soon", "end": null}, "k": "k1"}'], "bad-key-text"),
         (["--where", "value.nonsense = 1"], "bad-expression"),
         (["--part", "left"], "bad-input"),

@@ -16,7 +16,7 @@ from streambank.checkpoint.closure import GLOBAL_LIMIT, Closure, OperatorState
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.schema.store import Columns, parse_state_schema
 from streambank.core.errors import FormatError
-from streambank.storage.store import Store
+from streambank.storage.store import Readable, Store
 
 _SESSION = "spark.sessionWindow"
 _DEDUPE = ["__dummy__"]
@@ -53,7 +53,7 @@ def write_missing_metadata(checkpoint: Store, closure: Closure) -> tuple[str, ..
     return tuple(made)
 
 
-def operator_names(checkpoint: Store, closure: Closure) -> dict[int, str]:
+def operator_names(checkpoint: Readable, closure: Closure) -> dict[int, str]:
     """Spark's name of each operator, by its metadata or by its schemas; without those that have neither.
 
     Args:
@@ -103,7 +103,7 @@ def operator_name(stores: Mapping[str, Columns]) -> str:
     return "stateStoreSave"
 
 
-def _unnamed(checkpoint: Store, closure: Closure) -> Iterator[tuple[OperatorState, dict[str, Columns]]]:
+def _unnamed(checkpoint: Readable, closure: Closure) -> Iterator[tuple[OperatorState, dict[str, Columns]]]:
     """Operators without metadata, each of whose stores has a schema."""
     parts = [part for part in map(classify, closure.paths) if part.kind is Kind.SCHEMA_V2]
     schemas = {(part.operator, part.store): part.path for part in parts}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, OptionalJobsFile, declared_job
+from streambank.cli.options import Debug, Json, OptionalJobsFile, declared_job, known_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -120,7 +120,7 @@ def _diagnoses(
 
         spark = version_asked(spark)
     if checkpoint is not None:
-        if job is not None and repository is None:
+        if job is not None and repository is None and (repository := known_repository()) is None:
             raise _usage("--job beside a CHECKPOINT names its savepoints, so it needs -r, their repository.")
         return (diagnose_checkpoint(checkpoint, sinks=named, repository=repository, name=job, spark=spark),)
     if job is None:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, OptionalJobsFile, open_repository
+from streambank.cli.options import (
+    Debug,
+    Json,
+    OptionalJobsFile,
+    RepositoryOfPlace,
+    open_repository,
+    repository_meant,
+)
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -36,21 +43,18 @@ def skew(
         str | None,
         typer.Argument(
             metavar="[CHECKPOINT|SAVEPOINT]",
-            help="A checkpoint directory, or with -r a savepoint's id. Without it: --job and --jobs.",
+            help="A checkpoint directory, or a savepoint of -r or of the declared repository. Without it: "
+            "--job and --jobs.",
         ),
     ] = None,
-    repository: Annotated[
-        str | None,
-        # Not from the environment as elsewhere: with it, what is meant is a savepoint.
-        typer.Option("--repository", "-r", metavar="LOCATION", help="The repository of the savepoint."),
-    ] = None,
+    repository: RepositoryOfPlace = None,
     job: Annotated[
         str | None,
         typer.Option(
             "--job",
             metavar="NAME",
             help="A declared job, or job/query: its current checkpoint, and its traffic by key if the job "
-            "declares hot_keys. With -r: only savepoints of this one.",
+            "declares hot_keys. Beside a savepoint: only savepoints of this one.",
         ),
     ] = None,
     jobs: OptionalJobsFile = None,
@@ -105,10 +109,7 @@ def _of_job(job: str, jobs: str, batch: int | None, limit: float) -> dict[str, A
 def _of_place(
     place: str, repository: str | None, job: str | None, batch: int | None, limit: float
 ) -> dict[str, Any]:
-    if repository is None and job is not None:
-        raise _usage("--job beside a place needs -r, the repository of its savepoints.")
-    if repository is not None and batch is not None:
-        raise _usage("--batch is for checkpoints: a savepoint holds only one batch.")
+    repository = repository_meant([place], repository, job, batch)
     report = _of_savepoint(repository, place, job, limit) if repository else _of(place, batch, limit)
     return report.to_dict()
 

@@ -11,6 +11,7 @@ import os
 import re
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -56,6 +57,7 @@ def check_installation(environment: Mapping[str, str] = os.environ) -> list[Find
         *check_spark(_find("pyspark"), _find("pyspark-client")),
         *check_container(environment, Path("/")),
         *check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+        *check_host_name(socket.gethostname()),
         *check_launchers(),
     ]
 
@@ -238,6 +240,21 @@ def check_descriptors(hard_limit: int) -> Iterator[Finding]:
             f"A process may open {hard_limit} files at most.",
             "A take of a large checkpoint holds its files in slices, and has to plan again more often.",
             f"Raise the hard limit to {MIN_DESCRIPTORS} or more.",
+        )
+
+
+def check_host_name(name: str) -> Iterator[Finding]:
+    """A JVM asks for the address of its own host when Spark starts, and many containers know none."""
+    try:
+        socket.gethostbyname(name)
+    except (OSError, UnicodeError) as error:
+        yield Finding(
+            "host-name-unknown",
+            "error",
+            name,
+            f"This machine has no address for its own name {name!r}: {error}.",
+            "Spark does not start here (UnknownHostException, or JAVA_GATEWAY_EXITED).",
+            f"Add a line `127.0.1.1 {name}` to /etc/hosts, or set SPARK_LOCAL_HOSTNAME=localhost.",
         )
 
 

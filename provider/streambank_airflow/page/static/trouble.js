@@ -200,8 +200,14 @@ function mismatched(line, gaveUp, add) {
   const busy = operation && !(line.waits || []).some((one) => one.kind === "lock");
   if (busy) {
     const who = operation.by ? ` by ${whoOf(operation.by)}` : "";
-    add("info", `${titled(operation.name || "an operation")}${who} is at work`, { since: operation.since, tab: "events",
-      why: "It holds the job's operation lock. What it changes is shown when it has ended.", do: "Let it end before you begin another operation." });
+    const name = `${titled(operation.name || "an operation")}${who}`;
+    if (ageOf(line.at) > LATE_S.watched) { // of a job that is stopped, nothing reports until its next task
+      add("info", `${name} was at work ${age(ageOf(line.at))} ago`, { tab: "events", action: "sla",
+        why: "Nothing has reported of the job since, so it may have ended.", do: "Check the job now." });
+    } else {
+      add("info", `${name} is at work`, { since: operation.since, tab: "events",
+        why: "It holds the job's operation lock. What it changes is shown when it has ended.", do: "Let it end before you begin another operation." });
+    }
   }
   if (LOST[state] || gaveUp || line.down_since) return;
   const known = !["unknown", "unreadable"].includes(state) && Boolean(state);

@@ -109,6 +109,13 @@ def test_old_python_and_few_descriptors() -> None:
     assert codes(installation.check_descriptors(-1)) == []
 
 
+def test_a_host_that_does_not_know_its_own_name() -> None:
+    assert codes(installation.check_host_name("localhost")) == []
+    (found,) = installation.check_host_name("no-such-host.invalid")
+    assert (found.code, found.severity) == ("host-name-unknown", "error")
+    assert "/etc/hosts" in found.hint and "Spark does not start" in found.effect
+
+
 def test_a_container_is_known_by_its_signs(tmp_path: Path) -> None:
     assert codes(installation.check_container({}, tmp_path)) == []
     assert codes(installation.check_container({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)) == [

@@ -74,7 +74,7 @@ def test_the_exit_code_tells_an_uneven_store(folder: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--job", "orders"), "--job beside a place needs -r, the repository of its savepoints."),
+        (("--job", "orders"), "--job needs a repository: give -r, or the jobs file."),
         (("-r", "x", "--batch", "3"), "--batch is for checkpoints: a savepoint holds only one batch."),
         (("--limit", "0.5"), "Invalid value for '--limit'"),
     ],
