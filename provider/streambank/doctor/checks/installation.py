@@ -254,7 +254,7 @@ def check_host_name(name: str) -> Iterator[Finding]:
             name,
             f"This machine has no address for its own name {name!r}: {error}.",
             "Spark does not start here (UnknownHostException, or JAVA_GATEWAY_EXITED).",
-            f"Add a line `127.0.1.1 {name}` to /etc/hosts, or set SPARK_LOCAL_HOSTNAME=localhost.",
+            f"Add a line `127.0.1.1 {name}` to /etc/hosts, or set SPARK_LOCAL_IP=127.0.0.1.",
         )
 
 
