@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from copy import copy as duplicate
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
+from os import PathLike
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
@@ -24,6 +25,7 @@ from streambank.driver.connections import using_connections
 from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
 from streambank.storage import Store, open_store, using_s3
+from streambank_airflow.arguments import as_plain
 from streambank_airflow.configuration import (
     JOBS_VARIABLE,
     SECTION,
@@ -55,10 +57,12 @@ class DeclaredJobs:
         settings: What the connection says, where the caller has read it already.
     """
 
-    def __init__(self, streambank_conn_id: str, jobs_file: str | None, settings: Settings | None) -> None:
+    def __init__(
+        self, streambank_conn_id: str, jobs_file: str | PathLike[str] | None, settings: Settings | None
+    ) -> None:
         use_signing_keys()
         self.streambank_conn_id = streambank_conn_id
-        self._jobs_file = jobs_file
+        self._jobs_file: str | None = as_plain(jobs_file)
         if settings is not None:
             self.settings = settings
 

@@ -6,6 +6,7 @@ Its verbs are in parts. A part is loaded when it is first used, since the DAG pr
 from __future__ import annotations
 
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from airflow.sdk import BaseHook
@@ -57,7 +58,7 @@ class StreambankHook(BaseHook):
     def __init__(
         self,
         streambank_conn_id: str = DEFAULT_CONN_ID,
-        jobs_file: str | None = None,
+        jobs_file: str | PathLike[str] | None = None,
         settings: Settings | None = None,
     ) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
@@ -11,6 +12,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOper
 from streambank.core.units import say_duration
 from streambank.recovery.approval import CHOICE_KEY, Choice, chosen_of
 from streambank_airflow.airflow_versions import TaskWaitsForPerson
+from streambank_airflow.arguments import as_plain
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_bool, as_data
@@ -59,7 +61,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         job: str,
         choices: Sequence[Mapping[str, Any]] | str | None = None,
         only_if: bool | str = True,
-        jobs_file: str | None = None,
+        jobs_file: str | PathLike[str] | None = None,
         streambank_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -67,7 +69,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         self.job = job
         self.choices = choices
         self.only_if = only_if
-        self.jobs_file = jobs_file
+        self.jobs_file = as_plain(jobs_file)
         self.streambank_conn_id = streambank_conn_id
 
     def execute(self, context: Context) -> Any:

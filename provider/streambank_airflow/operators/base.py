@@ -7,6 +7,7 @@ from ast import literal_eval
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial, wraps
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -17,6 +18,7 @@ from streambank.core.errors import InputError, StreambankError, check_choice
 from streambank.core.names import MAIN, SEPARATOR
 from streambank.core.units import parse_duration_s
 from streambank.driver.installed import own_installation
+from streambank_airflow.arguments import as_plain, check_deferrable
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import close_log, describe
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
@@ -37,8 +39,12 @@ _TEMPLATE_HINT = "If it is a template, the task's rendered fields show its value
 class FindsJobs:
     """What has a connection and a jobs file, both templates, and finds jobs by them."""
 
-    streambank_conn_id: str
+    template_fields: Sequence[str]
+    job: Any
     jobs_file: str | None
+    streambank_conn_id: str
+    deferrable: bool = False
+    poll_interval_s: float = 5.0
     on_failure_callback: Any
     on_retry_callback: Any
     on_success_callback: Any
@@ -52,6 +58,29 @@ class FindsJobs:
         # The last ones, so that nothing of ours comes after what they log.
         self.on_failure_callback = [*self.on_failure_callback, *page, close_log]
         self.on_retry_callback = [*self.on_retry_callback, *page, close_log]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Keep a path as its text: Airflow does not render a `Path`, nor hand it to the triggerer."""
+        super().__setattr__(name, as_plain(value) if name in self.template_fields else value)
+
+    @property
+    def trigger_arguments(self) -> dict[str, Any]:
+        """What every trigger on a job takes."""
+        return {
+            "job": self.job,
+            "jobs_file": self.jobs_file,
+            "streambank_conn_id": self.streambank_conn_id,
+            "poll_interval_s": self.poll_interval_s,
+        }
+
+    def check_deferrable(self) -> None:
+        """Refuse a wait that cannot be handed to the triggerer, before anything is done that it is for.
+
+        Raises:
+            InputError: An argument cannot be handed over (code `bad-option`).
+        """
+        if self.deferrable:
+            check_deferrable(self.trigger_arguments)
 
     @cached_property
     def hook(self) -> StreambankHook:
@@ -100,7 +129,7 @@ class StreambankOperator(FindsJobs, BaseOperator):
         self,
         *,
         job: str,
-        jobs_file: str | None = None,
+        jobs_file: str | PathLike[str] | None = None,
         streambank_conn_id: str = DEFAULT_CONN_ID,
         note: str | None = None,
         **kwargs: Any,
@@ -109,10 +138,15 @@ class StreambankOperator(FindsJobs, BaseOperator):
         kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
         self.job = job
-        self.jobs_file = jobs_file
+        self.jobs_file = as_plain(jobs_file)
         self.streambank_conn_id = streambank_conn_id
         self.note = note
         self.on_failure_callback.insert(-2, alert_of_failure)  # before the page, which takes its time
+
+    @property
+    def job_in_dag(self) -> str | None:
+        """The job without its query, where the DAG file names it; None where only a run knows it."""
+        return None if is_template(self.job) else self.job.partition("/")[0] or None
 
     @property
     def why(self) -> str:
@@ -292,9 +326,12 @@ def as_data(value: Any) -> Any:
         return value
 
 
-def is_template(text: str) -> bool:
-    """Whether a text is still to be rendered. The DAG processor reads outlets, which cannot be templates."""
-    return "{{" in text or "{%" in text
+def is_template(value: object) -> bool:
+    """Whether only a run knows a value: a template, an output of a task, an argument of a mapped group.
+
+    The DAG processor reads outlets, which cannot be such.
+    """
+    return not isinstance(value, str) or "{{" in value or "{%" in value
 
 
 def as_bool(value: Any, option: str) -> bool:
@@ -356,12 +393,15 @@ def as_duration_s(value: Any) -> float | None:
 
 
 def known_or_template(value: str, option: str, choices: Sequence[str]) -> str:
-    """A choice as it is when a DAG is read: one that is known, or a template that is still to be rendered.
+    """A choice as it is when a DAG is read: one that is known, or what only a run will know.
+
+    The task checks it once more when it runs.
 
     Raises:
         InputError: It is neither (code `bad-choice`).
     """
-    return value if is_template(value) else check_choice(value, option, choices)
+    literal = value is None or isinstance(value, int | float)
+    return value if is_template(value) and not literal else check_choice(value, option, choices)
 
 
 def as_texts(value: Any) -> list[str]:

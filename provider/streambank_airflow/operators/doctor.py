@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import BaseOperator
 
 from streambank.core.errors import check_choice
+from streambank_airflow.arguments import as_plain
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import RESULT_KEY, FindsJobs, as_bool, known_or_template
@@ -43,7 +45,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
         self,
         *,
         job: str,
-        jobs_file: str | None = None,
+        jobs_file: str | PathLike[str] | None = None,
         streambank_conn_id: str = DEFAULT_CONN_ID,
         fail_on: str = "error",
         only_if: bool | str = True,
@@ -51,7 +53,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.job = job
-        self.jobs_file = jobs_file
+        self.jobs_file = as_plain(jobs_file)
         self.streambank_conn_id = streambank_conn_id
         self.fail_on = known_or_template(fail_on, "fail_on", FAIL_ON)
         self.only_if = only_if

@@ -103,11 +103,9 @@ class JobWatchedOperator(StreambankOperator):
         if is_paused(context, self.run_dag_id):
             self._fail(PAUSED.format(dag=self.run_dag_id, job=self.job))
         with airflow_failures():
+            self.check_deferrable()
             trigger = JobWatchedTrigger(
-                job=self.job,
-                jobs_file=self.jobs_file,
-                streambank_conn_id=self.streambank_conn_id,
-                poll_interval_s=self.poll_interval_s,
+                **self.trigger_arguments,
                 give_up_at=to_json_time(utc_now() + timedelta(seconds=self.timeout_s)),
             )
             if self.deferrable:

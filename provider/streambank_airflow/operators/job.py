@@ -32,7 +32,6 @@ from streambank_airflow.operators.base import (
     asked_by,
     by_schedule,
     flat,
-    is_template,
     known_or_template,
     left_stopped,
     measured,
@@ -109,6 +108,7 @@ class StartStreamingJobOperator(DriverOperator):
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"This run does not start job {self.job}.")
+            self.check_deferrable()
             obey = self.hook.jobs.obeys(self.job, asked_at(context), context["dag_run"].run_id)
             fresh = self._is_fresh(context)
             result = self._start(context, obey=obey, wait=not self.deferrable, fresh=fresh)
@@ -122,10 +122,7 @@ class StartStreamingJobOperator(DriverOperator):
 
         self.defer(
             trigger=JobReadyTrigger(
-                job=self.job,
-                jobs_file=self.jobs_file,
-                streambank_conn_id=self.streambank_conn_id,
-                poll_interval_s=self.poll_interval_s,
+                **self.trigger_arguments,
                 give_up_at=to_json_time(give_up_at),
                 remember={"state": result.state, "launch_id": result.launch_id, **remember},
             ),
@@ -263,13 +260,14 @@ class StopStreamingJobOperator(DriverOperator):
         self.only_before = only_before
         self.deferrable = deferrable
         self.poll_interval_s = poll_interval_s
-        if not is_template(self.job):
-            self.outlets = [*self.outlets, savepoint_alias(self.job)]
+        if self.job_in_dag is not None:
+            self.outlets = [*self.outlets, savepoint_alias(self.job_in_dag)]
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Stop it; see the class."""
         with airflow_failures():
             self._skip_unless_asked(context)
+            self.check_deferrable()
             if check_choice(self.if_running, "if_running", IF_RUNNING) == "refuse":
                 self.hook.jobs.require_stopped(self.job)
             savepoint = as_bool(self.savepoint, "savepoint")
@@ -325,10 +323,7 @@ class StopStreamingJobOperator(DriverOperator):
 
         self.defer(
             trigger=DriverGoneTrigger(
-                job=self.job,
-                jobs_file=self.jobs_file,
-                streambank_conn_id=self.streambank_conn_id,
-                poll_interval_s=self.poll_interval_s,
+                **self.trigger_arguments,
                 epoch=epoch,
                 give_up_at=to_json_time(from_json_time(asked.at) + timedelta(seconds=asked.patience_s)),
                 remember=asdict(asked),
@@ -427,6 +422,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"This run does not restart job {self.job}.")
+            self.check_deferrable()
             if as_bool(self.fresh_start, "fresh_start"):
                 raise InputError(
                     "A restart keeps the job's records: fresh_start is not allowed.",
@@ -452,10 +448,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
         give_up_at = from_json_time(asked.stop.at) + timedelta(seconds=asked.stop.patience_s)
         self.defer(
             trigger=DriverGoneTrigger(
-                job=self.job,
-                jobs_file=self.jobs_file,
-                streambank_conn_id=self.streambank_conn_id,
-                poll_interval_s=self.poll_interval_s,
+                **self.trigger_arguments,
                 epoch=epoch,
                 give_up_at=to_json_time(give_up_at),
                 remember=asked.to_dict(),

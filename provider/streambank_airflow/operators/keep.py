@@ -115,6 +115,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     """
 
     alert_kinds = ("giving-up",)
+    deferrable = True
 
     def __init__(
         self,
@@ -133,6 +134,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Make sure that it runs, then watch; see the class."""
+        with airflow_failures():
+            self.check_deferrable()
         return self._start(context, Course())
 
     def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -252,10 +255,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
         self.defer(
             trigger=JobEndTrigger(
-                job=self.job,
-                jobs_file=self.jobs_file,
-                streambank_conn_id=self.streambank_conn_id,
-                poll_interval_s=self.poll_interval_s,
+                **self.trigger_arguments,
                 heal=self._policy().restart,
                 failures=course.failures,
                 watch=course.watch,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
@@ -13,6 +14,7 @@ from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import parse_duration_s, say_count
 from streambank.core.zones import UTC_NAME
 from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
+from streambank_airflow.arguments import as_plain
 from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
@@ -525,13 +527,13 @@ class CheckReplicasOperator(FindsJobs, BaseOperator):
     def __init__(
         self,
         *,
-        jobs_file: str | None = None,
+        jobs_file: str | PathLike[str] | None = None,
         streambank_conn_id: str = DEFAULT_CONN_ID,
         at_most: int | str = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.jobs_file = jobs_file
+        self.jobs_file = as_plain(jobs_file)
         self.streambank_conn_id = streambank_conn_id
         self.at_most = at_most
 

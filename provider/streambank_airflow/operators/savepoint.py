@@ -20,7 +20,6 @@ from streambank_airflow.operators.base import (
     as_integer,
     as_texts,
     asked_by,
-    is_template,
     known_or_template,
     measured,
 )
@@ -102,8 +101,8 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
         self.pin = pin
         self.new_query = new_query
         self.skip_if_never_started = skip_if_never_started
-        if not is_template(self.job):
-            self.outlets = [*self.outlets, savepoint_asset(self.job)]
+        if self.job_in_dag is not None:
+            self.outlets = [*self.outlets, savepoint_asset(self.job_in_dag)]
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:
@@ -113,7 +112,7 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
                 result = self.hook.savepoints.take(
                     self.job,
                     checkpoint=self.checkpoint,
-                    file_sinks=list(self.file_sinks),
+                    file_sinks=as_texts(self.file_sinks),
                     batch=as_integer(self.batch, "batch"),
                     closure=None if self.closure in NOTHING else self.closure,
                     pin=as_bool(self.pin, "pin"),
@@ -203,8 +202,8 @@ class ImportSavepointOperator(OnSavepoint):
         self.without_sinks = without_sinks
         self.pin = pin
         self.new_query = new_query
-        if not is_template(self.job):
-            self.outlets = [*self.outlets, savepoint_asset(self.job)]
+        if self.job_in_dag is not None:
+            self.outlets = [*self.outlets, savepoint_asset(self.job_in_dag)]
 
     @measured
     def execute(self, context: Context) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
@@ -12,6 +13,7 @@ from airflow.sdk import BaseNotifier, BaseOperator
 
 from streambank.core.choices import SEVERITIES
 from streambank.core.errors import InputError, StreambankError, check_choice
+from streambank_airflow.arguments import as_plain
 from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.failures import airflow_failures, said
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
@@ -99,7 +101,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         job: str | None = None,
         jobs: Sequence[str] | str | None = None,
         checkpoint: str | None = None,
-        jobs_file: str | None = None,
+        jobs_file: str | PathLike[str] | None = None,
         streambank_conn_id: str = DEFAULT_CONN_ID,
         on_breach: str = "fail",
         notifiers: Sequence[BaseNotifier] | None = None,
@@ -112,7 +114,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         self.job = job
         self.jobs = jobs
         self.checkpoint = checkpoint
-        self.jobs_file = jobs_file
+        self.jobs_file = as_plain(jobs_file)
         self.streambank_conn_id = streambank_conn_id
         self.on_breach = known_or_template(on_breach, "on_breach", ON_BREACH)
         self.notifiers = None if notifiers is None else list(notifiers)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, conf
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from streambank.core.errors import InputError
+from streambank_airflow.arguments import as_plain
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_integer
@@ -53,7 +55,7 @@ class JobSensor(FindsJobs, BaseSensorOperator):
         self,
         *,
         job: str,
-        jobs_file: str | None = None,
+        jobs_file: str | PathLike[str] | None = None,
         streambank_conn_id: str = DEFAULT_CONN_ID,
         failed_states: Sequence[str] = (),
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -61,7 +63,7 @@ class JobSensor(FindsJobs, BaseSensorOperator):
     ) -> None:
         super().__init__(**{"poke_interval": 5.0, **kwargs})
         self.job = job
-        self.jobs_file = jobs_file
+        self.jobs_file = as_plain(jobs_file)
         self.streambank_conn_id = streambank_conn_id
         self.failed_states = check_states(failed_states)
         self.deferrable = deferrable
@@ -89,17 +91,13 @@ class JobSensor(FindsJobs, BaseSensorOperator):
 
     @property
     def trigger_arguments(self) -> dict[str, Any]:
-        """What every trigger on a job is told."""
-        return {
-            "job": self.job,
-            "jobs_file": self.jobs_file,
-            "streambank_conn_id": self.streambank_conn_id,
-            "poll_interval_s": self.poke_interval,
-        }
+        """See `FindsJobs.trigger_arguments`."""
+        return {**super().trigger_arguments, "poll_interval_s": self.poke_interval}
 
     def execute(self, context: Context) -> Any:
         """Wait; the result says how the job was at the end."""
         with airflow_failures():
+            self.check_deferrable()
             self.prepare()
             if self.deferrable:
                 self._defer()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streambank.core.errors import StorageError, StreambankError
+from streambank_airflow.arguments import as_plain
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
@@ -69,7 +70,9 @@ class LookingTrigger(BaseTrigger):
         """The class and its arguments, as Airflow stores them."""
         names = (*ARGUMENTS, *self.own_arguments)
         kind = type(self)
-        return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
+        return f"{kind.__module__}.{kind.__qualname__}", {
+            name: as_plain(getattr(self, name)) for name in names
+        }
 
     def warn_of_failure(self, error: StreambankError, failures: int) -> None:
         """Say that a look failed which will be made again."""

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("airflow_database")
 
 def dag_of(task: Callable[..., Any], managed: Managed, **arguments: Any) -> DAG:
     with DAG("one_task", schedule=None) as dag:
-        task(task_id="task", job="flights", jobs_file=str(managed.jobs_file), **arguments)
+        task(task_id="task", job="flights", jobs_file=managed.jobs_file, **arguments)
     return dag
 
 

@@ -39,7 +39,7 @@ def stop_dag(managed: Managed, **arguments: Any) -> DAG:
         StopStreamingJobOperator(
             task_id="task",
             job="flights",
-            jobs_file=str(managed.jobs_file),
+            jobs_file=managed.jobs_file,
             deferrable=True,
             poll_interval_s=0.05,
             **arguments,

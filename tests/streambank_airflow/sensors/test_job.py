@@ -15,9 +15,7 @@ from tests.support.jobs.managed_job import Managed
 
 def dag_of(sensor: type[JobSensor], managed: Managed, **arguments: Any) -> DAG:
     with DAG("one_sensor", schedule=None) as dag:
-        sensor(
-            task_id="task", job="flights", jobs_file=str(managed.jobs_file), poke_interval=0.1, **arguments
-        )
+        sensor(task_id="task", job="flights", jobs_file=managed.jobs_file, poke_interval=0.1, **arguments)
     return dag
 
 
