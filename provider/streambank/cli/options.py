@@ -274,8 +274,9 @@ SavepointName = Annotated[
 Sink = Annotated[
     SinkChoice,
     typer.Option(
-        help="If output is newer than the savepoint: refuse; rollback takes guarded sinks back; accept goes "
-        "on, and rows are repeated or lost."
+        help="If output is newer than the savepoint: refuse; rollback takes guarded sinks back; "
+        "rollback-accept also where older output files are gone, which stay so; accept goes on, and rows are "
+        "repeated or lost."
     ),
 ]
 SinkOf = Annotated[

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-SinkChoice = Literal["refuse", "rollback", "accept"]
+SinkChoice = Literal["refuse", "rollback", "rollback-accept", "accept"]
 """Of a restore: where rows would be lost or repeated in the output."""
+ROLLBACKS: tuple[SinkChoice, ...] = ("rollback", "rollback-accept")
+"""Those that take output back; `rollback-accept` also where files of a file sink are gone, which stay so."""
 SINK_CHOICES: tuple[SinkChoice, ...] = get_args(SinkChoice)
 
 SourceChoice = Literal["refuse", "accept"]

@@ -86,9 +86,16 @@ def say_bytes(size_bytes: float) -> str:
 
 
 def say_count(number: int, what: str) -> str:
-    """A number of things for people: `1 file`, `2 files`, `2 batches`."""
+    """A number of things for people: `1 file`, `2 files`, `2 batches`, `2 queries`."""
     several = f"{what}es" if what.endswith("ch") else f"{what}s"
+    if what.endswith(("ry", "ty", "py")):
+        several = f"{what[:-1]}ies"
     return f"{number:,} {what if number == 1 else several}"
+
+
+def say_count_are(number: int, what: str) -> str:
+    """The same with its verb: `1 file is`, `2 files are`."""
+    return f"{say_count(number, what)} {'is' if number == 1 else 'are'}"
 
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")

@@ -77,7 +77,8 @@ class RestorePolicy:
     """`[jobs.NAME.restore]`: defaults of a restore.
 
     Attributes:
-        sink: What to do where a sink is ahead of the savepoint: `refuse`, `rollback` or `accept`.
+        sink: What to do where a sink is ahead of the savepoint: `refuse`, `rollback`, `rollback-accept` or
+            `accept`.
         source: What to do where Kafka or a directory has not all of the input any more: `refuse` or `accept`.
         approval_timeout_s: How long a restore or an exchange of state waits for a person; silence rejects.
         deadline_s: How long `<job>.restore` may take, from the moment at which it is queued, before somebody

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from streambank.core.units import say_duration, to_json_time
+from streambank.core.units import say_count, say_duration, to_json_time
 from streambank.inputs.sources import Sources, look_at_sources
 from streambank.kafka.recording import FORMAT
 from streambank.kafka.retention import Replay
@@ -75,7 +75,7 @@ def source_effect(sources: Sequence[Mapping[str, Any]], *, accepted: bool) -> st
     waiting = sum(one["records_to_read_again"] or 0 for one in sources)
     compacted = any(one.get("compacted") for one in sources)
     whole = "the newest record of each key" if compacted else "everything"
-    kafka = f"Kafka has {whole} after the savepoint: {waiting} records to read."
+    kafka = f"Kafka has {whole} after the savepoint: {say_count(waiting, 'record')} to read."
     return " ".join(filter(None, (kafka, unknown or there)))
 
 

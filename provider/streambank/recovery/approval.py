@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.choices import SinkChoice
+from streambank.core.choices import ROLLBACKS, SINK_CHOICES, SinkChoice
 from streambank.core.errors import StreambankError
 from streambank.core.units import say_count
 
@@ -29,12 +29,22 @@ CHOICE_KEY = "choice"
 
 _REACHED = ("sink_batch", "newest_batch")
 """Fields in which sinks say their newest batch."""
-_SINK = {"rollback": "set later output aside", "accept": "leave later output"}
+_SINK = {
+    "rollback": "set later output aside",
+    "rollback-accept": "set later output aside, without the missing files",
+    "accept": "leave later output",
+}
 _INPUT = {NOT_KNOWN: "knowing the input", NOT_REPEATABLE: "the input that cannot be repeated"}
 _SINK_MEANS = {
     "rollback": "Files of later batches are set aside, tables go back, and the query writes those batches "
     "again.",
+    "rollback-accept": "Files of later batches are set aside, tables go back, and the query writes those "
+    "batches again. Files of older batches that are gone stay gone, and readers of the output fail at them.",
     "accept": "The output stays as it is; *Output written later* says what that means.",
+}
+_OF: Mapping[SinkChoice, str] = {
+    "rollback-accept": "Rolled back, though files of older batches are missing there, which stay missing",
+    "accept": "Left as they are",
 }
 _TABLES = "roll later output back"
 """Instead of `set later output aside`, where not all of it is files."""
@@ -85,7 +95,10 @@ class Choice:
         """What happens, for people, beside what the label says; empty for nothing more."""
         parts = ["The job is stopped at a batch boundary first."] if self.stop else []
         if self.sink_of:
-            return " ".join([*parts, f"Left as they are: {', '.join(sorted(self.sink_of))}."])
+            for choice, said in _OF.items():
+                if paths := sorted(path for path, one in self.sink_of.items() if one == choice):
+                    parts.append(f"{said}: {', '.join(paths)}.")
+            return " ".join(parts)
         words = (_SINK.get(self.sink, "-"), _TABLES if self.sink == "rollback" else "-")
         parts += [_SINK_MEANS[self.sink]] if any(one in self.label for one in words) else []
         return " ".join(parts)
@@ -184,11 +197,15 @@ def _mixed_of(plans: Sequence[RestorePlan]) -> dict[str, SinkChoice]:
     back = False
     for plan in plans:
         stays: set[str] = set()
-        if plan.sink_refusals["rollback"]:
+        if plan.sink_refusals["rollback"] and "rollback-accept" in plan.possible_choices.sink:
+            mixed |= {one["path"]: "rollback-accept" for one in plan.sinks if one.get("missing_files")}
+            back = True
+        elif plan.sink_refusals["rollback"]:
             if not plan.mixed_sinks and plan.sink_refusals["accept"]:
                 return {}
             harmed = [one["path"] for one in plan.sinks if one.get("safe") is not True]
-            stays.update(plan.mixed_sinks or harmed)
+            mixed |= plan.mixed_sinks
+            stays.update(() if plan.mixed_sinks else harmed)
         if alive:  # what it writes there until it is stopped cannot be taken back
             stays.update(one["path"] for one in plan.sinks if not _can_go_back(one))
         mixed |= dict.fromkeys(stays, "accept")
@@ -280,13 +297,13 @@ def newest_of(plan: RestorePlan) -> int:
 def _sinks(plan: RestorePlan, *, alive: bool) -> Sequence[str]:
     possible = plan.possible_choices.sink
     guarded = all(_can_go_back(sink) for sink in plan.sinks)
-    settled = plan.sink == "accept" or not plan.sinks or (plan.sink == "rollback" and guarded)
+    settled = plan.sink == "accept" or not plan.sinks or (plan.sink in ROLLBACKS and guarded)
     if plan.sink in possible and (settled or not alive):
         return [plan.sink]
-    found: list[str] = [one for one in ("rollback", "accept") if one in possible and one != plan.sink]
+    found: list[str] = [one for one in SINK_CHOICES[1:] if one in possible and one != plan.sink]
     if alive and not guarded:
         # What it writes until it is stopped cannot be taken back there.
-        found = [one for one in found if one != "rollback"]
+        found = [one for one in found if one not in ROLLBACKS]
     return found or [plan.sink]
 
 
@@ -348,7 +365,8 @@ def _subject(said: list[str], plan: RestorePlan, offered: list[Choice], unguarde
     if later:
         sinks = {one.sink for one in offered}
         back = "set aside" if _only_files(plan) else "rolled back"
-        fate = {"rollback": back, "accept": "left"}.get(min(sinks)) if len(sinks) == 1 else None
+        fates: dict[str, str] = {**dict.fromkeys(ROLLBACKS, back), "accept": "left"}
+        fate = fates.get(min(sinks)) if len(sinks) == 1 else None
         one = later.startswith("1 ")
         verb = ("is" if one else "are") if fate else ("was" if one else "were")
         said.append(f"{later} {verb} {fate or 'written since'}.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streambank.core.choices import SINK_CHOICES, SinkChoice, SourceChoice
+from streambank.core.choices import ROLLBACKS, SINK_CHOICES, SinkChoice, SourceChoice
 from streambank.core.errors import InputError
 
 
@@ -45,6 +45,10 @@ class SinkChoices:
     def __getitem__(self, path: str) -> SinkChoice:
         """What is done with the sink of that path."""
         return self.of.get(path, self.default)
+
+    def without_files(self, path: str) -> SinkChoice:
+        """The same for a sink that is no file sink: no files of it are missing."""
+        return "rollback" if self[path] in ROLLBACKS else self[path]
 
 
 def parse_sink_choices(given: Iterable[str]) -> dict[str, SinkChoice]:

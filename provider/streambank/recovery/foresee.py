@@ -30,7 +30,7 @@ from streambank.core.errors import (
     RefusedError,
     StorageError,
 )
-from streambank.core.units import utc_now
+from streambank.core.units import say_count, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.other_release import check_rewritable, writer_of
@@ -301,7 +301,7 @@ def _check_rescale(checkpoint: Readable, closure: Closure, partitions: int, *, m
     now = {store.partitions for one in closure.operators for store in one.stores} - {1}
     if closure.spark.shuffle_partitions == partitions and now <= {partitions}:
         raise InputError(
-            f"The state has {partitions} partitions already.",
+            f"The state has {say_count(partitions, 'partition')} already.",
             code="same-partitions",
             hint="Name another number. For this one there is nothing to do.",
         )

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streambank.control.progress import progress_of_batch
-from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
+from streambank.core.choices import ROLLBACKS, RestoreMode, SinkChoice, SourceChoice
 from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
 from streambank.core.python310 import UTC
@@ -117,8 +117,9 @@ class RestorePlan:
     @property
     def possible_choices(self) -> PossibleChoices:
         """The choices with which neither sinks nor sources speak against the restore."""
+        sink = tuple(choice for choice, against in self.sink_refusals.items() if not against)
         return PossibleChoices(
-            tuple(choice for choice, against in self.sink_refusals.items() if not against),
+            tuple(one for one in sink if one != "rollback-accept" or "rollback" not in sink),
             tuple(choice for choice, against in self.source_refusals.items() if not against),
         )
 
@@ -149,8 +150,10 @@ class RestorePlan:
         if all(sink.get("new_path") for sink in harmed):
             return says
         ended = []
-        if back := [one for one in harmed if one["choice"] == "rollback" and one["guarded"]]:
+        if back := [one for one in harmed if one["choice"] in ROLLBACKS and one["guarded"]]:
             ended.append(f"{'was' if done else 'will be'} {_taken_back(back)}")
+            if any(one.get("missing_files") and one["choice"] == "rollback-accept" for one in back):
+                ended[-1] += ", and the missing files stay missing"
         if [one for one in harmed if one["choice"] == "accept"]:
             ended.append("was accepted" if done else "is accepted")
         if len(ended) == 2:

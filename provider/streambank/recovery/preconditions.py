@@ -11,7 +11,7 @@ from streambank.control.copies import outputs_unknown
 from streambank.control.generations import Generation
 from streambank.control.marker import marked_generation, records_root, service_name
 from streambank.control.place import INSIDE, SUFFIX, moved_to
-from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES, SinkChoice
+from streambank.core.choices import ROLLBACKS, SINK_CHOICES, SOURCE_CHOICES, SinkChoice
 from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.driver.preflight import DeclaredQuery, held_elsewhere
@@ -203,7 +203,9 @@ def _sink_refusals(
     of = request.sink_of
     if request.together:  # some name sinks of the other queries
         of = {path: choice for path, choice in of.items() if path in found.paths}
-    choices: list[SinkChoice] = [one for one in SINK_CHOICES if request.mode != "fork" or one != "rollback"]
+    choices: list[SinkChoice] = [
+        one for one in SINK_CHOICES if request.mode != "fork" or one not in ROLLBACKS
+    ]
     by_choice = {}
     for one in choices:
         picked = SinkChoices(one, of)
@@ -212,7 +214,8 @@ def _sink_refusals(
         try:
             records_of(replace(request, sink="rollback"), chosen)
         except RefusedError as error:
-            by_choice["rollback"].insert(0, error)
+            for one in ROLLBACKS:
+                by_choice[one].insert(0, error)
     return {one: tuple(against) for one, against in by_choice.items()}
 
 

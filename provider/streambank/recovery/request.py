@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from streambank.control.control import JobControl
 from streambank.core.choices import (
     RESTORE_MODES,
+    ROLLBACKS,
     SINK_CHOICES,
     SOURCE_CHOICES,
     RestoreMode,
@@ -44,7 +45,8 @@ class RestoreRequest:
         mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
             `fork` begins a second query with a new id.
         sink: What to do where going on would lose or repeat rows: `refuse` (default); `rollback`: set later
-            output aside, or out of a table; `accept`: leave it as it is, the only choice for sinks that are
+            output aside, or out of a table; `rollback-accept`: the same where a file sink lacks files of the
+            savepoint, which stay missing; `accept`: leave it as it is, the only choice for sinks that are
             not guarded.
         sink_of: The same for single sinks, by the paths that a plan shows.
         source: What to do where Kafka no longer has what the query would read next, or cannot be asked, where
@@ -101,7 +103,7 @@ class RestoreRequest:
     @property
     def rolls_back(self) -> bool:
         """Whether any sink may be rolled back."""
-        return "rollback" in (self.sink, *self.sink_of.values())
+        return not {self.sink, *self.sink_of.values()}.isdisjoint(ROLLBACKS)
 
 
 @dataclass(frozen=True, slots=True)

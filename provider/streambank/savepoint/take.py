@@ -31,6 +31,7 @@ from streambank.core.errors import (
 )
 from streambank.core.names import QueryRef
 from streambank.core.python310 import UTC
+from streambank.core.units import say_count_are
 from streambank.repository.catalog import distrusted, heads, settle_listed
 from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
 from streambank.repository.names import check_savepoint_name
@@ -343,8 +344,9 @@ class _Take:
             lacking = lacking_objects(self.repository, manifest, distrust=distrust)
         if lacking:
             raise IntegrityError(
-                f"Savepoint {savepoint} of {self.job} is listed, but {len(lacking)} objects are not whole, "
-                "and could not be stored again from the checkpoint.",
+                f"Savepoint {savepoint} of {self.job} is listed, but "
+                f"{say_count_are(len(lacking), 'object')} not whole, and could not be stored again "
+                "from the checkpoint.",
                 code="savepoint-damaged",
                 hint="Look at it with `streambank verify`; take the next batch meanwhile.",
             )

@@ -27,6 +27,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.units import say_count_are
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.delta_log import MARK, RESTORE, Commit, DataFile, DeltaLog, each
 from streambank.sinks.rights import lacks_right, no_right_to_roll_back
@@ -244,11 +245,9 @@ class DeltaGuard:
         return None
 
     def _cannot(self, undone: Sequence[Commit]) -> str:
-        if find_spec("deltalake") is None:
-            return "the package deltalake is not installed here (extra `delta`)."
-        installed = installed_version("deltalake")
-        if tuple(map(int, re.findall(r"\d+", installed)[:2])) < _OLDEST:
-            return f"the package deltalake is {installed} here, and 1.6 or newer is needed (extra `delta`)."
+        return " ".join(filter(None, (self._files_gone(undone), _package_lacks())))
+
+    def _files_gone(self, undone: Sequence[Commit]) -> str:
         added = frozenset[DataFile]().union(*(commit.added for commit in undone))
         removed = frozenset[DataFile]().union(*(commit.removed for commit in undone)) - added
         needed = sorted({file for one in removed for file in (one.path, one.vector_file) if file})
@@ -256,9 +255,10 @@ class DeltaGuard:
         store = open_store(self.path)
         there = each(store.exists, inside)
         gone = [path for path, is_there in zip(inside, there, strict=True) if not is_there]
-        if gone:
-            return f"{len(gone)} files of that version are gone ({gone[0]}), as after VACUUM."
-        return ""
+        if not gone:
+            return ""
+        some = gone[0] if len(gone) == 1 else f"such as {gone[0]}"
+        return f"Of that version {say_count_are(len(gone), 'file')} gone ({some}), as after VACUUM."
 
     def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
         """Restore the table to the version of the savepoint's batch, and its transaction identifier with it.
@@ -384,6 +384,15 @@ class DeltaGuard:
             transient=transient,
             skips_computing=self._by_connector,
         )
+
+
+def _package_lacks() -> str:
+    if find_spec("deltalake") is None:
+        return "The package deltalake is not installed here (extra `delta`)."
+    installed = installed_version("deltalake")
+    if tuple(map(int, re.findall(r"\d+", installed)[:2])) < _OLDEST:
+        return f"The package deltalake is {installed} here, and 1.6 or newer is needed (extra `delta`)."
+    return ""
 
 
 class _Entries:

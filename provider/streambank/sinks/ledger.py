@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.core.names import LEDGER
 from streambank.core.python310 import UTC
+from streambank.core.units import say_count
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.table import Changing, Position, TableRollback, TableStanding
 
@@ -123,7 +124,8 @@ class LedgerGuard:
             return TableStanding(KIND, self.path, batch, position, sink_batch=holds, seen=seen)
         cannot, rows = self._later_rows(connection, batch)
         if not known and holds != batch:
-            cannot = f"its line of batch {batch} is missing, and the savepoint does not say that it had none."
+            line = f"its line of batch {batch} is missing, and the savepoint does not say that it had none."
+            cannot = f"{line} {cannot}".rstrip()
         return TableStanding(
             KIND,
             self.path,
@@ -178,12 +180,13 @@ class LedgerGuard:
             newest = self._newest(connection)
         if newest is not None and newest > batch:
             raise self._moved(f"got a line of batch {newest} while it was rolled back")
-        from_tables = f" and {rows} rows from {', '.join(self._rows)}" if self._rows else ""
+        from_tables = f" and {say_count(rows, 'row')} from {', '.join(self._rows)}" if self._rows else ""
+        are = "is" if lines == 1 and not self._rows else "are"
         return TableRollback(
             KIND,
             self.path,
             batch,
-            f"{lines} lines of later batches are deleted{from_tables}.",
+            f"{say_count(lines, 'line')} of later batches {are} deleted{from_tables}.",
             rows if self._rows else None,
         )
 

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from streambank.core.errors import StorageError, StreambankError
+from streambank.core.units import say_count
 from streambank.savepoint.sinks import Captured
 
 Position = Literal["even", "ahead", "behind", "diverged", "not-known"]
@@ -102,7 +103,7 @@ class TableStanding:
             return f"{begin}: rows of the batches between are missing from it."
         if self.position == "diverged":
             return f"{begin}: it was rolled back further since, and went on from there.{self._others()}"
-        rows = "" if self.later_rows is None else f" ({self.later_rows} rows)"
+        rows = "" if self.later_rows is None else f" ({say_count(self.later_rows, 'row')})"
         said = (
             f"{begin}. It takes {self._batches()}{rows} for done: the query numbers its batches from "
             f"{self.savepoint_batch + 1} again, with other rows in each, and their new rows are skipped for "
@@ -124,11 +125,13 @@ class TableStanding:
         """Why it cannot be rolled back, as a sentence; empty where it can."""
         if self.can_roll_back:
             return ""
+        said = []
+        if self.others or not self.cannot:
+            without = " without undoing what others have written to it" if self.others else ""
+            said.append(f"The {self.name} cannot be rolled back{without}.")
         if self.cannot:
-            return f"The {self.name} cannot be rolled back: {self.cannot}"
-        if self.others:
-            return f"The {self.name} cannot be rolled back without undoing what others have written to it."
-        return f"The {self.name} cannot be rolled back."
+            said.append(f"The {self.name} cannot be rolled back: {self.cannot}")
+        return " ".join(said)
 
     def to_dict(self) -> dict[str, Any]:
         """The standing as JSON, for plans and reports."""

@@ -123,7 +123,8 @@ def restore_group(
         group_id: The group's name; tasks are `<group_id>.plan`, `<group_id>.approve`, ...
         savepoint: As `RestoreSavepointOperator` takes it; may be a template.
         repository: Where it comes from: a replica, or `nearest`; None for the job's repository.
-        sink: `refuse`, `rollback` or `accept`; None for what the job declares. So for `source`.
+        sink: `refuse`, `rollback`, `rollback-accept` or `accept`; None for what the job declares. So for
+            `source`.
         sink_of: The same for single sinks, by the paths that a plan shows.
         source: `refuse` or `accept`.
         mode: `no-claim` or `claim`.

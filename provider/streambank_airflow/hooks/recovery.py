@@ -63,11 +63,11 @@ class RecoveryVerbs:
             ref: `job` or `job/query`.
             savepoint: A reference: an id or the beginning of one, a name, `latest-good`, `03:00`, ...
             into: An empty directory; None for the job's next generation.
-            sink: `refuse`, `rollback` or `accept`.
+            sink: `refuse`, `rollback`, `rollback-accept` or `accept`.
             mode: `no-claim`, `claim` or `fork`.
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
             new_sinks: New output directories instead of file sinks of the savepoint.
-            sink_of: `refuse`, `rollback` or `accept` for single sinks, by their paths.
+            sink_of: `refuse`, `rollback`, `rollback-accept` or `accept` for single sinks, by their paths.
             source: `refuse` or `accept`, where Kafka has not all of the input any more.
             kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
             executor: Who hashes every byte of the savepoint; threads of this process by default.

@@ -27,7 +27,7 @@ class AskedTogether:
     Attributes:
         savepoint: A reference to a savepoint of each query, or the id of each one by the query's name.
         repository: Where they come from: a replica, or `nearest`; None for the job's repository.
-        sink: `refuse`, `rollback` or `accept`.
+        sink: `refuse`, `rollback`, `rollback-accept` or `accept`.
         sink_of: The same for single sinks, by the paths that a plan shows.
         source: `refuse` or `accept`.
         kafka: Kafka's servers, where they are not those that the savepoints or the declaration name.

@@ -42,7 +42,8 @@ class FailoverStreamingJobOperator(StreambankOperator):
     Args:
         to: `primary` or `standby`; None, or `other`, for the one that is not active.
         is_down: The site of which a person says that it is down; None, or `none`, for no such site.
-        sink: What to do where going on would lose or repeat rows: `refuse`, `rollback` or `accept`.
+        sink: What to do where going on would lose or repeat rows: `refuse`, `rollback`, `rollback-accept`
+            or `accept`.
         source: What to do where input cannot be read again: `refuse` or `accept`.
         final_savepoint: Fail where the site that was active answers, and gives no last savepoint.
         new_sinks: `OLD=NEW` texts, or a mapping: new output directories, over those that are declared.

@@ -501,7 +501,8 @@ class RestoreStreamingJobOperator(OnSavepoint):
         savepoint: Which savepoint of each query: `latest-good`, `latest`, a name, or a time.
         repository: Where they come from: a replica, or `nearest`: the repository or replica that is cheapest
             to read and has those of all queries undamaged. None for the job's repository.
-        sink: What to do where going on would lose or repeat rows: `refuse`, `rollback` or `accept`.
+        sink: What to do where going on would lose or repeat rows: `refuse`, `rollback`, `rollback-accept`
+            or `accept`.
         sink_of: The same for single sinks, by the paths that a plan shows: a mapping, or a list of
             `SINK=CHOICE`.
         source: What to do where input cannot be read again: `refuse` or `accept`.

@@ -34,7 +34,11 @@ def test_the_engine_refuses_what_it_does_not_know(shop: SimulatedJob, tmp_path: 
         ("closure", "safe, minimal", lambda: savepoint_job(odd, by=BY)),
         ("level", "quick, full", lambda: verify(shop.repository, JOB, taken.savepoint, wrong)),
         ("mode", "no-claim, claim, fork", lambda: shop.restore(taken.savepoint, mode=wrong)),
-        ("sink", "refuse, rollback, accept", lambda: shop.restore(taken.savepoint, sink=wrong)),
+        (
+            "sink",
+            "refuse, rollback, rollback-accept, accept",
+            lambda: shop.restore(taken.savepoint, sink=wrong),
+        ),
         ("source", "refuse, accept", lambda: shop.restore(taken.savepoint, source=wrong)),
     ):
         with pytest.raises(InputError) as caught:

@@ -68,14 +68,22 @@ class TestSinks:
     def test_a_sink_that_lost_files_is_refused_also_for_rollback(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
-        shop.run(1)
-        lost = next(info.path for info in shop.sink_store.list() if info.path.startswith("part-"))
+        shop.run(2)
+        lost = min(info.path for info in shop.sink_store.list() if info.path.startswith("part-"))
         shop.sink_store.delete(lost)
         for choice in ("refuse", "rollback"):
-            with pytest.raises(RefusedError, match="lacks 1 data files"):
+            with pytest.raises(RefusedError, match=r"lacks 1 data file of batches up to 4 \(part-") as caught:
                 shop.restore(taken.savepoint, sink=choice)
+            assert "Spark would skip what the query writes again" in caught.value.message
+            assert "rows of 2 files with 11 rows" in caught.value.message
+            assert "--sink rollback-accept" in caught.value.hint
         assert contents(shop.open("restored")) == {}
-        shop.restore(taken.savepoint, sink="accept")
+        shop.restore(taken.savepoint, "accepted", sink="accept")
+        report = shop.restore(taken.savepoint, sink="rollback-accept")
+        assert report.rolled_back[0]["files_aside"] == 2
+        says = str(report.sinks[0]["says"])
+        assert "lose rows of 2 files" in says and "lacks 1 data file" in says
+        assert shop.sink is not None and shop.sink.latest() == 4
 
     def test_the_plan_says_what_would_be_lost(self, shop: SimulatedJob) -> None:
         shop.run(5)
@@ -141,7 +149,9 @@ class TestPossibleChoices:
         shop.run(5)
         taken = shop.take()
         shop.sink_store.delete(next(one.path for one in shop.sink_store.list() if "part-" in one.path))
-        assert self.choices(shop, taken.savepoint) == ("accept",)
+        assert self.choices(shop, taken.savepoint) == ("rollback-accept", "accept")
+        shop.run(2)
+        assert self.choices(shop, taken.savepoint) == ("rollback-accept", "accept")
 
     def test_of_an_output_directory_that_is_gone(self, shop: SimulatedJob) -> None:
         shop.run(5)

@@ -122,7 +122,7 @@ class TestStanding:
         lake.open().vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
         standing = guard(lake).stand(4, record)
         assert not standing.can_roll_back
-        assert "files of that version are gone" in standing.why_not() and "VACUUM" in standing.why_not()
+        assert "Of that version " in standing.why_not() and "VACUUM" in standing.why_not()
 
     def test_entries_of_the_log_that_are_gone(self, lake: Lake) -> None:
         record = captured(lake)
@@ -381,7 +381,7 @@ def test_deletion_vectors_go_back_with_their_files(lake: Lake, kept: bool) -> No
         commit(7, {"remove": before}, {"add": {**add, "deletionVector": vectors[1]}})
         standing = guard(lake).stand(batch, None)
         assert not standing.can_roll_back, "VACUUM has removed the file of the deletion vector"
-        assert f"1 files of that version are gone ({VECTOR_FILE})" in standing.why_not()
+        assert f"Of that version 1 file is gone ({VECTOR_FILE})" in standing.why_not()
         (lake.folder / "ab").mkdir()
         (lake.folder / VECTOR_FILE).write_bytes(b"any")
     standing = guard(lake).stand(batch, None)

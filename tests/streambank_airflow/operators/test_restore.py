@@ -152,7 +152,7 @@ def test_where_the_sink_is_ahead_one_run_asks_what_becomes_of_later_output(
     assert question.options == [ROLLBACK, ACCEPT, "Reject"]
     assert question.subject.startswith("Restore flights to batch ")
     assert question.subject.endswith(" old? 1 row was written since.")
-    assert "Spark would skip what the query writes again, and lose rows of 1 files" in question.body
+    assert "Spark would skip what the query writes again, and lose rows of 1 file" in question.body
     assert f"- **{ROLLBACK}**: Files of later batches are set aside" in question.body
     assert (task_states(run)["plan"], task_states(run)["restore"]) == ("success", "success")
     assert later.exists() == stays

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from streambank import __version__
 from streambank.core.finding import Finding
+from streambank.core.units import say_count_are
 from streambank.declaration.launch import PLACES
 from streambank.doctor.subject import SkippedCheck, gathered
 from streambank.driver.launchers.registered import broken, registered
@@ -167,7 +168,9 @@ def check_spark(pyspark: Distribution | None, client: Distribution | None) -> It
         return
     foreign = changed_files(pyspark)
     if foreign:
-        cause = f"{len(foreign)} files of pyspark {pyspark.version} are not its own (such as {foreign[0]})"
+        cause = (
+            f"{say_count_are(len(foreign), 'file')} not of pyspark {pyspark.version} (such as {foreign[0]})"
+        )
         who = f", pyspark-client {client.version} is installed over it" if client is not None else ""
         yield Finding(
             "mixed-pyspark",

@@ -10,7 +10,7 @@ from typing import Any
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
-from streambank.core.choices import RestoreMode, SinkChoice
+from streambank.core.choices import ROLLBACKS, RestoreMode, SinkChoice
 from streambank.core.errors import (
     FormatError,
     InputError,
@@ -37,7 +37,7 @@ from streambank.sinks.declared import SINK_KINDS, DeclaredSink, of_query
 from streambank.sinks.file.capture import KIND
 from streambank.sinks.file.fresh_log import NewOutput, begin_output, in_the_way
 from streambank.sinks.file.position import FileSinkStanding, SavedLog, read_saved_log
-from streambank.sinks.file.rollback import RollbackReport, roll_back, stand
+from streambank.sinks.file.rollback import RollbackReport, cannot_roll_back_hint, roll_back, stand
 from streambank.sinks.of_query import QuerySinks, sinks_of_query
 from streambank.sinks.table import TITLES, BeforeChange, TableRollback
 from streambank.storage import normalize_location, open_store, same_place
@@ -124,6 +124,7 @@ class Sinks:
     def mixed(self) -> SinkChoices | None:
         """To roll back what can be, and to leave the rest; None where one choice for all is the same."""
         stays = [one.was for one in self.guarded if not one.standing.can_roll_back]
+        lack = [one.was for one in self.guarded if one.standing.can_roll_back and one.standing.missing]
         stays += [one.standing.path for one in self.tables if not one.standing.can_roll_back]
         stays += [one.path for one in self.kafka if one.safe is not True]
         stays += [one.path for one in self.unguarded if one.safe is not True]
@@ -132,7 +133,8 @@ class Sinks:
         back = {*files, *(one.path for one in tables)}
         if not stays or not back or back & set(stays):
             return None
-        return SinkChoices("rollback", dict.fromkeys(stays, "accept"))
+        of: dict[str, SinkChoice] = dict.fromkeys(lack, "rollback-accept")
+        return SinkChoices("rollback", of | dict.fromkeys(stays, "accept"))
 
     def moved_on(self) -> dict[str, str]:
         """Output directories in which the query no longer writes, each with the one in which it does."""
@@ -307,12 +309,12 @@ def refusals(sinks: Sinks, choices: SinkChoices, mode: RestoreMode) -> list[Stre
     ahead += [one.standing.path for one in sinks.tables if one.standing.safe is False]
     found: list[StreambankError] = []
     for table in sinks.tables:
-        choice = choices[table.standing.path]
+        choice = choices.without_files(table.standing.path)
         found += table_refusals([table.standing], choice, mode, stateful=sinks.stateful)
     for topic in sinks.kafka:
-        found += kafka_refusals([topic], choices[topic.path], mode, sinks.reached)
+        found += kafka_refusals([topic], choices.without_files(topic.path), mode, sinks.reached)
     for plain in sinks.unguarded:
-        choice = choices[plain.path]
+        choice = choices.without_files(plain.path)
         left = [one for one in ahead if choices[one] == "accept" or not choices.of]
         found += unguarded_refusals([plain], choice, left)
     for sink in sinks.guarded:
@@ -336,17 +338,15 @@ def _file_refusals(sink: GuardedSink, choice: SinkChoice, mode: RestoreMode) -> 
         return
     elif choice == "refuse":
         yield RefusedError(standing.sentence(), code="sink-would-lose-rows", hint=_ways_out(standing))
-    elif choice == "rollback" and not standing.can_roll_back:
+    elif choice in ROLLBACKS and (not standing.can_roll_back or (choice == "rollback" and standing.missing)):
         yield RefusedError(
-            standing.sentence(),
-            code="sink-cannot-roll-back",
-            hint="Bring back what is missing, use another savepoint, or use --sink accept.",
+            standing.sentence(), code="sink-cannot-roll-back", hint=cannot_roll_back_hint(standing)
         )
     elif choice == "accept" and standing.unfinished:
         yield RefusedError(
             standing.sentence(),
             code="sink-rollback-unfinished",
-            hint="Finish it: restore with --sink rollback.",
+            hint=f"Finish it: restore with --sink {'rollback-accept' if standing.missing else 'rollback'}.",
         )
     elif choice == "accept" and standing.gap:
         yield _gap(sink)
@@ -354,7 +354,8 @@ def _file_refusals(sink: GuardedSink, choice: SinkChoice, mode: RestoreMode) -> 
 
 def _gap(sink: GuardedSink) -> RefusedError:
     """Accepting output means to live with lost or repeated rows; over this log the query would not live."""
-    rollback = "--sink rollback writes what the savepoint keeps of the log; "
+    how = "rollback-accept" if sink.standing.missing else "rollback"
+    rollback = f"--sink {how} writes what the savepoint keeps of the log; "
     return RefusedError(
         f"The log of the file sink {sink.store.uri} has a gap: {sink.standing.gap} Spark does not go on over "
         "it: readers fail, and the query stops with BATCH_METADATA_NOT_FOUND.",
@@ -409,14 +410,18 @@ def warnings(sinks: Sinks, choices: SinkChoices, mode: RestoreMode) -> Iterator[
 
 def _ways_out(standing: FileSinkStanding) -> str:
     rollback = "--sink rollback rolls the sink back to the savepoint and sets later files aside; "
+    if standing.missing:
+        rollback = (
+            "--sink rollback-accept sets later files aside, and accepts that the missing files are gone; "
+        )
     accept = "--sink accept restores anyway and leaves the sink as it is."
-    return (rollback if standing.can_roll_back else "") + accept
+    return (rollback if standing.can_roll_back and not standing.nothing_later else "") + accept
 
 
 def to_roll_back(sinks: Sinks, choices: SinkChoices) -> tuple[list[GuardedSink], list[GuardedTable]]:
     """The file sinks and the tables that choices take back: those in which the query goes on."""
-    files = [one for one in sinks.guarded if one.new is None and choices[one.was] == "rollback"]
-    return files, [one for one in sinks.tables if choices[one.standing.path] == "rollback"]
+    files = [one for one in sinks.guarded if one.new is None and choices[one.was] in ROLLBACKS]
+    return files, [one for one in sinks.tables if choices[one.standing.path] in ROLLBACKS]
 
 
 def roll_back_sinks(
@@ -441,7 +446,8 @@ def roll_back_sinks(
     """
     files, tables = to_roll_back(sinks, choices)
     for sink in files:
-        yield roll_back(sink.saved, sink.store, sink.was, savepoint, before_files)
+        accept = choices[sink.was] == "rollback-accept"
+        yield roll_back(sink.saved, sink.store, sink.was, savepoint, before_files, accept_missing=accept)
     for table in tables:
         yield table.guard.roll_back(table.standing, partial(changing, table.standing.name))
 

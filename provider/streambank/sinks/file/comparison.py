@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from streambank.core.scratch import Scratch, Value, blob, name_of
+from streambank.sinks.file.log import DataFile
 from streambank.sinks.file.named import NamedFiles
 from streambank.storage.store import FileInfo
 
@@ -15,7 +16,7 @@ ASIDE_DIRECTORY = "_streambank_aside"
 
 T = TypeVar("T")
 _TABLES = (
-    "CREATE TABLE ours (name BLOB, inside, size, PRIMARY KEY (name, inside)) WITHOUT ROWID",
+    "CREATE TABLE ours (name BLOB, inside, size, written, place, PRIMARY KEY (name, inside)) WITHOUT ROWID",
     "CREATE TABLE listed (path BLOB, size)",
     "CREATE TABLE disk (path BLOB PRIMARY KEY, size) WITHOUT ROWID",
     "CREATE TABLE set_aside (name BLOB, size, path BLOB)",
@@ -24,6 +25,8 @@ _TABLES = (
     "CREATE TABLE unfinished (name BLOB)",
     "CREATE TABLE later (name BLOB PRIMARY KEY, value) WITHOUT ROWID",
     "CREATE TABLE back (name BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID",
+    "CREATE TABLE seen (name BLOB, inside, written)",
+    "CREATE TABLE forgotten (name BLOB PRIMARY KEY, value) WITHOUT ROWID",
 )
 
 
@@ -51,12 +54,13 @@ class Comparison:
         self._tables = self.log.scratch
         self.later: Mapping[str, int] = _Column(self._tables, "later", int)
         self.aside: Mapping[str, str] = _Column(self._tables, "back", name_of)
+        self._forgotten: Mapping[str, int] = _Column(self._tables, "forgotten", int)
         self._fill(saved, listing)
         self._find_absent()
 
     def _fill(self, saved: NamedFiles, listing: Iterable[FileInfo]) -> None:
-        found = saved.scratch.rows("SELECT name, inside, size, max(rowid) FROM named GROUP BY 1, 2")
-        self._tables.insert("INSERT INTO ours VALUES (?, ?, ?)", (row[:3] for row in found))
+        found = saved.scratch.rows("SELECT name, inside, size, written, max(rowid) FROM named GROUP BY 1, 2")
+        self._tables.insert("INSERT INTO ours VALUES (?, ?, ?, ?, ?)", found)
         self._tables.fill("listed", ((blob(one.path), one.size_bytes) for one in listing))
         self._tables.run("INSERT OR REPLACE INTO disk SELECT path, size FROM listed ORDER BY path")
         self._tables.run("DROP TABLE listed")
@@ -130,6 +134,35 @@ class Comparison:
             most,
         )
         return (name_of(name) for (name,) in found)
+
+    def forgotten(self, seen: Iterable[DataFile], *, moved: bool) -> Mapping[str, int]:
+        """Missing files that the sink's own log has forgotten by age, as the option `retention` makes it.
+
+        Retention drops what was written before a moment: all that is older than what the log still names.
+        What is missing of a later age, it has not dropped: files of another timeline, which a rollback has
+        set aside, are no longer named either.
+
+        Args:
+            seen: The files that readers of the sink see, by a log that was compacted since the savepoint.
+            moved: The sink is elsewhere than then: its log has to name one of the savepoint's files.
+        """
+        self._tables.fill("seen", ((blob(one.name), one.key is not None, one.written_ms) for one in seen))
+        self._tables.run("CREATE INDEX of_seen ON seen (name, inside)")
+        self._tables.run("CREATE TABLE shared (place)")
+        self._tables.run("INSERT INTO shared SELECT place FROM ours JOIN seen USING (name, inside)")
+        if moved and not self._tables.number("SELECT EXISTS (SELECT 1 FROM shared)"):
+            return self._forgotten
+        oldest = "(SELECT min(coalesce(written, -1)) FROM seen)"
+        first = "(SELECT min(place) FROM shared)"
+        self._tables.run(
+            "INSERT OR IGNORE INTO forgotten SELECT ours.name, 0 FROM ours "
+            "LEFT JOIN absent ON absent.name = ours.name AND ours.inside "
+            "WHERE (absent.there = 0 OR NOT ours.inside) AND ours.name NOT IN (SELECT name FROM back) "
+            "AND NOT EXISTS (SELECT 1 FROM seen WHERE seen.name = ours.name AND seen.inside = ours.inside) "
+            f"AND ({oldest} IS NULL OR ours.written < {oldest} OR (ours.written = {oldest} "
+            f"AND ({first} IS NULL OR ours.place < {first})))"
+        )
+        return self._forgotten
 
     def same_files(self) -> bool:
         """Whether the sink's own log names every file of the savepoint, where it names no other."""

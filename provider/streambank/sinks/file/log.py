@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 from urllib.parse import quote, unquote
@@ -42,11 +42,18 @@ class DataFile:
         uri: As the log spells it.
         key: Relative to the output directory; None where the file lies outside of it.
         size_bytes: Its size as the log says.
+        written_ms: When it was written as the log says, in ms since 1970; None where it does not say.
     """
 
     uri: str
     key: str | None
     size_bytes: int
+    written_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Its key, or its URI where it lies outside of the output directory."""
+        return self.uri if self.key is None else self.key
 
 
 class Roots:
@@ -161,7 +168,10 @@ def _data_file(entry: Mapping[str, Any], path: str, roots: Roots) -> DataFile:
             code="unknown-sink-action",
             hint="Report the Spark version that wrote it.",
         )
-    return DataFile(uri=uri, key=roots.key(uri), size_bytes=size)
+    written = entry.get("modificationTime")
+    return DataFile(
+        uri=uri, key=roots.key(uri), size_bytes=size, written_ms=written if _is_long(written) else None
+    )
 
 
 def _is_long(value: object) -> TypeGuard[int]:
@@ -187,6 +197,25 @@ def relocate_entry(data: Iterable[bytes], path: str, old: Roots, new_uri: str) -
         return entry if key is None else {**entry, "path": _join(new_uri, key)}
 
     yield from format_log_entry(version, map(moved, objects))
+
+
+def without_files(
+    data: Iterable[bytes], path: str, roots: Roots, left_out: Container[str]
+) -> Iterator[bytes]:
+    """The same entry without some data files.
+
+    Args:
+        data: The entry, in chunks.
+        path: How to name it in an error.
+        roots: The output directory.
+        left_out: The files, by `DataFile.name`.
+
+    Raises:
+        FormatError: It is no entry of a file sink's log.
+    """
+    version, objects = parse_log_entry(data, path)
+    kept = (one for one in objects if _data_file(one, path, roots).name not in left_out)
+    yield from format_log_entry(version, kept)
 
 
 def _join(root_uri: str, key: str) -> str:

@@ -19,7 +19,8 @@ class NamedFiles:
     """Every data file that entries of a log name, in order.
 
     The table `named` of `scratch` has a row for each: its name as a blob (its key, or its URI where it lies
-    outside of the output directory), whether it lies inside, a digest of its URI, its size in bytes.
+    outside of the output directory), whether it lies inside, a digest of its URI, its size in bytes, when
+    it was written (in ms since 1970).
 
     Args:
         *tables: Tables that `scratch` must have besides.
@@ -29,7 +30,7 @@ class NamedFiles:
     """
 
     def __init__(self, *tables: str) -> None:
-        self.scratch = Scratch("CREATE TABLE named (name BLOB, inside, uri BLOB, size)", *tables)
+        self.scratch = Scratch("CREATE TABLE named (name BLOB, inside, uri BLOB, size, written)", *tables)
 
     def add(self, files: Iterable[DataFile]) -> None:
         """More files; none of them where the iterable raises."""
@@ -69,8 +70,7 @@ class NamedFiles:
 
 
 def _row(file: DataFile) -> tuple[Value, ...]:
-    name = file.uri if file.key is None else file.key
-    return blob(name), file.key is not None, _digest(file), file.size_bytes
+    return blob(file.name), file.key is not None, _digest(file), file.size_bytes, file.written_ms
 
 
 def _digest(file: DataFile) -> bytes:

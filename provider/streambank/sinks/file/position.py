@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_name
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
+from streambank.core.units import say_count
 from streambank.sinks.file.comparison import Comparison
 from streambank.sinks.file.log import (
     LOG_DIRECTORY,
@@ -25,6 +26,7 @@ from streambank.sinks.file.log import (
     parse_entry,
     read_entry,
     relocate_entry,
+    without_files,
 )
 from streambank.sinks.file.named import NamedFiles
 from streambank.sinks.file.rows import count_rows
@@ -70,8 +72,10 @@ class FileSinkStanding:
         later_outside: How many more lie outside the output directory.
         later_rows: Rows in `later`, where each file tells.
         missing: How many data files up to the savepoint's batch are gone or have another size, and are
-            nowhere aside.
+            nowhere aside. Those that the log has forgotten since do not count.
         such_as: Some of these.
+        forgotten: How many data files up to the savepoint's batch are gone, and the log has forgotten since
+            (`retention`): a rollback leaves them out of the log that it writes.
         aside: Data files up to the savepoint's batch that an earlier rollback set aside: key to where it
             lies.
         unfinished: A rollback was begun here and not finished.
@@ -90,6 +94,7 @@ class FileSinkStanding:
     later_rows: int | None = None
     missing: int = 0
     such_as: tuple[str, ...] = ()
+    forgotten: int = 0
     aside: Mapping[str, str] = field(default_factory=dict)
     unfinished: bool = False
     problem: str = ""
@@ -97,41 +102,89 @@ class FileSinkStanding:
     unread: bool = False
 
     @property
+    def nothing_later(self) -> bool:
+        """Whether it stands where the savepoint is, but for files that are missing."""
+        return self.standing == "even" and not self.aside and not self.unfinished
+
+    @property
     def safe(self) -> bool:
         """Whether a query that resumes at the savepoint's batch neither loses nor repeats a row here."""
-        return self.standing == "even" and not self.missing and not self.aside and not self.unfinished
+        return self.nothing_later and not self.missing
 
     @property
     def can_roll_back(self) -> bool:
-        """Whether a rollback can make it safe."""
-        return not self.missing and not self.later_outside and self.standing != "damaged"
+        """Whether a rollback can take it back, but for files that are missing: those stay so.
+
+        A log that only names more of what is missing is no help.
+        """
+        no_help = self.standing == "behind" and self.missing and not self.unfinished
+        return not (self.later_outside or self.standing == "damaged" or no_help)
 
     def sentence(self) -> str:
-        """What is wrong, for a person who decides; empty where nothing is."""
-        if self.missing:
-            some = ", ".join(self.such_as) + (", ..." if self.missing > len(self.such_as) else "")
-            return (
-                f"The file sink {self.path} lacks {self.missing} data files of batches up to "
-                f"{self.savepoint_batch} ({some})."
-            )
-        if self.safe:
+        """Everything that is wrong, for a person who decides; empty where nothing is."""
+        return " ".join(
+            filter(None, (self._begun(), self._compared(), self._lacks(), self._set_aside(), self._gap()))
+        )
+
+    def _begun(self) -> str:
+        return f"A rollback of the file sink {self.path} was started but not finished." * self.unfinished
+
+    def _compared(self) -> str:
+        if self.standing == "even":
             return ""
-        if self.unfinished:
-            return f"A rollback of the file sink {self.path} was started but not finished."
         at = "has no log" if self.sink_batch is None else f"is at batch {self.sink_batch}"
         tail = {
-            "ahead": f": Spark would skip what the query writes again, and lose rows of {self._amount()}",
+            "ahead": f": Spark would skip what the query writes again, and lose {self._rows_of_later()}",
             "behind": ": rows of the batches between are missing from its log",
-            "diverged": f": another timeline wrote it, and {self._amount()} do not belong to this savepoint",
+            "diverged": f": another timeline wrote it{self._not_of_it()}",
             "damaged": f", and its log cannot be read: {self.problem.rstrip('.')}",
             "moved": ", and its log still names the files at their old location",
-            "even": f", and {len(self.aside)} of its data files are set aside",
         }[self.standing]
-        return f"The file sink {self.path} {at} and the savepoint at batch {self.savepoint_batch}{tail}."
+        outside = (
+            f" {say_count(self.later_outside, 'later file')} outside of it cannot be set aside."
+            if self.later_outside
+            else ""
+        )
+        at = f"{at} and the savepoint at batch {self.savepoint_batch}"
+        return f"The file sink {self.path} {at}{tail}.{outside}"
+
+    def _lacks(self) -> str:
+        if not self.missing:
+            return ""
+        some = ", ".join(self.such_as) + (", ..." if self.missing > len(self.such_as) else "")
+        return (
+            f"The file sink {self.path} lacks {say_count(self.missing, 'data file')} of batches up to "
+            f"{self.savepoint_batch} ({some})."
+        )
+
+    def _set_aside(self) -> str:
+        if not self.aside:
+            return ""
+        are = "is" if len(self.aside) == 1 else "are"
+        return (
+            f"{say_count(len(self.aside), 'data file')} of batches up to {self.savepoint_batch} {are} set "
+            f"aside in the file sink {self.path}."
+        )
+
+    def _gap(self) -> str:
+        if not self.gap or self.safe or self.gap == self.problem:
+            return ""
+        return f"The log of the file sink {self.path} has a gap: {self.gap}"
+
+    def _rows_of_later(self) -> str:
+        return f"rows of {self._amount()}" if self._files and self.later_rows != 0 else "its rows"
+
+    def _not_of_it(self) -> str:
+        do = "does" if self._files == 1 else "do"
+        return f", and {self._amount()} {do} not belong to this savepoint" if self._files else ""
+
+    @property
+    def _files(self) -> int:
+        return len(self.later) + self.later_outside
 
     def _amount(self) -> str:
-        rows = "" if self.later_rows is None else f" with {self.later_rows} rows"
-        return f"{len(self.later) + self.later_outside} files{rows}"
+        rows = "" if self.later_rows is None else f" with {say_count(self.later_rows, 'row')}"
+        return f"{say_count(self._files, 'file')}{rows}"
 
     def to_dict(self) -> dict[str, Any]:
         """The standing as JSON, for plans and reports."""
@@ -144,10 +197,11 @@ class FileSinkStanding:
             "can_roll_back": self.can_roll_back,
             "savepoint_batch": self.savepoint_batch,
             "sink_batch": self.sink_batch,
-            "later_files": len(self.later) + self.later_outside,
+            "later_files": self._files,
             "later_bytes": sum(self.later.values()),
             "later_rows": self.later_rows,
             "missing_files": self.missing,
+            "forgotten_files": self.forgotten,
             "aside_files": len(self.aside),
             "unfinished_rollback": self.unfinished,
             "log_gap": self.gap or None,
@@ -202,8 +256,8 @@ def read_saved_log(record: Mapping[str, Any], content: Mapping[str, Chunks], now
             raise
     if "data_files" in record and record["data_files"] != files.totals()[0]:
         raise IntegrityError(
-            f"The log that the savepoint keeps of {was_uri} names {files.rows()} data files instead of "
-            f"{record['data_files']}.",
+            f"The log that the savepoint keeps of {was_uri} names {say_count(files.rows(), 'data file')} "
+            f"instead of {record['data_files']}.",
             hint="Somebody edited it, or another version wrote it: use another savepoint.",
         )
     return SavedLog(batch=batch, content={name: entries[name] for name in names}, files=files, moved=moved)
@@ -228,34 +282,53 @@ def assess(
     Raises:
         StorageError: A long log does not fit into the temporary directory.
     """
+    return compare(saved, store, was_uri, unfinished_later)[0]
+
+
+def compare(
+    saved: SavedLog, store: Store, was_uri: str, unfinished_later: Mapping[str, int] | None = None
+) -> tuple[FileSinkStanding, SavedLog]:
+    """The same, with the log of the savepoint without the files that the sink has forgotten since."""
     for _ in range(_LOOKS):
         there = list_log(store)
-        found = _assess(saved, store, was_uri, there, unfinished_later)
+        found, kept = _compare(saved, store, was_uri, there, unfinished_later)
         if not (found.problem or found.gap) or list_log(store).keys() == there.keys():
             break  # else the query went on, and compacted its log while that was read
-    return found
+    return found, kept
 
 
-def _assess(
+def _compare(
     saved: SavedLog,
     store: Store,
     was_uri: str,
     there: Collection[LogName],
     unfinished_later: Mapping[str, int] | None,
-) -> FileSinkStanding:
+) -> tuple[FileSinkStanding, SavedLog]:
     sink_batch = max((name.batch for name in there), default=None)
     compared = Comparison(saved.files, store.list())
+    roots = Roots(store.uri, was_uri)
     problem = ""
     standing: Standing
     try:
-        _read_log(compared.log, store, there, saved.batch, Roots(store.uri, was_uri), unfinished_later)
+        _read_log(compared.log, store, there, saved.batch, roots, unfinished_later)
     except (FormatError, NotFoundError) as error:
         standing, problem = "damaged", error.message
         compared.forget_log()
     compared.find_later(unfinished_later or {})
+    missing = compared.missing()
+    forgotten: Mapping[str, int] = {}
+    if missing and not problem and (seen := _compacted_since(saved, there)):
+        named = (file for name in seen for file in read_entry(store, name, roots))
+        try:
+            forgotten = compared.forgotten(named, moved=saved.moved)
+        except NotFoundError as error:  # the query went on: the caller looks again
+            standing, problem = "damaged", error.message
+    if forgotten:
+        found, kept = compare(_without(saved, forgotten, roots), store, was_uri, unfinished_later)
+        return replace(found, forgotten=found.forgotten + len(forgotten)), kept
     if not problem:
         standing = _standing(saved, compared, sink_batch)
-    return FileSinkStanding(
+    found = FileSinkStanding(
         path=store.uri,
         standing=standing,
         savepoint_batch=saved.batch,
@@ -263,13 +336,42 @@ def _assess(
         later=compared.later,
         later_outside=compared.later_outside(),
         later_rows=_rows(store, compared.later),
-        missing=compared.missing(),
+        missing=missing,
         such_as=tuple(compared.some_missing(_MOST_NAMED)),
         aside=compared.aside,
         unfinished=unfinished_later is not None,
         problem=problem,
         gap=_gap(there, saved.batch if sink_batch is None else max(saved.batch, sink_batch)),
     )
+    return found, saved
+
+
+def _compacted_since(saved: SavedLog, there: Collection[LogName]) -> list[LogName]:
+    """What readers go by, if that tells what was forgotten: a compaction since, or what a rollback wrote."""
+    if not there:
+        return []
+    try:
+        seen = chain(there, max(there).batch, LOG_DIRECTORY)
+    except NotFoundError:
+        return []
+    since = seen[0].compact and seen[0].batch > saved.batch
+    return seen if since or set(saved.content) <= set(seen) else []
+
+
+def _without(saved: SavedLog, forgotten: Collection[str], roots: Roots) -> SavedLog:
+    content, files = dict(saved.content), NamedFiles()
+    for name in sorted(content):
+        path, before = log_key(name), files.rows()
+        left = partial(_left, content[name], path, roots, forgotten)
+        every = sum(1 for _ in parse_entry(content[name](), path, roots))
+        files.add(parse_entry(left(), path, roots))
+        if files.rows() - before < every:
+            content[name] = left
+    return replace(saved, content=content, files=files)
+
+
+def _left(kept: Chunks, path: str, roots: Roots, forgotten: Collection[str]) -> Iterator[bytes]:
+    return without_files(kept(), path, roots, forgotten)
 
 
 def _rows(store: Store, keys: Iterable[str]) -> int | None:

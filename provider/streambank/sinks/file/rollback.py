@@ -30,10 +30,10 @@ from streambank.checkpoint.compactible import LogName
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
 from streambank.core.json_text import MOST_MEMORY_BYTES, loads, memory_bytes
 from streambank.core.python310 import UTC
-from streambank.core.units import from_json_time
+from streambank.core.units import from_json_time, say_count
 from streambank.sinks.file.comparison import ASIDE_DIRECTORY
 from streambank.sinks.file.log import list_log, log_key
-from streambank.sinks.file.position import Chunks, FileSinkStanding, SavedLog, assess
+from streambank.sinks.file.position import Chunks, FileSinkStanding, SavedLog, assess, compare
 from streambank.sinks.table import BeforeChange
 from streambank.storage.store import FileInfo, Store, chunks, undamaged
 
@@ -185,6 +185,8 @@ def roll_back(
     was_uri: str,
     savepoint: str,
     before_change: BeforeChange = lambda: None,
+    *,
+    accept_missing: bool = False,
 ) -> RollbackReport:
     """Take the sink back to the savepoint's batch.
 
@@ -194,6 +196,7 @@ def roll_back(
         was_uri: Where it was when the savepoint was taken.
         savepoint: Id of the savepoint, for the name of the folder of what is set aside.
         before_change: Called right before the first change.
+        accept_missing: Data files of the savepoint that are gone stay so, and the log goes on naming them.
 
     Raises:
         RefusedError: `sink-cannot-roll-back`: files of the savepoint are gone, or files outside would have
@@ -202,14 +205,14 @@ def roll_back(
         StorageError: The environment failed; the same call goes on where this one stopped.
     """
     journals, pending = _unfinished(store)
-    standing = assess(saved, store, was_uri, unfinished_later=pending)
-    if standing.safe:
+    standing, saved = compare(saved, store, was_uri, pending)
+    if standing.safe or (accept_missing and standing.nothing_later):
         return RollbackReport(path=store.uri, batch=saved.batch)
-    if not standing.can_roll_back:
+    if not standing.can_roll_back or (standing.missing and not accept_missing):
         raise RefusedError(
             standing.sentence() or f"The file sink {store.uri} cannot be rolled back.",
             code="sink-cannot-roll-back",
-            hint="Bring back what is missing, use another savepoint, or give --sink accept.",
+            hint=cannot_roll_back_hint(standing),
         )
     there = list_log(store)
     same = {name for name, info in there.items() if _is_same(store, info, saved.content.get(name))}
@@ -233,7 +236,7 @@ def roll_back(
         _drop_hidden_checksum(store, key)
 
     after = assess(saved, store, was_uri)
-    if not after.safe:
+    if not (after.safe or (accept_missing and after.nothing_later)):
         raise ConflictError(
             f"The file sink {store.uri} changed while it was rolled back: {after.sentence()}",
             code="sink-moved",
@@ -251,6 +254,17 @@ def roll_back(
         files_back=len(standing.aside),
         log_written=tuple(str(name) for name in write),
         log_aside=tuple(str(name) for name in remove),
+    )
+
+
+def cannot_roll_back_hint(standing: FileSinkStanding) -> str:
+    """What a person can do who chose `rollback`, and the sink cannot be rolled back so."""
+    if not standing.can_roll_back:
+        bring = "Bring back what is missing, use" if standing.missing else "Use"
+        return f"{bring} another savepoint, or use --sink accept."
+    return (
+        "Bring back what is missing, or use another savepoint. --sink rollback-accept sets later files "
+        "aside, and accepts that the missing ones are gone."
     )
 
 
@@ -297,7 +311,7 @@ def _begin(
 
 def _too_many(store: Store, files: int) -> RefusedError:
     return RefusedError(
-        f"{files} files of the file sink {store.uri} are too many for one rollback.",
+        f"{say_count(files, 'file')} of the file sink {store.uri} are too many for one rollback.",
         code="sink-cannot-roll-back",
         hint="Go on in a new output directory instead (--new-sink), or give --sink accept.",
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SINK_CHOICES = {
     "refuse": "refuse - ask in the approval if rows would be lost or repeated",
     "rollback": "rollback - set the output of later batches aside",
+    "rollback-accept": "rollback-accept - the same, and go on without older output files that are gone",
     "accept": "accept - leave the output as it is",
 }
 SOURCE_CHOICES = {
@@ -392,7 +393,8 @@ def restore_form(
             items={"type": "string", "pattern": f"^([ \\t]*|{PRINTED}+=({'|'.join(SINK_CHOICES)})){END}"},
             title="Single sinks",
             description_md="One SINK=CHOICE per line, for a sink with which something else is done than with "
-            "the others: the path that the plan shows, and `rollback`, `accept` or `refuse`.",
+            "the others: the path that the plan shows, and `rollback`, `rollback-accept`, `accept` "
+            "or `refuse`.",
             section="More",
         ),
         "new_sinks": Param(

@@ -157,7 +157,7 @@ class TestStanding:
         standing = stand(saved, store, store.uri)
         assert (standing.missing, standing.such_as) == (1, ("k=a b/part-00000-a0003-c000.json",))
         assert not standing.safe
-        assert "lacks 1 data files" in standing.sentence()
+        assert "lacks 1 data file" in standing.sentence()
         with pytest.raises(RefusedError) as caught:
             roll_back(saved, store, store.uri, "b000004-x")
         assert caught.value.code == "sink-cannot-roll-back"

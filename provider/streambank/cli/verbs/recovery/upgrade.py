@@ -118,7 +118,7 @@ def upgrade(
     sink: Annotated[
         str | None,
         typer.Option(
-            metavar="refuse|rollback|accept",
+            metavar="refuse|rollback|rollback-accept|accept",
             help="With --undo: what becomes of later output. Default: rollback if needed and guarded.",
         ),
     ] = None,
