@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from copy import copy as duplicate
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from streambank.core.errors import InputError
 from streambank.core.names import SEPARATOR, QueryRef
@@ -25,7 +25,6 @@ from streambank.driver.connections import using_connections
 from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
 from streambank.storage import Store, open_store, using_s3
-from streambank_airflow.arguments import as_plain
 from streambank_airflow.configuration import (
     JOBS_VARIABLE,
     SECTION,
@@ -38,6 +37,21 @@ _log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from streambank_airflow.connections.settings import Settings
+
+
+def as_plain(value: Any) -> Any:
+    """The same with each `Path` as its text, also within lists and mappings: Airflow hands on no paths.
+
+    Args:
+        value: An argument.
+    """
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if type(value) in (list, tuple):
+        return type(value)(as_plain(one) for one in value)
+    if type(value) is dict:
+        return {as_plain(name): as_plain(one) for name, one in value.items()}
+    return value
 
 
 class DeclaredJobs:

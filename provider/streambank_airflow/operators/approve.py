@@ -12,8 +12,8 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOper
 from streambank.core.units import say_duration
 from streambank.recovery.approval import CHOICE_KEY, Choice, chosen_of
 from streambank_airflow.airflow_versions import TaskWaitsForPerson
-from streambank_airflow.arguments import as_plain
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_bool, as_data
 

@@ -18,9 +18,9 @@ from streambank.core.errors import InputError, StreambankError, check_choice
 from streambank.core.names import MAIN, SEPARATOR
 from streambank.core.units import parse_duration_s
 from streambank.driver.installed import own_installation
-from streambank_airflow.arguments import as_plain, check_deferrable
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import close_log, describe
+from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class FindsJobs:
             InputError: An argument cannot be handed over (code `bad-option`).
         """
         if self.deferrable:
+            from streambank_airflow.triggers.base import check_deferrable
+
             check_deferrable(self.trigger_arguments)
 
     @cached_property

@@ -10,8 +10,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow.sdk import BaseOperator
 
 from streambank.core.errors import check_choice
-from streambank_airflow.arguments import as_plain
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import RESULT_KEY, FindsJobs, as_bool, known_or_template
 

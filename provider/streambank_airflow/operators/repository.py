@@ -14,8 +14,8 @@ from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import parse_duration_s, say_count
 from streambank.core.zones import UTC_NAME
 from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
-from streambank_airflow.arguments import as_plain
 from streambank_airflow.failures import airflow_failures, as_airflow
+from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
     FindsJobs,

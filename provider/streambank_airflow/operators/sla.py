@@ -13,9 +13,9 @@ from airflow.sdk import BaseNotifier, BaseOperator
 
 from streambank.core.choices import SEVERITIES
 from streambank.core.errors import InputError, StreambankError, check_choice
-from streambank_airflow.arguments import as_plain
 from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.failures import airflow_failures, said
+from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
     RESULT_KEY,

@@ -11,8 +11,8 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from streambank.core.errors import InputError
-from streambank_airflow.arguments import as_plain
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_integer
 from streambank_airflow.watch.job import LOST, STATES

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from streambank.core.errors import StorageError, StreambankError
-from streambank_airflow.arguments import as_plain
+from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank_airflow.failures import describe
+from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
 if TYPE_CHECKING:
@@ -28,8 +28,44 @@ Event = dict[str, Any]
 ARGUMENTS = ("job", "jobs_file", "streambank_conn_id", "poll_interval_s")
 """What every trigger on a job takes; attributes of the same names hold it."""
 
+_PLAIN = (str, int, float, bool, type(None))
 PATIENCE = 5
 """How many looks in a row may fail at the storage before the wait itself fails."""
+
+
+def check_deferrable(arguments: Mapping[str, Any]) -> None:
+    """Refuse what cannot wait in the triggerer, before anything is done that the wait is for.
+
+    Args:
+        arguments: What the trigger takes.
+
+    Raises:
+        InputError: An argument cannot be handed to the triggerer, or its interval is no time (code
+            `bad-option`).
+    """
+    for name, value in arguments.items():
+        if not _is_plain(value):
+            raise InputError(
+                f"{name} is a {type(value).__name__}, which a task that defers cannot hand to the triggerer.",
+                code="bad-option",
+                hint=f"Give {name} as text or as a number; or set deferrable=False.",
+            )
+    interval = arguments.get("poll_interval_s", 1)
+    if isinstance(interval, str) or not interval or interval < 0:
+        raise InputError(
+            f"poll_interval_s must be a number of seconds above 0, not {interval!r}.",
+            code="bad-option",
+            hint="Write 5, or leave it out.",
+        )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether each release of Airflow gives the same back after a trigger's row was written and read."""
+    if type(value) in (list, tuple):
+        return all(_is_plain(one) for one in value)
+    if type(value) is dict:
+        return all(type(name) is str and _is_plain(one) for name, one in value.items())
+    return type(value) in _PLAIN
 
 
 class Watcher(Protocol):

@@ -13,10 +13,11 @@ from airflow.sdk import BaseOperator
 from airflow.serialization.serialized_objects import BaseSerialization
 
 from streambank.core.errors import InputError
-from streambank_airflow.arguments import as_plain, check_deferrable
 from streambank_airflow.assets import batch_asset, sla_asset, watermark_asset
+from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.base import FindsJobs
+from streambank_airflow.triggers.base import check_deferrable
 from tests.streambank_airflow.operators.test_base_templates import OPERATORS, parameters
 
 CONTEXT: Any = {
