@@ -72,7 +72,12 @@ def _write(checkpoint: Path, output: Path, batches_per_second: int, retain: int)
     live = LiveCheckpoint(LocalStore(checkpoint, fsync=False), retain=retain, compact_every=10)
     sink = FileSinkWriter(LocalStore(output, fsync=False), retain=retain)
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+
+    def end_with_input() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=end_with_input, daemon=True).start()
     committed: list[float] = []
     while not over.is_set():
         live.plan()
