@@ -222,8 +222,9 @@ HINTS = {
         "on at which it has versioning, or Object Lock."
     ),
     "sink-cannot-roll-back": (
-        "Bring back what is missing, use another savepoint, or set *Output written after the savepoint*"
-        " to accept."
+        "Bring back what is missing, or use another savepoint. If only older files are missing, set *Output "
+        "written after the savepoint* to rollback-accept: later output goes back all the same. Else set it "
+        "to accept."
     ),
     "sink-changed": (
         "Let it write to the old sink. To move it on purpose: trigger <job>.stop with *Take a "
@@ -242,8 +243,9 @@ HINTS = {
         "Finish it: trigger <job>.restore with *Output written after the savepoint* set to rollback."
     ),
     "sink-would-lose-rows": (
-        "Restore a savepoint from before those rows; or set *Output written after the savepoint* to "
-        "accept, to go on without them."
+        "Set *Output written after the savepoint* to rollback, or to rollback-accept if older files are "
+        "missing, too; or restore a savepoint from before those rows; or set it to accept, to go on without "
+        "them."
     ),
     "restore-unfinished": (
         "Trigger <job>.restore for each query that is left, all but the last with *Start afterwards* off."

@@ -5,8 +5,8 @@ The kinds of sinks live in `streambank.sinks`; a take only knows this protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from streambank.checkpoint.sources import SourceState
@@ -14,6 +14,9 @@ from streambank.core.errors import ConflictError
 from streambank.repository.manifest import Manifest
 from streambank.storage import same_place
 from streambank.storage.store import FileInfo, Store
+
+MISSING = "missing"
+"""Field of a file sink in a manifest: data files that were gone when the savepoint was taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +28,19 @@ class Captured:
         store: Where `files` are; None where there are none.
         files: The sink's own files that are saved, by their keys in `store`.
         warning: What a restore will not be able to do about the sink; empty where there is nothing to say.
+        later: Gives more fields of the record. It may be slow, so it is asked when the files are ours.
     """
 
     record: Mapping[str, Any]
     store: Store | None = None
     files: tuple[FileInfo, ...] = field(default=())
     warning: str = ""
+    later: Callable[[], Mapping[str, Any]] | None = None
+
+    def complete(self) -> Captured:
+        """The same with what `later` gives."""
+        more = {} if self.later is None else self.later()
+        return replace(self, record={**self.record, **more}, later=None)
 
 
 class SinkCapture(Protocol):
@@ -84,7 +94,7 @@ def capture_rest(
         StreambankError: See `SinkCapture.capture`.
     """
     both = zip(sinks, captured, strict=True)
-    return tuple(known if sink.keeps_files else sink.capture(batch) for sink, known in both)
+    return tuple(known.complete() if sink.keeps_files else sink.capture(batch) for sink, known in both)
 
 
 def described(source: SourceState, capture: SourceCapture | None, origin: Manifest | None) -> dict[str, Any]:

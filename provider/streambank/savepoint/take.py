@@ -57,7 +57,7 @@ from streambank.savepoint.sinks import (
     described,
     require_sinks,
 )
-from streambank.savepoint.warnings import first_said, left_out, not_asked
+from streambank.savepoint.warnings import first_said, left_out, missing_output, not_asked
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
@@ -453,6 +453,7 @@ class _Take:
             already_there=already_there,
             warnings=(
                 *not_asked(manifest),
+                *missing_output(manifest),
                 *([lacks] if (lacks := left_out(manifest)) is not None else ()),
                 *(self._other_note(manifest) if already_there else ()),
             ),

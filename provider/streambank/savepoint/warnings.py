@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from streambank.checkpoint.sources import cannot_repeat
 from streambank.core.units import say_count
 from streambank.repository.manifest import Manifest
-from streambank.savepoint.sinks import Captured
+from streambank.savepoint.sinks import MISSING, Captured
 
 _MOST_SHOWN = 8
 
@@ -39,6 +39,19 @@ def _unrepeatable(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for source in manifest.sources:
         if isinstance(source, Mapping) and (what := cannot_repeat(source)) is not None:
             yield str(source.get("source")), what
+
+
+def missing_output(manifest: Manifest) -> Iterator[str]:
+    """Data files of its output that were gone when a savepoint was taken: a restore will be refused."""
+    for sink in manifest.sinks:
+        found = sink.get(MISSING)
+        if isinstance(found, Mapping) and isinstance(found.get("files"), int):
+            some = ", ".join(map(str, found.get("such_as") or ()))
+            yield (
+                f"The file sink {sink.get('path')} lacks {say_count(found['files'], 'data file')} ({some}): "
+                "a restore of this savepoint is refused until the files are back, or somebody accepts that "
+                "they are gone."
+            )
 
 
 def not_asked(manifest: Manifest) -> tuple[str, ...]:

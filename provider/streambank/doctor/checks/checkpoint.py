@@ -22,7 +22,8 @@ from streambank.core.finding import Finding
 from streambank.core.units import utc_now
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.plan import Budget
-from streambank.sinks.file.log import LOG_DIRECTORY, list_log
+from streambank.sinks.file.lacking import lacking
+from streambank.sinks.file.log import LOG_DIRECTORY, chain, list_log
 from streambank.storage.store import FileInfo, Store
 
 GARBAGE_AGE = timedelta(hours=1)
@@ -80,6 +81,7 @@ def check_inputs(
         found += check_beginning(listing)
     for name, store in sinks.items():
         found += check_sink(name, store, checkpoint)
+        found += check_output(name, store)
     return found
 
 
@@ -217,6 +219,38 @@ def _look_at_sink(name: str, sink: Store, checkpoint: Store) -> Iterator[Finding
             f"Restore a savepoint of batch {max(batches)} or before; or name the directory that the query "
             "writes to.",
         )
+
+
+def check_output(name: str, sink: Store) -> Iterator[Finding]:
+    """Data files that an output's log names, and that are not there.
+
+    A batch's files are there before its entry is, so what the log names first and the listing lacks then is
+    gone. A log that is being compacted is read again.
+
+    Args:
+        name: How to report it.
+        sink: Its output directory.
+    """
+    for _ in range(SINK_LOOKS):
+        try:
+            log = list_log(sink)
+            found = lacking(sink, chain(log, max(log).batch, name) if log else ())
+        except NotFoundError:
+            continue  # it moves, or has a gap, which is said besides
+        except StreambankError as error:
+            yield Finding(error.code, "error", name, error.message, "The sink cannot be judged.", error.hint)
+            return
+        if found.missing:
+            yield Finding(
+                "sink-files-gone",
+                "error",
+                name,
+                found.sentence(sink.uri),
+                "Readers of the output fail, and a restore of a savepoint that knows these files is refused "
+                "until somebody accepts that they are gone.",
+                "Bring the files back, for example from a copy of the output, or find out who deletes them.",
+            )
+        return
 
 
 def _check_gap(name: str, log: Collection[LogName]) -> Iterator[Finding]:

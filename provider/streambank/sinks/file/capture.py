@@ -5,8 +5,12 @@ The data files are not copied: they are the query's output, and going back sets 
 
 from __future__ import annotations
 
-from streambank.core.errors import ConflictError, InputError, NotFoundError
-from streambank.savepoint.sinks import Captured
+from functools import partial
+from typing import Any
+
+from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
+from streambank.savepoint.sinks import MISSING, Captured
+from streambank.sinks.file.lacking import look_for
 from streambank.sinks.file.log import LOG_DIRECTORY, Roots, chain, list_log
 from streambank.sinks.file.named import NamedFiles
 from streambank.storage import normalize_location, open_store
@@ -81,4 +85,13 @@ class FileSinkCapture:
             "data_files": files,
             "data_bytes": size_bytes,
         }
-        return Captured(record, self._store, tuple(found[name] for name in names))
+        files_of_log = tuple(found[name] for name in names)
+        return Captured(record, self._store, files_of_log, later=partial(self._missing, named))
+
+    def _missing(self, named: NamedFiles) -> dict[str, Any]:
+        """What is missing of the data files, which a restore of the savepoint will be refused for."""
+        try:
+            found = look_for(self._store, named)
+        except StreambankError:
+            return {}  # only a warning depends on it: a restore looks for itself
+        return {MISSING: found.to_dict()} if found.missing else {}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from hashlib import blake2b
 
 from streambank.checkpoint.compactible import LogName
-from streambank.core.scratch import Scratch, Value, blob
+from streambank.core.scratch import Scratch, Value, blob, name_of
 from streambank.sinks.file.log import DataFile, Roots, chain, list_log, read_entry
 from streambank.storage.store import Store, undamaged
 
@@ -59,6 +59,15 @@ class NamedFiles:
         for size, _ in self.scratch.rows("SELECT size, max(rowid) FROM named GROUP BY uri"):
             files, size_bytes = files + 1, size_bytes + int(size or 0)
         return files, size_bytes
+
+    def spread(self, most: int) -> Iterator[str]:
+        """The keys of some of those inside the output directory, spread evenly, with the newest."""
+        last = self.scratch.number("SELECT coalesce(max(rowid), 0) FROM named")
+        for place in range(1, min(last, most) + 1):
+            found = self.scratch.rows(
+                "SELECT name FROM named WHERE rowid = ? AND inside", place * last // min(last, most)
+            )
+            yield from (name_of(name) for (name,) in found)
 
     def index(self) -> None:
         """Make `names` quick."""

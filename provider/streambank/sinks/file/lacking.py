@@ -1,0 +1,86 @@
+"""Data files that the log of an output names and that are gone: readers fail, and a restore is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from streambank.core.units import say_count
+from streambank.sinks.file.comparison import Comparison
+from streambank.sinks.file.log import LogName, Roots
+from streambank.sinks.file.named import NamedFiles
+from streambank.storage.store import FileInfo, Store
+
+MOST_LISTED = 10_000
+"""A take lists an output of so many files: ten pages of an object store. Of a larger one it checks some."""
+MOST_LOOKED_FOR = 40
+MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What an output lacks of what its log names.
+
+    Attributes:
+        missing: How many files are gone, have another size, or lie outside of the output directory.
+        such_as: Some of them.
+        checked: How many were looked for.
+        named: How many the log names.
+    """
+
+    missing: int
+    such_as: tuple[str, ...]
+    checked: int
+    named: int
+
+    def sentence(self, path: str) -> str:
+        """What is missing from the output at a location, as a sentence; empty where nothing is."""
+        if not self.missing:
+            return ""
+        some = ", ".join(self.such_as) + (", ..." if self.missing > len(self.such_as) else "")
+        of = f" of {self.checked} that were looked for" if self.checked < self.named else ""
+        return f"The file sink {path} lacks {say_count(self.missing, 'data file')}{of} ({some})."
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, for a savepoint."""
+        return {"files": self.missing, "such_as": list(self.such_as), "checked": self.checked}
+
+
+def lacking(store: Store, entries: Iterable[LogName]) -> Lacking:
+    """Look for every data file that readers of an output would read.
+
+    Args:
+        store: The output directory.
+        entries: The entries of its log that tell.
+
+    Raises:
+        NotFoundError, FormatError: An entry went away, or cannot be understood.
+        StorageError: A long log does not fit into the temporary directory.
+    """
+    named = NamedFiles()
+    named.add_log(store, entries, Roots(store.uri))
+    return _compared(named, store.list(), named.totals()[0])
+
+
+def look_for(store: Store, named: NamedFiles) -> Lacking:
+    """Look for data files in bounded time, whatever size the output has: for all of them, or for some.
+
+    Args:
+        store: The output directory.
+        named: What its log names.
+    """
+    count = named.totals()[0]
+    if count <= MOST_LISTED:
+        listed = list(islice(store.list(), 2 * MOST_LISTED + 1))
+        if len(listed) <= 2 * MOST_LISTED:
+            return _compared(named, listed, count)
+    chosen = list(named.spread(MOST_LOOKED_FOR))
+    gone = [key for key in chosen if not store.exists(key)]
+    return Lacking(len(gone), tuple(gone[:MOST_NAMED]), len(chosen), count)
+
+
+def _compared(named: NamedFiles, listing: Iterable[FileInfo], count: int) -> Lacking:
+    compared = Comparison(named, listing)
+    return Lacking(compared.missing(), tuple(compared.some_missing(MOST_NAMED)), count, count)
