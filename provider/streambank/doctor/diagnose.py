@@ -33,6 +33,7 @@ from streambank.doctor.checks.left import check_left
 from streambank.doctor.checks.liveness import check_life
 from streambank.doctor.checks.locations import (
     MountOf,
+    check_apart_from_data,
     check_authentication,
     check_fence,
     check_local_dir,
@@ -73,6 +74,7 @@ from streambank.doctor.subject import (
 from streambank.driver.environment import driver_environment
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.driver.spec import spec_of
+from streambank.inputs.folders import folders_of_live
 from streambank.job.alive import beside_a_driver, job_life
 from streambank.job.status import site_status
 from streambank.kafka.recording import KIND
@@ -278,6 +280,10 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
     yield from _beside_a_driver(found) if query.is_driven else found
     yield from _guarded("clocks", lambda: _clocks(query, listing, machine))
     yield from check_location(query.checkpoint.uri, machine.mount_of)
+    outputs = [one.uri for one in all_sinks.values()]
+    yield from _guarded(
+        "places", lambda: check_apart_from_data(folders_of_live(query.checkpoint, outputs), _own(query))
+    )
     yield from _storage(query, machine)
     if closure is not None:
         named = (query.checkpoint.uri, *((*query.job.args, *query.job.spark.values()) if query.job else ()))
@@ -294,6 +300,17 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
         yield from check_application(Path(query.job.application))
     if closure is not None and closure.operators:
         yield from _state(query, machine)
+
+
+def _own(query: Query) -> dict[str, str]:
+    """What of Streambank's and Spark's must not lie where the query reads or writes."""
+    found = {"checkpoint": query.checkpoint.uri}
+    if query.repository is not None:
+        found["repository"] = normalize_location(query.repository)
+    if query.control is not None:
+        found["control location"] = query.control.store.uri
+    replicas = query.job.replicate.to if query.job is not None else ()
+    return found | {f"replica {number}": normalize_location(one) for number, one in enumerate(replicas, 1)}
 
 
 def _beside_a_driver(found: Iterable[CheckResult]) -> Iterator[CheckResult]:

@@ -9,9 +9,9 @@ from streambank.control.control import JobControl
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import check_records, declared_query, savepoints_lost
+from streambank.inputs.folders import check_new_repository
 from streambank.job.savepoint import managed_take
 from streambank.kafka.settings import Brokers
-from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
 from streambank.savepoint.import_copy import Imported, check_copy, import_copy
 from streambank.savepoint.take import TakeRequest
@@ -71,7 +71,7 @@ def import_of_job(request: ImportRequest, *, pace: Pace = DEFAULT_PACE) -> Impor
     facts, current = records.query_facts(asked.query), records.generation(asked.query)
     known = None if request.new_query or facts is None else facts.get("query_id")
     check_copy(source, known, live=None if current is None else current.location)
-    check_apart(place, source.uri)
+    check_new_repository(place, source, request.file_sinks)
     refuse_lost(job, asked, place, source)
     take = TakeRequest(
         source,

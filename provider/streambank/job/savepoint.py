@@ -25,16 +25,19 @@ from streambank.declaration.kafka import kafka_sink, kafka_sources
 from streambank.driver.outputs import left_for
 from streambank.driver.preflight import check_records, checkpoint_lost, declared_query, savepoints_lost
 from streambank.driver.spec import application_fingerprint, conf_fingerprint
+from streambank.inputs.folders import check_new_repository
 from streambank.kafka.settings import Brokers
 from streambank.repository.repository import Repository
 from streambank.savepoint.lost_state import Reported
 from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.declared import DeclaredSink, of_query
+from streambank.sinks.file.capture import KIND as FILE
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.log import list_log
 from streambank.sinks.of_query import sinks_of_query
 from streambank.sinks.tags import TagScope
+from streambank.sinks.unguarded import sink_from_description
 from streambank.storage import open_store, same_place
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
@@ -115,6 +118,9 @@ def savepoint_job(
     records = control or job.records()
     names, runs = _queries(job, query, batch), code_that_counts(job, records)
     places = {name: place_of(job, records, name) for name in names}
+    for query_name, (location, _) in places.items() if repository is None else ():
+        outputs = _outputs(records, query_name)
+        check_new_repository(open_store(job.repository), open_store(location), outputs)
     target = repository or open_repository(job, records, new=new_repository)
     taken = {}
     for query_name, (location, generation) in places.items():
@@ -262,6 +268,13 @@ def open_repository(job: Job, records: JobControl, *, new: bool = False) -> Repo
         if lost is not None:
             raise lost
     return job.open_repository(create=True, like=_closest(job, records))
+
+
+def _outputs(records: JobControl, query: str) -> list[str]:
+    """The output directory of a query, by its last driver's word."""
+    sink = (records.query_facts(query) or {}).get("sink")
+    found = sink_from_description(sink) if isinstance(sink, str) else None
+    return [found.path] if found is not None and found.kind == FILE else []
 
 
 def _closest(job: Job, records: JobControl) -> str:

@@ -15,6 +15,7 @@ from streambank.core.choices import ROLLBACKS, SINK_CHOICES, SOURCE_CHOICES, Sin
 from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.driver.preflight import DeclaredQuery, held_elsewhere
+from streambank.inputs.folders import folders_of_savepoint
 from streambank.inputs.replayable import replays_of
 from streambank.inputs.sources import Sources, look_at_sources
 from streambank.recovery.choices import SinkChoices
@@ -121,6 +122,8 @@ def prepare(
     if request.into is not None:
         check_target_apart(request.into.uri, request.repository.store.uri, manifest.checkpoint)
     target, generation = _target(request, chosen, owner)
+    elsewhere = {**request.moved_sinks, **request.new_sinks}
+    folders_of_savepoint(request.repository, manifest, elsewhere).check(target.uri, "target")
     try:
         check_target(target, owner)
     except StreambankError as error:

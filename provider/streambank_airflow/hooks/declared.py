@@ -22,7 +22,7 @@ from streambank.declaration.declaration import Declarations, Job
 from streambank.declaration.load import load_jobs
 from streambank.declaration.places.copies import copy_name
 from streambank.driver.connections import using_connections
-from streambank.repository.header import check_apart
+from streambank.inputs.folders import check_new_repository
 from streambank.repository.repository import Repository
 from streambank.storage import Store, open_store, using_s3
 from streambank_airflow.configuration import (
@@ -212,13 +212,13 @@ class DeclaredJobs:
 
         Raises:
             InputError: Nobody names one (code `no-repository-named`), or it lies in the checkpoint
-                (`inside-checkpoint`).
+                (`inside-checkpoint`), input or output.
             NotFoundError: There is no repository (code `no-repository`).
         """
         with self.access():
             store = self.repository_store(ref)
             if checkpoint is not None:
-                check_apart(store, checkpoint)
+                check_new_repository(store, open_store(checkpoint))
             job = self.get(ref)
             if job is not None:
                 return job.open_repository(create=create, like=checkpoint)

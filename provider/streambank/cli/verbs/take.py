@@ -114,9 +114,9 @@ def take(
     from streambank.core.names import QueryRef
     from streambank.declaration.kafka import kafka_sink as capture_of
     from streambank.declaration.kafka import kafka_sources
+    from streambank.inputs.folders import check_new_repository
     from streambank.job.import_copy import refuse_lost
     from streambank.job.savepoint import managed_take, record_taken
-    from streambank.repository.header import check_apart
     from streambank.repository.repository import Repository
     from streambank.savepoint.take import TakeRequest
     from streambank.savepoint.take import take as take_savepoint
@@ -133,7 +133,7 @@ def take(
     source = open_store(checkpoint)
     CheckpointReader(source).query_id()  # before a repository is made for nothing
     place = open_store(repository)
-    check_apart(place, source.uri)
+    check_new_repository(place, source, file_sink or ())
     refuse_lost(declared(), QueryRef.parse(job), place, source)
     locked = lock_policy(lock, lock_mode)
     target = Repository.open(place, create=True, like=source.uri, lock=locked)

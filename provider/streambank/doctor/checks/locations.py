@@ -11,6 +11,7 @@ from streambank.core.finding import Finding
 from streambank.declaration.declaration import Job
 from streambank.doctor.spark_conf import SparkConf
 from streambank.doctor.subject import UNDECLARED, CheckResult, SkippedCheck
+from streambank.inputs.folders import DataFolders
 from streambank.storage import is_inside, local_path, scheme_of
 from streambank.storage.local.modes import openness
 from streambank.storage.local.mounts import Mount
@@ -175,6 +176,31 @@ def _storage(location: str, mount_of: MountOf) -> str | None:
         return None if mount is None else mount.storage
     scheme, _, rest = location.partition("://")
     return f"{'s3' if scheme == 's3a' else scheme}://{rest.partition('/')[0]}" if scheme != "memory" else None
+
+
+def check_apart_from_data(folders: DataFolders, places: Mapping[str, str]) -> Iterator[Finding]:
+    """What lies where the query reads or writes files.
+
+    Args:
+        folders: Where it reads and writes.
+        places: What may lie there, by what it is: its URI.
+    """
+    for what, place in places.items():
+        refused = folders.refusal(place, what)
+        if refused is None:
+            continue
+        is_input = refused.code == "inside-input"
+        yield Finding(
+            refused.code,
+            "error" if is_input else "warning",
+            place,
+            refused.message,
+            "Rows that are none come into the query, each time that something is written there."
+            if is_input
+            else "A reader of the output that does not go by _spark_metadata reads these files, too.",
+            f"Move the {what} elsewhere, beside input and output, while no driver runs; or give it a name "
+            "that begins with _, which Spark passes over.",
+        )
 
 
 def check_rules(what: str, store: Store) -> Iterator[CheckResult]:

@@ -1,0 +1,227 @@
+"""Where a query reads and writes files: nothing of ours may lie there, or it is taken for input.
+
+Spark's file source lists its directory with all that lies below it, so a checkpoint, a repository or a job's
+records in there are rows of the next batch. The source's log names the files that were read, not the
+directory that the application names. So their folders count.
+
+* A folder of partitions (`day=2026-11-28`) stands for the one that holds it.
+* Spark passes over what begins with `_` or `.`, so a checkpoint in `in/_checkpoint` is no input.
+* What holds all folders of one source counts, too: by a pattern, or since it is a directory of directories.
+* If the query's own checkpoint lies in such a folder and no file of it was ever read, the application reads
+  that folder by a pattern, as `in/*.json`: nothing else in there is read either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+from streambank.checkpoint.compactible import parse_log_name
+from streambank.core.errors import InputError, StreambankError
+from streambank.inputs.files import files_after
+from streambank.repository.header import HEADER_KEY, check_apart
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.sinks.file.capture import KIND
+from streambank.sinks.unguarded import sink_from_description
+from streambank.storage import followed, is_inside
+from streambank.storage.store import Store, chunks
+
+_MOST_FILES = 20_000
+"""Of so many files of each entry of a source's log the folders are looked at."""
+_MOST_ENTRIES = 200
+_MANY = 2
+"""So many folders that one source has read show a pattern, or a directory with directories."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolders:
+    """Where a query reads and writes files.
+
+    Attributes:
+        inputs: Folders whose files it has read, without links.
+        outputs: Output directories of its file sinks.
+    """
+
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+    def refusal(self, place: str, what: str) -> InputError | None:
+        """Why something of ours must not be written to a place; None where it may.
+
+        Args:
+            place: A location.
+            what: What would be written there, such as `target`.
+        """
+        for code, folders, of in (
+            ("inside-input", self.inputs, "input"),
+            ("inside-output", self.outputs, "output"),
+        ):
+            folder = next((one for one in folders if _is_listed(place, one)), None)
+            if folder is not None:
+                effect = "Spark would read its files as rows." if of == "input" else "Readers may list it."
+                return InputError(
+                    f"The {what} {place} lies in {folder}, the query's {of}. {effect}",
+                    code=code,
+                    hint="Name a location elsewhere, beside the query's input and output.",
+                )
+        return None
+
+    def check(self, place: str, what: str) -> None:
+        """Make sure that a place is apart from both.
+
+        Raises:
+            InputError: It is not (codes `inside-input`, `inside-output`).
+        """
+        if (refused := self.refusal(place, what)) is not None:
+            raise refused
+
+
+def _is_listed(place: str, folder: str) -> bool:
+    try:
+        if not is_inside(place, folder):
+            return False
+        below = PurePosixPath(followed(place)).relative_to(PurePosixPath(followed(folder)))
+    except (InputError, ValueError):
+        return False  # what a log or a manifest says is a text, which need not be a location of this machine
+    return not any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in below.parts)
+
+
+def folders_of(
+    checkpoint: str, logs: Iterable[Iterable[Iterator[str]]], outputs: Iterable[str] = ()
+) -> DataFolders:
+    """The folders of a query.
+
+    Args:
+        checkpoint: The query's checkpoint.
+        logs: The files that each of its sources has read, by the entries of its log.
+        outputs: The output directories of its file sinks.
+    """
+    found: dict[str, None] = {}
+    for entries in logs:
+        own = dict.fromkeys(
+            folder for entry in entries for file in islice(entry, _MOST_FILES) if (folder := _folder(file))
+        )
+        found.update(own)
+        if len(own) >= _MANY and (above := _common(own)) is not None:
+            found[above] = None
+    read_itself = [one for one in found if _is_inside(one, checkpoint)]
+    by_pattern = {one for one in found if not read_itself and _is_listed(checkpoint, one)}
+    return DataFolders(tuple(one for one in found if one not in by_pattern), tuple(dict.fromkeys(outputs)))
+
+
+def _is_inside(place: str, other: str) -> bool:
+    try:
+        return is_inside(place, other)
+    except InputError:
+        return False
+
+
+def _folder(uri: str) -> str | None:
+    """The folder of a file, above its partitions; Spark writes paths percent-encoded."""
+    encoded = "://" in uri or uri.startswith("file:")
+    folder = (unquote(uri) if encoded else uri).rpartition("/")[0]
+    while "=" in folder.rpartition("/")[2]:
+        folder = folder.rpartition("/")[0]
+    try:
+        return followed(folder)
+    except InputError:
+        return None
+
+
+def _common(folders: Iterable[str]) -> str | None:
+    """What holds all of them; None where that is a whole bucket, server or file system."""
+    parts = [one.split("/") for one in folders]
+    shared = next(
+        (place for place, names in enumerate(zip(*parts, strict=False)) if len(set(names)) > 1),
+        min(map(len, parts)),
+    )
+    return "/".join(parts[0][:shared]) if shared > 3 else None
+
+
+def folders_of_savepoint(
+    repository: Repository, manifest: Manifest, moved: Mapping[str, str] | None = None
+) -> DataFolders:
+    """The folders of a savepoint's query.
+
+    Args:
+        repository: Where the savepoint is.
+        manifest: The savepoint, with its files.
+        moved: Output directories that are elsewhere now, each with where.
+    """
+    digests = {one.path: one.digest for one in manifest.files}
+    logs = _logs(manifest.sources, lambda path: repository.objects.chunks(digests[path]))
+    outputs = [path for one in manifest.sinks if (path := _output(one)) is not None]
+    return folders_of(manifest.checkpoint, logs, [*outputs, *(moved or {}).values()])
+
+
+def folders_of_live(checkpoint: Store, outputs: Iterable[str] = ()) -> DataFolders:
+    """The folders of a live query, by the newest entries of its sources' logs. Reads only.
+
+    Args:
+        checkpoint: Its checkpoint.
+        outputs: The output directories of its file sinks.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    sources = []
+    for source in checkpoint.names("sources"):
+        names = filter(None, map(parse_log_name, checkpoint.names(f"sources/{source}")))
+        newest = sorted(names)[-_MOST_ENTRIES:]
+        sources.append({"kind": "file", "files": [f"sources/{source}/{name}" for name in newest]})
+
+    def read(path: str) -> Iterator[bytes]:
+        with checkpoint.open(path) as reader:
+            yield from chunks(reader)
+
+    return folders_of(checkpoint.uri, _logs(sources, read), outputs)
+
+
+def check_new_repository(repository: Store, checkpoint: Store, outputs: Iterable[str] = ()) -> None:
+    """Make sure that no new repository is made where the query has its checkpoint, input or output.
+
+    One that is there already goes on being used: savepoints in a bad place are better than none.
+
+    Args:
+        repository: Where it would be made.
+        checkpoint: The checkpoint of the query whose savepoints go there.
+        outputs: The output directories of its file sinks.
+
+    Raises:
+        InputError: It would lie in one of them (codes `inside-checkpoint`, `inside-input`, `inside-output`).
+    """
+    check_apart(repository, checkpoint.uri)
+    if not repository.exists(HEADER_KEY):
+        folders_of_live(checkpoint, outputs).check(repository.uri, "repository")
+
+
+def _logs(
+    sources: Iterable[object], read: Callable[[str], Iterable[bytes]]
+) -> Iterator[Iterator[Iterator[str]]]:
+    for source in sources:
+        files = source.get("files") if isinstance(source, Mapping) and source.get("kind") == "file" else None
+        if isinstance(files, list | tuple):
+            yield (_files(read, str(path)) for path in files)
+
+
+def _files(read: Callable[[str], Iterable[bytes]], path: str) -> Iterator[str]:
+    try:
+        yield from files_after(read(path), path, -1)
+    except (StreambankError, KeyError):
+        return  # what cannot be read is said by whoever verifies it
+
+
+def _output(record: Mapping[str, object]) -> str | None:
+    """The output directory of a file sink; None of another sink."""
+    path = record.get("path")
+    if not isinstance(path, str):
+        return None
+    if record.get("kind") == KIND:
+        return path
+    if record.get("kind") == "FileSink":
+        return sink_from_description(path).path
+    return None
