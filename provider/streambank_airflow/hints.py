@@ -270,6 +270,10 @@ HINTS = {
         "Set *Input that cannot be read again* to accept to restore anyway. A query that must go on "
         "reads from a source that keeps its records, such as files or Kafka."
     ),
+    "source-files-changed": (
+        "Bring the files back as they were; restore a newer savepoint; or set *Input that cannot be read "
+        "again* to accept, to compute with what they hold now."
+    ),
     "source-would-lose-files": (
         "Bring the files back, for example from the directory that cleanSource moves them to; restore a "
         "newer savepoint; or set *Input that cannot be read again* to accept, to go on without their rows."

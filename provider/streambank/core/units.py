@@ -93,6 +93,16 @@ def say_count(number: int, what: str) -> str:
     return f"{number:,} {what if number == 1 else several}"
 
 
+def say_are(number: int) -> str:
+    """`1 is`, `2 are`."""
+    return f"{number:,} {'is' if number == 1 else 'are'}"
+
+
+def say_were(number: int) -> str:
+    """`1 was`, `2 were`."""
+    return f"{number:,} {'was' if number == 1 else 'were'}"
+
+
 def say_count_are(number: int, what: str) -> str:
     """The same with its verb: `1 file is`, `2 files are`."""
     return f"{say_count(number, what)} {'is' if number == 1 else 'are'}"

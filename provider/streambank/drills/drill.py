@@ -54,6 +54,7 @@ from streambank.driver.failure import shown
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.prepare import check_made
+from streambank.inputs.files import input_changed
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.recovery.resolve import choose
@@ -197,6 +198,7 @@ class _Drill:
         self.first_batch_s: dict[str, float] = {}
         self.not_run: dict[str, str] = {}
         self.rejected: list[str] = []
+        self.changed: dict[str, str] = {}
         self.interrupted = False
 
     def run(self) -> DrillReport:
@@ -376,8 +378,7 @@ class _Drill:
         live = self._live(query)
         if most == 0 or live is None:
             return None
-        same = self._is_same_line(query, manifest)
-        if same is not None:
+        if (same := self._is_same_line(query, manifest)) is not None:
             self._say_not_compared(query, same)
             return None
         plans = open_store(plans_in(self.scratch, query))
@@ -392,8 +393,8 @@ class _Drill:
             self._say_not_compared(query, f"no batch after the savepoint's: {staged.why}")
         if not staged.batches:
             return None
-        facts = self.control.query_facts(query) or {}
-        output = facts.get("sink_path")
+        self.changed[query] = input_changed(manifest, live, (manifest.checkpoint, self.source))
+        output = (self.control.query_facts(query) or {}).get("sink_path")
         return Replay(staged.batches, plans.uri, live, str(output) if output else None)
 
     def _is_same_line(self, query: str, manifest: Manifest) -> str | None:
@@ -515,6 +516,9 @@ class _Drill:
         compare = self.request.compare or ("none" if self.rejected else self.job.drill.compare)
         differ = {name: one.differences_of(values=compare == "values") for name, one in self.queries.items()}
         differ = {name: said for name, said in differ.items() if said and compare != "none"}
+        for name in [name for name in differ if self.changed.get(name)]:
+            self._say_not_compared(name, self.changed[name])
+            del differ[name]
         self._check_proven(watched, differ)
         if compare == "none":
             for name in self.rejected:

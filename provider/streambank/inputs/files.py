@@ -1,8 +1,9 @@
-"""Whether files that a query read after a savepoint are still there: those a restored query reads again.
+"""Whether files that a query read after a savepoint are still there, as they were: they are read again.
 
 Spark's file source lists its directory, so a file that `cleanSource` or a person took away after its
-batch is in no batch after a restore, and Spark does not say so. Which files a query read, the log of its
-source in the live checkpoint says; where that is gone, it is not known.
+batch is in no batch after a restore, and Spark does not say so; of a file that was written again since, the
+restored query reads other rows than the query did. The log keeps the time of each file. Which files a query
+read, the log of its source in the live checkpoint says; where that is gone, it is not known.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_
 from streambank.checkpoint.sources import file_log_offset
 from streambank.core.errors import NotFoundError, StorageError, StreambankError
 from streambank.core.scratch import DistinctNames
-from streambank.core.units import utc_now
+from streambank.core.units import say_are, say_count, say_were, utc_now
 from streambank.inputs.clean_source import OPTION, Cleaning
 from streambank.kafka.retention import Replay
 from streambank.repository.manifest import Manifest
@@ -30,6 +31,12 @@ from streambank.storage.store import Store, chunks
 MOST_FILES = 40
 """At most so many of a source's files are checked, spread evenly over those that would be read again."""
 Exists = Callable[[str], bool]
+Look = Callable[[str], int | None]
+"""When a file was written, by its URI, in ms since 1970; None where it is not there."""
+_PATIENCE_S = 30.0
+_NO_TIME_MS = 0
+_FIRST_MS = 365 * 86_400_000
+"""A time in the first year says that the storage has none."""
 _NOTHING_SAYS = "Nothing says how long the files stay where they are."
 _BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ENTRY = re.compile(r"(?P<batch>[0-9]+)(?P<compact>\.compact)?", re.ASCII)
@@ -44,6 +51,7 @@ class FilesStanding:
         read: How many files were read after it.
         checked: For how many of these it was checked whether they are there.
         gone: Those of them that are not there.
+        changed: Those of them that were written again since they were read, or are other files.
         not_known: Why nothing of this is known; empty where it is.
         cleaning: What the application says of `cleanSource`; None if that was not read.
         at: When the files were checked.
@@ -53,25 +61,43 @@ class FilesStanding:
     read: int = 0
     checked: int = 0
     gone: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
     not_known: str = ""
     cleaning: Cleaning | None = None
     at: datetime = field(default_factory=utc_now, compare=False)
 
     @property
     def safe(self) -> bool | None:
-        """Whether all checked files are there; None if that is not known."""
-        return None if self.not_known else not self.gone
+        """Whether all checked files are there as they were; None if that is not known."""
+        return None if self.not_known else not self.gone and not self.changed
 
     def sentence(self) -> str:
-        """What is gone, for a person who decides; empty where nothing is known to be."""
+        """What is gone or changed, for a person who decides; empty where nothing is known to be."""
+        said = " ".join(filter(None, (self.says_gone(), self.says_changed())))
+        if not said:
+            return ""
+        return f"Source {self.source} has read {say_count(self.read, 'file')} after the savepoint. {said}"
+
+    def says_gone(self) -> str:
+        """What is gone; empty where nothing is known to be."""
         if not self.gone:
             return ""
-        share = f"{self.checked:,} of them" if self.checked < self.read else "them"
         return (
-            f"Source {self.source} has read {self.read:,} files after the savepoint. Of {share} "
-            f"{len(self.gone):,} are not there any more, such as {self.gone[0]}: their rows would be lost, "
-            "and Spark does not say so."
+            f"Of {self._share()} {say_are(len(self.gone))} not there any more, such as {self.gone[0]}: their "
+            "rows would be lost, and Spark does not say so."
         )
+
+    def says_changed(self) -> str:
+        """What was changed; empty where nothing is known to be."""
+        if not self.changed:
+            return ""
+        return (
+            f"Of {self._share()} {say_were(len(self.changed))} changed since, such as {self.changed[0]}: the "
+            "restored query computes other rows than the query did."
+        )
+
+    def _share(self) -> str:
+        return f"{self.checked:,} of them" if self.checked < self.read else "them"
 
     def replay(self) -> Replay:
         """How long they can be read again: files stay where nothing takes them away."""
@@ -96,6 +122,7 @@ class FilesStanding:
             "files_to_read_again": None if self.not_known else self.read,
             "files_looked_for": self.checked,
             "files_gone": list(self.gone),
+            "files_changed": list(self.changed),
             "records_to_read_again": None,
             "replay": self.replay().to_dict(),
             "says": self.sentence(),
@@ -128,10 +155,23 @@ def look_at_files(
         before = file_log_offset(offset, bare=True) if isinstance(offset, str) else None
         try:
             log = _read_after(open_store(live), source, -1 if before is None else before, in_time)
-            found.append(standing_of(source, DistinctNames(log), named, in_time.exists))
+            found.append(standing_of(source, DistinctNames(log), named, look=in_time.look))
         except StreambankError as error:
             found.append(FilesStanding(source, not_known=error.message))
     return tuple(replace(one, cleaning=cleaning) for one in found)
+
+
+def input_changed(manifest: Manifest, live: str, named: Iterable[str]) -> str:
+    """Why a copy cannot be expected to compute what the live query did; empty where no file was changed.
+
+    Args:
+        manifest: The savepoint that the copy goes on from.
+        live: The location of the live checkpoint.
+        named: Locations that the job names, as for `standing_of`.
+    """
+    found = look_at_files(manifest, live, named, patience_s=_PATIENCE_S)
+    changed = next((one.says_changed() for one in found if one.changed), "")
+    return f"its input is not what the live query has read. {changed}" if changed else ""
 
 
 class _Deadline:
@@ -157,10 +197,10 @@ class _Deadline:
             self.check()
             yield piece
 
-    def exists(self, uri: str) -> bool:
-        """Whether a file is there."""
+    def look(self, uri: str) -> int | None:
+        """When a file was written, as `Look`."""
         self.check()
-        return _exists(uri)
+        return _written_ms(uri)
 
 
 def _read_after(live: Store, source: str, before: int, in_time: _Deadline) -> Iterator[str]:
@@ -178,7 +218,7 @@ def _read_after(live: Store, source: str, before: int, in_time: _Deadline) -> It
         if name.batch > before:
             path = f"{folder}/{name}"
             with live.open(path) as reader:
-                yield from files_after(in_time.pieces(chunks(reader)), path, before)
+                yield from names_after(in_time.pieces(chunks(reader)), path, before)
 
 
 def files_after(data: Iterable[bytes], path: str, before: int) -> Iterator[str]:
@@ -192,34 +232,71 @@ def files_after(data: Iterable[bytes], path: str, before: int) -> Iterator[str]:
     Raises:
         FormatError: It is no entry.
     """
+    return (_uri_of(name) for name in names_after(data, path, before))
+
+
+def names_after(data: Iterable[bytes], path: str, before: int) -> Iterator[str]:
+    """The same, each with the time that the log keeps of it in front, for `standing_of`."""
     for entry in parse_log_entry(data, path)[1]:
         if isinstance(entry.get("batchId"), int) and entry["batchId"] > before and "path" in entry:
-            yield str(entry["path"])
+            at = entry.get("timestamp")
+            at_ms = at if isinstance(at, int) and not isinstance(at, bool) else _NO_TIME_MS
+            yield f"{at_ms} {entry['path']}"
+
+
+def _uri_of(name: str) -> str:
+    return name.partition(" ")[2]
 
 
 def standing_of(
-    source: str, read: DistinctNames, named: Iterable[str] = (), exists: Exists | None = None
+    source: str,
+    read: DistinctNames,
+    named: Iterable[str] = (),
+    exists: Exists | None = None,
+    look: Look | None = None,
 ) -> FilesStanding:
     """Look for files of a source.
 
     Args:
         source: Its name in the offset log.
-        read: The files that were read, each once.
+        read: The files that were read, each once, as `names_after` gives them.
         named: Locations that the job names. Who writes into the checkpoint writes the log of the source, too:
             a file is only checked if its scheme is that of one of these, or if it is a local path.
-        exists: Whether a file is there, by its URI.
+        exists: Whether a file is there, by its URI, where its time does not matter.
+        look: When a file was written.
     """
     count = len(read)
     checked = min(count, MOST_FILES)
     chosen = [read[number * count // checked] for number in range(checked)]
-    if foreign := sorted({_scheme(one) for one in chosen} - _schemes(named)):
+    if foreign := sorted({_scheme(_uri_of(one)) for one in chosen} - _schemes(named)):
         said = f"The log of {source} names files of {foreign[0]}://, and the job names no such location."
         return FilesStanding(source, count, not_known=said)
     try:
-        gone = tuple(one for one in chosen if not (exists or _exists)(one))
+        if exists is not None:
+            gone = tuple(uri for uri in map(_uri_of, chosen) if not exists(uri))
+            return FilesStanding(source, count, checked, gone)
+        at = {one: (look or _written_ms)(_uri_of(one)) for one in chosen}
     except StreambankError as error:
         return FilesStanding(source, count, not_known=error.message)
-    return FilesStanding(source, count, checked, gone)
+    gone = tuple(_uri_of(one) for one, now_ms in at.items() if now_ms is None)
+    changed = tuple(
+        _uri_of(one) for one, now_ms in at.items() if now_ms is not None and _is_changed(one, now_ms)
+    )
+    return FilesStanding(source, count, checked, gone, changed)
+
+
+def _is_changed(name: str, now_ms: int) -> bool:
+    """Whether the time of a file is not that of which the log says that it was read.
+
+    A log has whole seconds where the storage does, as an object store or an older Hadoop; what copies a file
+    with its time may cut that to whole seconds, too.
+    """
+    read_ms = int(name.partition(" ")[0])
+    if read_ms < _FIRST_MS or now_ms < _FIRST_MS:
+        return False
+    whole = read_ms % 1000 == 0 or _scheme(_uri_of(name)) != "file"
+    newer = now_ms // 1000 > read_ms // 1000 if whole else now_ms > read_ms
+    return newer or now_ms // 1000 + 1 < read_ms // 1000
 
 
 def _scheme(uri: str) -> str:
@@ -231,8 +308,8 @@ def _schemes(named: Iterable[str]) -> Set[str]:
     return {"file", *(_scheme(one) for text in named for one in _BEGINNING.findall(text))}
 
 
-def _exists(uri: str) -> bool:
-    """Whether a file of a source is there; Spark writes paths percent-encoded.
+def _written_ms(uri: str) -> int | None:
+    """When a file of a source was written, as `Look`; Spark writes paths percent-encoded.
 
     Raises:
         StorageError: The disk does not say.
@@ -241,9 +318,9 @@ def _exists(uri: str) -> bool:
         path = Path(unquote(urlsplit(uri).path))
         try:
             if path.exists():
-                return True
+                return path.stat().st_mtime_ns // 1_000_000
             if path.parent.exists():
-                return False
+                return None
         except OSError as error:
             raise StorageError(
                 f"This machine cannot look for a file that a source's log names: {error.strerror}.",
@@ -254,4 +331,7 @@ def _exists(uri: str) -> bool:
             hint="Plan the restore where the source's directory is mounted.",
         )
     place, _, name = unquote(uri).rpartition("/")
-    return open_store(place).exists(name)
+    try:
+        return open_store(place).stat(name).mtime_ns // 1_000_000
+    except NotFoundError:
+        return None

@@ -34,7 +34,12 @@ _SINK = {
     "rollback-accept": "set later output aside, without the missing files",
     "accept": "leave later output",
 }
-_INPUT = {NOT_KNOWN: "knowing the input", NOT_REPEATABLE: "the input that cannot be repeated"}
+CHANGED = "source-files-changed"
+_INPUT = {
+    NOT_KNOWN: "knowing the input",
+    NOT_REPEATABLE: "the input that cannot be repeated",
+    CHANGED: "the input as it was",
+}
 _SINK_MEANS = {
     "rollback": "Files of later batches are set aside, tables go back, and the query writes those batches "
     "again.",
@@ -375,7 +380,9 @@ def _subject(said: list[str], plan: RestorePlan, offered: list[Choice], unguarde
     if NOT_KNOWN in codes:
         said.append("It is not known whether its input is still there.")
     elif codes:
-        said.append("Input cannot be repeated." if NOT_REPEATABLE in codes else "Input is lost.")
+        words = {NOT_REPEATABLE: "Input cannot be repeated.", CHANGED: "Input was changed."}
+        lost = bool(codes - {*words})
+        said += ["Input is lost."] if lost else [text for code, text in words.items() if code in codes]
     return " ".join(said)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from streambank.core.choices import SourceChoice
 from streambank.core.errors import RefusedError
 from streambank.inputs.clean_source import cleaning_of
-from streambank.inputs.files import MOST_FILES, FilesStanding, look_at_files
+from streambank.inputs.files import MOST_FILES, FilesStanding, input_changed, look_at_files
+from streambank.inputs.sources import Sources
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.manifest import Manifest
@@ -54,7 +56,7 @@ def test_those_that_are_gone_are_named_and_earlier_ones_do_not_count(tmp_path: P
     (tmp_path / "3 .json").write_text("{}")
     (found,) = look_at_files(saved(), log(tmp_path, 0, 1, 2, 3).uri)
     assert (found.safe, found.read, found.gone) == (False, 2, (f"file://{tmp_path}/2%20.json",))
-    assert "1 are not there any more, such as" in found.sentence()
+    assert "1 is not there any more, such as" in found.sentence()
     assert found.to_dict()["replay"]["state"] == "gone"
     (none,) = look_at_files(saved('{"logOffset": 3}'), log(tmp_path, 0, 1, 2, 3).uri)
     assert (none.safe, none.read) == (True, 0)
@@ -182,3 +184,65 @@ def test_a_restore_without_them_is_refused_unless_that_is_accepted(
     report = restore(request("accept"))
     assert report.source_effect.endswith("This is accepted.")
     assert any(gone.as_uri() in warning for warning in report.warnings)
+
+
+class TestChanged:
+    """Files that were written again since they were read."""
+
+    @pytest.mark.parametrize(
+        ("read_ms", "now_ms", "changed"),
+        [
+            (1_700_000_000_345, 1_700_000_000_345, False),
+            (1_700_000_000_345, 1_700_000_000_346, True),
+            (1_700_000_000_000, 1_700_000_000_345, False),  # a storage of whole seconds
+            (1_700_000_000_000, 1_700_000_001_000, True),
+            (1_700_000_000_345, 1_700_000_000_000, False),  # copied with its time, cut to seconds
+            (1_700_000_000_345, 1_600_000_000_000, True),  # another, older file in its place
+            (0, 1_700_000_000_000, False),  # a storage without times
+            (1, 1_700_000_000_000, False),
+        ],
+    )
+    def test_by_its_time(self, tmp_path: Path, read_ms: int, now_ms: int, changed: bool) -> None:
+        found = self.standing(tmp_path, read_ms, now_ms)
+        assert bool(found.changed) == changed and found.gone == ()
+        assert found.safe is not changed
+
+    def test_it_needs_an_acceptance(self, tmp_path: Path) -> None:
+        found = self.standing(tmp_path, 1_700_000_000_000, 1_700_000_009_000)
+        sources = Sources((), files=(found,))
+        (refusal,) = sources.refusals("refuse")
+        assert refusal.code == "source-files-changed" and "--source accept" in refusal.hint
+        assert "1 was changed since, such as file://" in refusal.message
+        assert list(sources.refusals("accept")) == []
+        (said,) = sources.warnings("accept")
+        assert "computes other rows" in said
+        assert found.to_dict()["files_changed"] == list(found.changed)
+
+    def test_gone_and_changed_are_both_said(self, tmp_path: Path) -> None:
+        store = empty_log()
+        path = tmp_path / "2.json"
+        path.write_text("{}")
+        os.utime(path, (1_700_000_009, 1_700_000_009))
+        lines = [
+            {"path": f"file://{path}", "timestamp": 1_700_000_000_000, "batchId": 2},
+            {"path": f"file://{tmp_path}/3.json", "timestamp": 1_700_000_000_000, "batchId": 2},
+        ]
+        store.write("sources/0/0", "\n".join(["v1", *map(json.dumps, lines)]).encode())
+        (found,) = look_at_files(saved(None), store.uri)
+        assert "1 is not there any more" in found.sentence() and "1 was changed since" in found.sentence()
+        assert {one.code for one in Sources((), files=(found,)).refusals("refuse")} == {
+            "source-files-changed",
+            "source-would-lose-files",
+        }
+        assert "2 files after the savepoint" in found.sentence()
+        assert input_changed(saved(None), store.uri, ()).startswith("its input is not what the live query")
+
+    def standing(self, folder: Path, read_ms: int, now_ms: int) -> FilesStanding:
+        path = folder / "2.json"
+        path.write_text("{}")
+        os.utime(path, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
+        store = empty_log()
+        line = {"path": f"file://{path}", "timestamp": read_ms, "batchId": 2}
+        store.write("sources/0/0", f"v1\n{json.dumps(line)}".encode())
+        (found,) = look_at_files(saved(None), store.uri)
+        return found

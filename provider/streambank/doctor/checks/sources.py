@@ -11,9 +11,10 @@ from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
 from streambank.core.finding import Finding
 from streambank.core.scratch import DistinctNames
+from streambank.core.units import say_are, say_were
 from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.inputs.clean_source import OPTION, cleaning_of
-from streambank.inputs.files import Exists, files_after, standing_of
+from streambank.inputs.files import Exists, names_after, standing_of
 from streambank.kafka.recording import FORMAT, SourceRecorder
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
@@ -239,7 +240,7 @@ def _check_files(
     named: Sequence[str],
 ) -> Iterator[CheckResult]:
     read = DistinctNames(
-        one for path in source.files for one in files_after(planner.files.chunks(path), path, before)
+        one for path in source.files for one in names_after(planner.files.chunks(path), path, before)
     )
     found = standing_of(source.source, read, named, exists)
     if found.not_known:
@@ -248,13 +249,25 @@ def _check_files(
             found.not_known,
             "Look at sources/ of the checkpoint: the query reads them, or somebody has changed the log.",
         )
-    elif found.gone:
+    if found.changed:
+        yield Finding(
+            "source-files-changed",
+            "warning",
+            f"sources/{source.source}",
+            f"Of {found.checked:,} files (of {found.read:,}) that were read after {since} "
+            f"{say_were(len(found.changed))} changed since, such as {found.changed[0]}.",
+            "A restore reads them again, and the restored query computes other rows than the query did. "
+            "So it is refused until somebody accepts that.",
+            "Never write into a file that a query may have read: write a new one. Bring the old ones back if "
+            "there is a copy.",
+        )
+    if found.gone:
         yield Finding(
             "source-files-gone",
             "warning",
             f"sources/{source.source}",
-            f"Of {found.checked} files (of {found.read}) that were read after {since} {len(found.gone)} "
-            f"are not there any more, such as {found.gone[0]}.",
+            f"Of {found.checked} files (of {found.read}) that were read after {since} "
+            f"{say_are(len(found.gone))} not there any more, such as {found.gone[0]}.",
             _GONE,
             _KEEP,
         )
