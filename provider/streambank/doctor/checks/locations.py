@@ -189,18 +189,28 @@ def check_apart_from_data(folders: DataFolders, places: Mapping[str, str]) -> It
         refused = folders.refusal(place, what)
         if refused is None:
             continue
-        is_input = refused.code == "inside-input"
-        yield Finding(
-            refused.code,
-            "error" if is_input else "warning",
-            place,
-            refused.message,
-            "Rows that are none come into the query, each time that something is written there."
-            if is_input
-            else "A reader of the output that does not go by _spark_metadata reads these files, too.",
+        way_out = (
             f"Move the {what} elsewhere, beside input and output, while no driver runs; or give it a name "
-            "that begins with _, which Spark passes over.",
+            "that begins with _, which Spark passes over."
         )
+        if refused.code == "inside-input":
+            yield Finding(
+                "inside-input",
+                "error",
+                place,
+                refused.message,
+                "Rows that are none come into the query, each time that something is written there.",
+                way_out,
+            )
+        else:
+            yield Finding(
+                "inside-output",
+                "warning",
+                place,
+                refused.message,
+                "A reader of the output that does not go by _spark_metadata reads these files, too.",
+                way_out,
+            )
 
 
 def check_rules(what: str, store: Store) -> Iterator[CheckResult]:
