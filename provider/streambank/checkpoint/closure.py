@@ -9,7 +9,7 @@ it was not there yet.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from streambank.checkpoint.files import CheckpointFiles, NamesOnly
 from streambank.checkpoint.index import CheckpointIndex, OperatorFiles, store_folder
@@ -28,6 +28,7 @@ from streambank.checkpoint.shape import (
 from streambank.checkpoint.sources import file_log_offset, plan_schema_log, plan_sources
 from streambank.checkpoint.state.rocksdb import ReadRange, ZipMetadata
 from streambank.checkpoint.state.versions import MISSING_HINT, Chain, ChainReaders, plan_chain
+from streambank.checkpoint.text import empty_file
 from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.errors import FormatError, NotFoundError, check_choice
 from streambank.core.json_text import is_whole_number
@@ -176,11 +177,7 @@ class _Plan:
             return 0
         info = self._index.listing[path]
         if info.size_bytes == 0:
-            raise FormatError(
-                f"{path} is empty.",
-                code="half-written",
-                hint="Spark never leaves an empty file: a disk was full, or the machine went down.",
-            )
+            raise empty_file(path)
         self._chosen[path] = ClosureFile(path, info.size_bytes, role, urgency, required)
         checksum = self._index.listing.get(f"{path}.crc")
         if checksum is not None:
@@ -453,12 +450,13 @@ def check_logs(index: CheckpointIndex, batch: int) -> None:
 
 
 def refuse_asynchronous(index: CheckpointIndex, files: CheckpointFiles, batch: int) -> None:
-    """Refuse logs that are not written for every batch.
+    """Refuse logs that are not written for every batch, which only a query without state may have.
 
     Both logs having the same gap is one sign, unless it lies beyond batches that were committed one by one:
     then entries were lost (`refuse_lost_batches`). A file source's log that is two or more entries ahead of
-    the last planned batch is the other: Spark otherwise plans a batch right after it has logged the files
-    for it.
+    the last planned batch is the other, unless that one and the one before it were committed: Spark otherwise
+    plans a batch right after it has logged the files for it. Where entries were lost, or older logs were put
+    back, the batches that are left are whole, and `logs_behind` says what is there.
 
     Raises:
         FormatError: `async-progress`.
@@ -466,6 +464,8 @@ def refuse_asynchronous(index: CheckpointIndex, files: CheckpointFiles, batch: i
     commits = sorted(index.commits)
     committed = commits[-1]
     one_by_one = committed - 1 in index.commits
+    if index.operators:
+        return
     for first, second in zip(sorted(index.offsets), sorted(index.offsets)[1:], strict=False):
         if first >= committed and one_by_one:
             break
@@ -478,22 +478,54 @@ def refuse_asynchronous(index: CheckpointIndex, files: CheckpointFiles, batch: i
             )
     newest = max(index.offsets)
     try:
-        planned = files.offsets(index.offsets[newest]).sources
+        further = list(_sources_further(index, files))
     except FormatError:
         if newest <= batch:
             raise
         return  # damage of a batch that is not asked for; the batches before it stay good
-    for source, offset in planned.items():
+    if further and not one_by_one:
+        raise FormatError(f"{further[0]}.", code="async-progress", hint=_ASYNC_HINT)
+
+
+def _sources_further(index: CheckpointIndex, files: CheckpointFiles) -> Iterator[str]:
+    """File sources whose logs are two or more entries ahead of the newest planned batch, in words."""
+    newest = max(index.offsets)
+    for source, offset in files.offsets(index.offsets[newest]).sources.items():
         last = file_log_offset(offset)
         entries = (part.batch for part in index.sources.get(source, ()) if part.batch is not None)
         logged = max(entries, default=-1)
         if last is not None and logged > last + 1:
-            raise FormatError(
-                f"sources/{source} goes on to entry {logged}, and the newest planned batch {newest} "
-                f"ends at {last}.",
-                code="async-progress",
-                hint=_ASYNC_HINT,
+            yield (
+                f"sources/{source} goes on to entry {logged}, and the newest planned batch {newest} ends at "
+                f"entry {last}"
             )
+
+
+def logs_behind(index: CheckpointIndex, files: CheckpointFiles) -> str | None:
+    """What shows that batches ran after the newest one that is planned, in words; None for nothing.
+
+    Entries of `offsets` and `commits` were deleted then, or older ones were put back. State is written for a
+    planned batch only, so its newest version is at most one above the number of that batch.
+
+    Raises:
+        FormatError: The newest entry of the offset log is damaged.
+    """
+    if not index.offsets:
+        return None
+    newest = max(index.offsets)
+    found = list(_sources_further(index, files))
+    versions = [
+        (version, f"state/{operator}")
+        for operator, state in index.operators.items()
+        for (partition, _), store in state.stores.items()
+        if partition == 0
+        for paths in store.versions.values()
+        for version, _ in paths
+    ]
+    version, folder = max(versions, default=(0, ""))
+    if version > newest + 1:
+        found.append(f"{folder} goes on to version {version}, which is of batch {version - 1}")
+    return "; ".join(found) or None
 
 
 def refuse_lost_batches(index: CheckpointIndex) -> None:
@@ -510,14 +542,18 @@ def refuse_lost_batches(index: CheckpointIndex) -> None:
                 f"query has gone on after batch {committed}, the newest that is committed.",
                 code="missing-log-entry",
                 hint=f"Batch {committed} is good and can be saved by its number; the sinks may have got more "
-                "since. Spark does not go on from this checkpoint, unless asynchronous progress tracking "
-                "wrote it, which savepoints do not support.",
+                "since. Spark does not go on from this checkpoint"
+                + (
+                    "."
+                    if index.operators
+                    else ", unless asynchronous progress tracking wrote it, which savepoints do not support."
+                ),
             )
 
 
 def _gap(index: CheckpointIndex, batch: int, path: str) -> FormatError | NotFoundError:
     number = int(path.rpartition("/")[2])
-    if number not in index.commits and number not in index.offsets:
+    if number not in index.commits and number not in index.offsets and not index.operators:
         return FormatError(
             f"{path} is missing among newer and older ones: the logs are not written for every batch.",
             code="async-progress",

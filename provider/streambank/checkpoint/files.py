@@ -15,6 +15,7 @@ from streambank.checkpoint.state.changelog import (
     parse_lineage,
 )
 from streambank.checkpoint.state.rocksdb import ReadRange, ZipMetadata, read_zip_metadata
+from streambank.checkpoint.text import empty_file
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
 from streambank.storage import FileInfo, Store
 
@@ -100,7 +101,10 @@ class CheckpointFiles:
         return self._once(path, self._lineage)
 
     def _entry(self, path: str) -> bytes:
-        return self.read(path, MAX_ENTRY_BYTES)
+        data = self.read(path, MAX_ENTRY_BYTES)
+        if not data:
+            raise empty_file(path)
+        return data
 
     def _lineage(self, path: str) -> list[LineageItem]:
         if self._listing[path].size_bytes > _FIRST_HEAD_BYTES:

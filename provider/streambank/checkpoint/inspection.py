@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from streambank.checkpoint.closure import ClosurePlanner
-from streambank.checkpoint.grammar import Kind
+from streambank.checkpoint.closure import ClosurePlanner, logs_behind
+from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.shape import Closure
 from streambank.checkpoint.sources import SourceState
 from streambank.checkpoint.state.rocksdb import ReadRange
-from streambank.core.errors import ConflictError, StreambankError
+from streambank.core.errors import ConflictError, FormatError, NotFoundError, StorageError, StreambankError
 from streambank.core.finding import Finding, Severity
 from streambank.core.units import from_epoch_ms, say_count, to_json_time
 from streambank.storage import FileInfo
@@ -119,14 +120,28 @@ def inspect_listing(
         findings, "warning", "The query cannot be distinguished from others.", planner.files.query_id
     )
     which = "the newest batch" if batch is None else f"batch {batch}"
-    closure = _attempt(
-        findings, "error", f"No savepoint of {which} can be taken.", lambda: planner.plan(batch, "safe")
-    )
+    closure = None
+    try:
+        closure = planner.plan(batch, "safe")
+    except ConflictError:
+        raise
+    except StreambankError as error:
+        effect = f"No savepoint of {which} can be taken."
+        if batch is None:
+            error = explained(planner, error)
+            if _keeps_spark_from_starting(planner, error):
+                effect = f"{_NO_START}, and no savepoint of its newest batch can be taken."
+        findings = [one for one in findings if not error.message.startswith(one.cause)]
+        hint = error.hint.removeprefix(f"{_NO_START}. ")
+        findings.append(Finding(error.code, "error", _file_of(error), error.message, effect, hint))
     minimal = planner.plan(closure.batch, "minimal") if closure else None
     retained, by = _retained(index, planner, read, findings)
     if closure:
         findings += [_note(note) for note in closure.notes]
     findings += _oddities(index, closure)
+    with suppress(FormatError, StorageError):  # what cannot be read stands already
+        if (behind := logs_behind(index, planner.files)) is not None:
+            findings.append(_logs_behind(max(index.offsets), behind))
     return Inspection(
         checkpoint=checkpoint,
         query_id=query_id,
@@ -180,7 +195,12 @@ def _retained(
     gone = {"batch-not-retained", "checkpoint-moved"}
     for batch, error in checked.items():
         if error is not None and error.code not in gone and batch != max(checked):
-            effect = f"No savepoint of batch {batch} can be taken; newer batches are not affected."
+            if any(one.cause.startswith(error.message) for one in findings):
+                continue  # it stands already, with what it does to the newest batch
+            newer = [each for each, why in checked.items() if each > batch and why is None]
+            effect = f"No savepoint of batch {batch} can be taken" + (
+                "; newer batches are not affected." if newer else "."
+            )
             finding = Finding(error.code, "warning", _file_of(error), error.message, effect, error.hint)
             if len([each for each in findings if each.code == error.code]) < _SHOWN:
                 findings.append(finding)
@@ -191,6 +211,104 @@ def _file_of(error: StreambankError) -> str:
     """The file that a message begins with; every one about a file does."""
     first = error.message.partition(" ")[0].rstrip(":,.")
     return first if "/" in first or first == "metadata" else ""
+
+
+LOGS_BEHIND = "logs-behind"
+_DAMAGE = ("half-written", "missing-state-file", "missing-log-entry")
+"""Codes of a plan that Spark stumbles over as well."""
+_NO_FILE_OF_SPARK = (Kind.TEMPORARY, Kind.HIDDEN_CHECKSUM, Kind.HARMLESS, Kind.UNKNOWN, Kind.CHECKSUM)
+_MOST_TRIED = 20
+_NO_START = "Spark does not start from this checkpoint"
+
+
+def damaged_files(planner: ClosurePlanner) -> Sequence[str]:
+    """Files that are empty, and logs that are cut off, whichever batch they are of.
+
+    Raises:
+        ConflictError: `checkpoint-moved`.
+    """
+    index, files = planner.index, planner.files
+    found = {
+        info.path
+        for info in index.listing.values()
+        if info.size_bytes == 0 and classify(info.path).kind not in _NO_FILE_OF_SPARK
+    }
+    logs: list[tuple[str, Callable[[str], object]]] = [
+        *((path, files.offsets) for path in index.offsets.values()),
+        *((path, files.commit) for path in index.commits.values()),
+    ]
+    if index.metadata:
+        logs.append(("metadata", lambda _: files.query_id()))
+    for path, parse in logs:
+        try:
+            parse(path)
+        except FormatError as error:
+            if error.code == "half-written":
+                found.add(path)
+        except StorageError:
+            continue  # whether it is damaged is not known
+    return sorted(found)
+
+
+def explained(planner: ClosurePlanner, error: StreambankError) -> StreambankError:
+    """What keeps the newest batch from being planned, with all that is damaged and what is whole.
+
+    Args:
+        planner: One for the listing that the plan was of.
+        error: Why it failed; one that is no damage is given back as it is.
+
+    Raises:
+        ConflictError: `checkpoint-moved`.
+    """
+    if error.code not in _DAMAGE:
+        return error
+    named = error.message.split()
+    others = [path for path in damaged_files(planner) if not any(path == one.rstrip(".,:") for one in named)]
+    message = error.message
+    if others:
+        more = ", ..." if len(others) > _MOST_TRIED else ""
+        message += f" Damaged as well: {', '.join(others[:_MOST_TRIED])}{more}."
+    whole = None
+    for batch in sorted(planner.index.commits, reverse=True)[1 : _MOST_TRIED + 1]:
+        try:
+            whole = planner.plan(batch, "minimal").batch
+            break
+        except (FormatError, NotFoundError, StorageError):
+            continue
+    hint = error.hint
+    if whole is not None and f"Batch {whole} " not in hint:
+        hint = f"Batch {whole} is whole, and can be saved by its number. {hint}"
+    if _keeps_spark_from_starting(planner, error) and "Spark does not" not in hint:
+        way = "" if whole is not None or "estore a savepoint" in hint else " Restore a savepoint."
+        hint = f"{_NO_START}. {hint}{way}"
+    return type(error)(message, code=error.code, hint=hint)
+
+
+def _keeps_spark_from_starting(planner: ClosurePlanner, error: StreambankError) -> bool:
+    """Whether Spark needs what is damaged, and not only the older snapshot of a safe closure."""
+    if error.code not in _DAMAGE:
+        return False
+    try:
+        planner.plan(None, "minimal")
+    except (FormatError, NotFoundError):
+        return True
+    except StorageError:
+        return False
+    return False
+
+
+def _logs_behind(planned: int, behind: str) -> Finding:
+    return Finding(
+        "logs-behind",
+        "warning",
+        "offsets",
+        f"{behind[0].upper()}{behind[1:]}, but the newest planned batch is {planned}: entries of offsets and "
+        "commits were deleted, or older ones were put back.",
+        f"Spark goes on with batch {planned + 1}, and runs later batches again: sinks that remember batches "
+        "skip their rows, and snapshots of the state from before may be loaded as if they were new.",
+        f"A savepoint of batch {planned} leaves out what belongs to later batches: take it, and restore it "
+        "into another directory. Or restore a savepoint from before.",
+    )
 
 
 def _note(note: str) -> Finding:

@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
+from streambank.checkpoint.text import (
+    HALF_WRITTEN_HINT,
+    METADATA_HINT,
+    decode,
+    empty_file,
+    load_json,
+    parse_version,
+)
 from streambank.core.errors import FormatError
 from streambank.core.json_text import is_whole_number
 
@@ -66,10 +73,15 @@ def parse_metadata(data: bytes, path: str = "metadata") -> str:
     Raises:
         FormatError: `half-written`.
     """
-    document = _json_object(decode(data, path), path)
+    if not data.strip():
+        raise empty_file(path)
+    try:
+        document = _json_object(decode(data, path), path)
+    except FormatError as error:
+        raise FormatError(error.message, code=error.code, hint=METADATA_HINT) from error
     query_id = document.get("id")
     if not isinstance(query_id, str) or not query_id:
-        raise FormatError(f"{path} names no query id.", code="half-written", hint="The file is damaged.")
+        raise FormatError(f"{path} names no query id.", code="half-written", hint=METADATA_HINT)
     return query_id
 
 

@@ -52,9 +52,12 @@ def _rewrite_schema_log(data: bytes, path: str, new_root: str) -> bytes:
             code="foreign-path",
             hint="The file was edited, or a newer Delta wrote it.",
         )
+    root = _hadoop_uri(new_root)
+    if root.startswith("s3://") and not entry.source_path.startswith("s3://"):
+        root = f"s3a{root[2:]}"  # Delta compares texts, and Spark's for S3 is s3a
     first, _, rest = decode(data, path).partition("\n")
     document = load_json(rest, path)
-    document["sourceMetadataPath"] = f"{_hadoop_uri(new_root)}{SOURCE_FOLDER}{entry.source}"
+    document["sourceMetadataPath"] = f"{root}{SOURCE_FOLDER}{entry.source}"
     return encode(f"{first}\n{json.dumps(document, separators=(',', ':'), ensure_ascii=False)}", path)
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streambank.checkpoint.closure import ClosurePlanner, plan_closure
 from streambank.checkpoint.compactible import parse_log_name
 from streambank.checkpoint.files import read_query_id
 from streambank.checkpoint.index import CheckpointIndex
-from streambank.checkpoint.inspection import Inspection, inspect_listing, retained_batches
+from streambank.checkpoint.inspection import (
+    LOGS_BEHIND,
+    Inspection,
+    explained,
+    inspect_listing,
+    retained_batches,
+)
 from streambank.checkpoint.listing import LISTING_ORDER, Listing, list_checkpoint
 from streambank.checkpoint.shape import Closure
 from streambank.core.choices import ClosureKind
@@ -83,6 +91,18 @@ class CheckpointReader:
                 ) from error
             raise
 
+    def explained(self, error: StreambankError) -> StreambankError:
+        """What keeps the newest batch from being saved, with all that is damaged and what is whole.
+
+        Args:
+            error: Why it cannot be saved; one that is no damage is given back as it is.
+        """
+        try:
+            index = CheckpointIndex.build(self.listing())
+            return explained(ClosurePlanner(index, self.store.read), error)
+        except StreambankError:
+            return error  # it moves, or cannot be read any more: the first error stands
+
     def inspect(self, batch: int | None = None) -> Inspection:
         """Everything worth knowing; what is damaged, half-written or unknown is a finding.
 
@@ -101,10 +121,18 @@ class CheckpointReader:
                 raise self._no_checkpoint("it has no metadata, offsets or commits")
             self.planner = ClosurePlanner(index, self.store.read)
             try:
-                return inspect_listing(self.store.uri, listing, self.store.read, batch, planner=self.planner)
+                found = inspect_listing(self.store.uri, listing, self.store.read, batch, planner=self.planner)
+                return self._if_it_stood_still(found)
             except ConflictError as error:
                 last = error
         return self._always_moving(index, last)
+
+    def _if_it_stood_still(self, found: Inspection) -> Inspection:
+        """The same, without what only shows that batches were planned while state was listed."""
+        left = tuple(one for one in found.findings if one.code != LOGS_BEHIND)
+        if left != found.findings and self.last_planned() != found.last_planned_batch:
+            return replace(found, findings=left)
+        return found
 
     def _always_moving(self, index: CheckpointIndex, error: StreambankError | None) -> Inspection:
         cause = error.message if error else ""

@@ -12,6 +12,17 @@ from streambank.core.errors import FormatError
 from streambank.core.json_text import loads
 
 HALF_WRITTEN_HINT = "The file is damaged or was cut off while it was written."
+METADATA_HINT = (
+    "Spark does not start from this checkpoint. Restore a savepoint, or bring the file back: it holds the "
+    "query's id."
+)
+
+
+def empty_file(path: str) -> FormatError:
+    """That a file of Spark has no byte."""
+    why = "Spark never leaves an empty file: a disk was full, or the machine went down."
+    hint = f"{METADATA_HINT} {why}" if path == "metadata" else why
+    return FormatError(f"{path} is empty.", code="half-written", hint=hint)
 
 
 def decode(data: bytes, path: str) -> str:
@@ -66,6 +77,10 @@ def parse_version(line: str, path: str, max_version: int) -> int:
     Raises:
         FormatError: `half-written` where there is none, `unknown-version` above `max_version`.
     """
+    if not line.strip():
+        raise FormatError(
+            f"{path} is empty, or its first line is.", code="half-written", hint=HALF_WRITTEN_HINT
+        )
     found = re.fullmatch(r"v([0-9]{1,6})", line.strip())
     if not found or int(found[1]) < 1:
         raise FormatError(

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
 from streambank.checkpoint.sources import file_log_offset
-from streambank.core.errors import NotFoundError, StorageError, StreambankError
+from streambank.core.errors import FormatError, NotFoundError, StorageError, StreambankError
 from streambank.core.scratch import DistinctNames
 from streambank.core.units import say_are, say_count, say_were, utc_now
 from streambank.inputs.clean_source import OPTION, Cleaning
@@ -156,6 +156,12 @@ def look_at_files(
         try:
             log = _read_after(open_store(live), source, -1 if before is None else before, in_time)
             found.append(standing_of(source, DistinctNames(log), named, look=in_time.look))
+        except FormatError as error:
+            said = (
+                f"It is not known which files source {source} has read after the savepoint, as its log at "
+                f"{live} is damaged: {error.message}"
+            )
+            found.append(FilesStanding(source, not_known=said))
         except StreambankError as error:
             found.append(FilesStanding(source, not_known=error.message))
     return tuple(replace(one, cleaning=cleaning) for one in found)

@@ -72,7 +72,7 @@ class SavepointSummary:
         pinned: Whether retention leaves it alone; a pin mark that cannot be read counts as one.
         verified_at: When it was last verified, in UTC.
         verified_level: How thoroughly then.
-        verified_ok: Whether nothing was found then, and no damage that hashing found before still stands.
+        verified_ok: Whether no damage was found then, and none that hashing found before still stands.
         hashed_since: Every byte of it has been hashed since then, in UTC; None where some never were.
         mark_errors: Marks of it that cannot be read.
         stats: What taking it cost.

@@ -57,7 +57,7 @@ class Verification:
     Attributes:
         at: When it ended, in UTC.
         level: `quick`, `full`, `sampled`.
-        ok: Whether nothing was found, and no damage that an earlier one found by hashing still stands.
+        ok: Whether it found no damage, and none that an earlier one found by hashing still stands.
         findings: How much was found.
         files: How many files were looked at.
         bytes: How many bytes were read.

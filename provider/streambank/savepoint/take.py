@@ -158,9 +158,14 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
         "name": request.name,
         **{name: getattr(known, name) for name in ("spark_version", "application", "conf")},
     }
-    result = _Take(request, details, pace).run(
-        request.batch, request.closure, request.max_replans, request.new_query
-    )
+    try:
+        result = _Take(request, details, pace).run(
+            request.batch, request.closure, request.max_replans, request.new_query
+        )
+    except (FormatError, NotFoundError) as error:
+        if request.batch is None:
+            raise CheckpointReader(request.checkpoint).explained(error) from error
+        raise
     if request.name:
         _give_name(request, result.savepoint)
     if request.pin:
@@ -237,9 +242,10 @@ class _Take:
                         raise
                     last = error
                 attempt_s = time.monotonic() - began
-                _log.info(
-                    "The files of %s changed while they were copied, so the plan is made again.", self.job
-                )
+                if not isinstance(last, NotFoundError):  # what is missing may have been missing before
+                    _log.info(
+                        "The files of %s changed while they were copied, so the plan is made again.", self.job
+                    )
         if last is not None and max_replans == 0:
             raise last
         raise ConflictError(

@@ -39,6 +39,9 @@ Depth = Literal["quick", "full", "sampled", "deep"]
 Deeper = Callable[[str, str], Iterable[Finding]]
 """Opens the state of a savepoint, given its job and its id, and tells what is wrong with it."""
 
+NOT_CHECKED = "state-not-checked"
+"""Code of a finding: state could not be opened, for a reason that says nothing against it."""
+_NOT_READ = (NOT_CHECKED, "wrong-state-schema")
 _NO_RESTORE = "The savepoint cannot be restored."
 _REPAIRABLE = ("index-damaged", "index-incomplete", "pack-damaged")
 _USE_ANOTHER = (
@@ -115,7 +118,8 @@ def verify(
         record: Leave the result beside the manifest; nothing is written otherwise. Where that cannot be
             written, as on a read-only disk, the report says so in the finding `not-recorded`.
         by: Who verifies, for the record.
-        deeper: With `full`: looks deeper where nothing is wrong so far; the report is of level `deep` then.
+        deeper: With `full`: looks deeper where nothing is wrong so far; the report is of level `deep` then,
+            unless some of the state could not be examined.
 
     Raises:
         InputError: The level is not known (code `bad-choice`), or a number cannot be right.
@@ -143,8 +147,10 @@ def verify(
         with holding:
             findings += check.quick() if level == "quick" else check.full(pace.progress)
             if deeper is not None and level == "full" and _restorable(findings):
-                findings += deeper(job, savepoint)
-                depth = "deep"
+                deep = list(deeper(job, savepoint))
+                findings += deep
+                # What could not be examined is not therefore broken, nor was it looked at: it was hashed.
+                depth = "full" if any(one.code in _NOT_READ for one in deep) else "deep"
         findings += [_not_held(job, savepoint, warning) for warning in holds.warnings]
         findings += left_out_findings(manifest)
     findings += repository_findings(repository, job, savepoint)
@@ -196,7 +202,7 @@ def leave_record(
         report.job,
         report.savepoint,
         level=report.level,
-        ok=report.ok,
+        ok=report.restorable,  # a note or a warning is no damage: `latest-good` must not walk past it
         findings=len(report.findings),
         files=report.files,
         bytes=report.bytes,

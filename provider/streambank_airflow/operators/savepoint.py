@@ -352,7 +352,7 @@ class VerifySavepointOperator(OnSavepoint, SparkWork):
             "ok": not findings,
             "findings": len(findings),
             "savepoints": len(report.savepoints),
-            "damaged": sum(not each.ok for each in report.savepoints),
+            "damaged": sum(not each.restorable for each in report.savepoints),
             **{name: sample[name] for name in SAMPLE_FIELDS},
         }
         return result, findings

@@ -3,26 +3,55 @@
 What hashing cannot tell, this does: that the files are not only those that were saved, but state that Spark
 can go on from. RocksDB counts its rows in each snapshot; where a partition has changes after its newest one,
 or is HDFS-backed, nobody has counted, and that is said.
+
+What Spark's *reader* cannot open, its *query* may well load: the reader needs a schema file, which Spark
+before 3.1 did not write. Such state is not checked, and that is no damage: damage is what a query would
+stumble over.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.checkpoint.closure import OperatorState
+from streambank.checkpoint.index import CheckpointIndex
+from streambank.checkpoint.schema.store import parse_state_schema
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.finding import Finding
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
+from streambank.savepoint.view import SavedFiles
 from streambank_spark.failures import WRONG_SCHEMA, first_line, has_wrong_schema
 from streambank_spark.state.staging import Staging, materialized_savepoint, require_shared
 from streambank_spark.state.state import Part, QueryState, parts_of, store_part
 
 _EFFECT = "A query restored from this savepoint would fail, or go on with wrong state."
+_READERS_OWN = re.compile(r"\bSTDS_[A-Z_]+")
+"""Conditions of Spark's state reader itself; no query raises them."""
+_ENVIRONMENT = (
+    (re.compile(r"OutOfMemoryError|exceeding memory limits|GC overhead"), "Spark ran out of memory"),
+    (re.compile(r"No space left on device|Disk quota exceeded"), "a disk was full"),
+    (re.compile(r"Too many open files"), "too many files were open"),
+    (
+        re.compile(r"CODEC_NOT_AVAILABLE|ClassNotFoundException|NoClassDefFoundError|UnsatisfiedLinkError"),
+        "a class that the state needs is not here",
+    ),
+    (
+        re.compile(r"SparkContext was shut down|ExecutorLost|[Ee]xecutor \S+ (lost|exited)|Py4JNetworkError"),
+        "Spark ended, or an executor was lost",
+    ),
+)
+"""What says nothing of the state, in Spark's words and in ours."""
+_NO_SCHEMA = (
+    "Not checked: no schema file of {store} is in the savepoint, without which Spark's state reader opens "
+    "nothing (Spark before 3.1 wrote none); every byte is verified (full)."
+)
 _WITH_WRONG_SCHEMA = (None, "dedupe")
 """Operators of which Spark may have written one; Spark 3 does not say their names."""
 _HINT = "Restore another savepoint, and check which Spark version wrote this one."
@@ -53,17 +82,82 @@ def look_deep(
         except (NotFoundError, FormatError) as error:
             return [Finding(error.code, "error", "state", error.message, _EFFECT, _HINT)]
         counts = _counts(found.manifest)
+        look = _Look(state, CheckpointIndex.build(SavedFiles(repository, found.manifest).listing()))
         named = {one["operator"]: one.get("name") for one in found.manifest.operators}
         return [
             finding
             for operator in state.operators()
             for part, counted in _readings(operator, counts)
-            for finding in _open(state, part, counted, named.get(operator.operator))
+            for finding in _open(look, operator, part, counted, named.get(operator.operator))
         ]
 
 
-def _open(state: QueryState, part: Part, counted: int | None, name: str | None) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What is opened: the state that was laid out, and what files the savepoint has of it."""
+
+    state: QueryState
+    index: CheckpointIndex
+
+    def lacks_schema(self, operator: OperatorState, part: Part) -> str | None:
+        """A store of a part that has no schema file; None where each has one."""
+        files = self.index.operators[operator.operator]
+        if files.schemas_v3:
+            return None
+        names = [store.store for store in operator.stores]
+        wanted = [part.name] if part.name in names else names
+        for name in wanted:
+            stores = [store for (_, store_name), store in files.stores.items() if store_name == name]
+            if not any(store.schema for store in stores):
+                return f"store {name}" if len(names) > 1 else f"state/{operator.operator}"
+        return None
+
+    def readable_schemas(self, operator: OperatorState) -> bool:
+        """Whether each schema file of an operator is whole, as far as we understand them."""
+        files = self.index.operators[operator.operator]
+        paths = [*files.schemas_v3.values(), *(one.schema for one in files.stores.values() if one.schema)]
+        try:
+            for path in paths:
+                parse_state_schema(self.state.store.read(path), path)
+        except (FormatError, NotFoundError):
+            return False
+        return True
+
+    def said(self, error: BaseException) -> str:
+        """What Spark says of a failure, without the folder in which the state was laid out."""
+        text = first_line(error)
+        folder = self.state.location.rstrip("/")
+        bare = folder.partition("://")[2] or folder
+        for form in (folder, f"file://{bare}", f"file:{bare}", bare):
+            text = text.replace(f"{form}/", "").replace(form, "the checkpoint")
+        return _JAVA_OPTIONS.sub("", text)
+
+
+_JAVA_OPTIONS = re.compile(r"\s*\b[A-Za-z.]*(Options|StoreProvider|StoreId|ProviderId)[(\[][^)\]]*[)\]]")
+
+
+def _not_checked(where: str, why: str, *, remedy: bool) -> Finding:
+    return Finding(
+        "state-not-checked",
+        "warning" if remedy else "info",
+        where,
+        why,
+        "Nothing speaks against the state: a restore is not affected.",
+        "Verify again when that has been put right."
+        if remedy
+        else "Nothing needs to be done. Spark writes a schema when the query starts: a savepoint taken after "
+        "that can be opened.",
+    )
+
+
+def _open(
+    look: _Look, operator: OperatorState, part: Part, counted: int | None, name: str | None
+) -> Iterator[Finding]:
     where = f"state/{part.operator}, {part.name}"
+    state = look.state
+    if (store := look.lacks_schema(operator, part)) is not None:
+        yield _not_checked(where, _NO_SCHEMA.format(store=store), remedy=False)
+        return
     try:
         rows = state.frame(part).count()
     except (PySparkException, Py4JError) as error:
@@ -78,7 +172,23 @@ def _open(state: QueryState, part: Part, counted: int | None, name: str | None) 
                 "If it is dropDuplicates, nothing needs to be done. If not, restore another savepoint.",
             )
             return
-        cause = f"Spark cannot read it: {first_line(error)}"
+        text = str(error)
+        why = next((words for pattern, words in _ENVIRONMENT if pattern.search(text)), None)
+        if why is not None:
+            yield _not_checked(
+                where, f"Not checked: {why}; every byte is verified (full). {look.said(error)}", remedy=True
+            )
+            return
+        reader = _READERS_OWN.search(text)
+        if reader is not None and look.readable_schemas(operator):
+            yield _not_checked(
+                where,
+                f"Not checked: Spark's state reader cannot open this state ({reader[0]}), which a query can; "
+                "every byte is verified (full).",
+                remedy=False,
+            )
+            return
+        cause = f"Spark cannot read it: {look.said(error)}"
         yield Finding("state-unreadable", "error", where, cause, _EFFECT, _HINT)
         return
     if counted is None:

@@ -69,6 +69,19 @@ class TestRewrite:
         assert after == before and new.startswith(b"v1\n")
         assert rewrite_paths(new, f"{SCHEMA_LOG}/1", "/old/ck") == old
 
+    @pytest.mark.parametrize(
+        ("bound", "root", "spelled"),
+        [
+            ("s3a://b/ck/sources/1", "s3://c/gen-2", "s3a://c/gen-2/sources/1"),
+            ("file:/ck/sources/1", "s3://c/gen-2/", "s3a://c/gen-2/sources/1"),
+            ("s3://b/ck/sources/1", "s3://c/gen-2", "s3://c/gen-2/sources/1"),
+            ("s3a://b/ck/sources/left", "/data/ck", "file:/data/ck/sources/left"),
+        ],
+    )
+    def test_the_path_is_spelled_as_spark_does(self, bound: str, root: str, spelled: str) -> None:
+        new = rewrite_paths(schema_entry(5, bound=bound), f"{SCHEMA_LOG}/1", root)
+        assert json.loads(new.partition(b"\n")[2])["sourceMetadataPath"] == spelled
+
     def test_an_entry_that_is_bound_to_no_source_stays(self) -> None:
         for old in (schema_entry(5, bound=None), schema_entry(5, bound="")):
             assert rewrite_paths(old, f"{SCHEMA_LOG}/1", "/new") == old

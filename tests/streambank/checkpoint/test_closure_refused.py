@@ -12,6 +12,7 @@ import pytest
 
 from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
+from streambank.checkpoint.inspection import inspect_listing
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, StreambankError
 from tests.support.checkpoint.recorded import Checkpoint, checkpoint
 
@@ -85,6 +86,43 @@ def test_a_gap_beyond_batches_that_were_committed_one_by_one_is_damage() -> None
     for batch in (0, 1, 2):
         assert found.plan(batch).paths == whole.plan(batch).paths
     assert refusal(found.but("commits/0", "commits/1")).code == "async-progress"
+
+
+def without_newest(found: Checkpoint, *batches: int) -> Checkpoint:
+    return found.but(*(f"{log}/{batch}" for log in ("offsets", "commits") for batch in batches))
+
+
+@pytest.mark.parametrize(
+    "name", ["4.3.0/stateless", "4.3.0/hdfs-window", "3.5.9/hdfs-join", "4.3.0/ids-changelog-window"]
+)
+@pytest.mark.parametrize("lost", [1, 2, 4])
+def test_the_newest_batches_may_be_lost(name: str, lost: int) -> None:
+    whole = checkpoint(name)
+    batches = whole.batches()
+    left = without_newest(whole, *batches[-lost:])
+    newest = batches[-lost - 1]
+    assert left.plan().batch == newest
+    for batch in (newest, newest - 1):
+        assert left.plan(batch, "safe").paths == whole.plan(batch, "safe").paths
+    inspection = inspect_listing("ck", left.listing(), left.read)
+    found = [finding.cause for finding in inspection.findings if finding.code == "logs-behind"]
+    assert bool(found) == (lost > 1 or name != "4.3.0/stateless")
+    if found:
+        assert f"but the newest planned batch is {newest}: entries of offsets and commits were" in found[0]
+        version = f"State/0 goes on to version {batches[-1] + 1}, which is of batch {batches[-1]}"
+        assert (version.lower() in found[0].lower()) == (name != "4.3.0/stateless")
+    assert not [one for one in inspection.findings if one.code not in ("logs-behind", "temporary-files")]
+
+
+def test_a_query_with_state_is_never_called_asynchronous() -> None:
+    found = checkpoint("4.3.0/hdfs-window")
+    first = without_newest(found, *found.batches()[1:])
+    assert first.plan().batch == 0
+    gap = without_newest(found, 4, 5, 8)
+    for batch, lost in ((5, "commits/5"), (6, "offsets/5"), (9, "offsets/8")):
+        error = refusal(gap, batch)
+        assert error.code == "missing-log-entry" and lost in error.message
+    assert gap.plan().paths == found.plan().paths
 
 
 def test_batches_without_any_commit_are_those_of_a_spark_without_a_commit_log() -> None:

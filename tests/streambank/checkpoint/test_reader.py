@@ -128,6 +128,30 @@ def test_a_lost_sst_costs_only_the_batches_that_need_it() -> None:
     }
 
 
+class Moving(FakeStore):
+    """A query that plans a batch while its state is listed, which comes last."""
+
+    def __init__(self, found: Checkpoint, later: Checkpoint) -> None:
+        super().__init__(found)
+        self.later = later
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        if prefix == "state":
+            self.found = self.later
+        yield from super().list(prefix)
+
+
+def test_batches_that_are_planned_while_state_is_listed_are_not_lost() -> None:
+    whole = checkpoint("4.3.0/hdfs-window")
+    newest = whole.batches()[-1]
+    before = whole.but(
+        *(f"{log}/{batch}" for log in ("offsets", "commits") for batch in (newest, newest - 1))
+    )
+    moving = CheckpointReader(Moving(before, whole)).inspect()  # type: ignore[arg-type]  # the reading half
+    assert "logs-behind" not in {finding.code for finding in moving.findings}
+    assert "logs-behind" in {finding.code for finding in reader(before).inspect().findings}
+
+
 def test_nothing_at_all_is_no_checkpoint(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         empty = CheckpointReader(open_store(str(folder)))
