@@ -166,6 +166,8 @@ class LauncherConformance:
         """A stop asks the driver by the job's records; the launcher only says that it has ended."""
         with _launched(trial) as driver:
             epoch = driver.wait_for_lease().epoch
+            # With the lease in hand it still asks whether it is wanted: a stop before that is a refusal.
+            driver.wait_for_start()
             driver.control.set_desired("stopped", by=who("conformance"), why="")
             driver.control.requests.post(
                 STOP,
@@ -202,6 +204,14 @@ class _Driver:
                     f"({state.why}); its log:\n{said}"
                 )
             time.sleep(_LOOK_S)
+
+    def wait_for_start(self) -> None:
+        """Until it has recorded that it was let run."""
+
+        def started() -> bool:
+            return self.control.last_event("driver-started", launch_id=self.spec.launch_id) is not None
+
+        _until("a driver that has the lease records that it has started", started, self.trial.patience_s)
 
     def require_found(self) -> None:
         """By its launch, once."""
@@ -247,9 +257,13 @@ class _Driver:
         return view is None or view.free
 
     def _require_no_other(self) -> None:
-        """A second driver of a launch is refused the lease, and leaves that behind."""
+        """A second driver of a launch is refused the lease, and leaves that behind.
+
+        A refusal with another code is that of a driver that had the lease: its epoch counts it.
+        """
         events = [one.data for one in self.control.events()]
-        refused = [one for one in events if one.get("kind") == "driver-refused"]
+        of_drivers = [one for one in events if one.get("kind") == "driver-refused"]
+        refused = [one for one in of_drivers if one.get("code") == "lease-held"]
         _require(refused == [], f"it starts more than one driver: {refused}")
         epochs = [one.number for one in self.control.lease.claims.records.history()]
         _require(len(epochs) == 1, f"drivers of one launch have had the epochs {epochs}")

@@ -100,7 +100,9 @@ class TestLocalWithSpark(LauncherConformance):
 class TestInstalled(LauncherConformance):
     @pytest.fixture
     def trial(self, folder: Path, site: Path) -> Trial:
-        job = rate_job(folder, "ssh", settings=told(folder, fake_submit(folder)), more="args = []")
+        # Slow between its lease and its look whether it is wanted: a stop has to wait for that.
+        more = 'args = ["--ponder-s", "1"]'
+        job = rate_job(folder, "ssh", settings=told(folder, fake_submit(folder)), more=more)
         return Trial(
             replace(job, limits=replace(job.limits, beat_s=0.1, ttl_s=2.0)), patience_s=30, second_s=2
         )

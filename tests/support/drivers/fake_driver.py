@@ -55,14 +55,18 @@ class FakeDriver:
         self.claim = take_lease(spec, control, [process])
 
     def begin(
-        self, status: Callable[[], Mapping[str, object]], on_lost: Callable[[str], None] | None = None
+        self,
+        status: Callable[[], Mapping[str, object]],
+        on_lost: Callable[[str], None] | None = None,
+        ponder_s: float = 0.0,
     ) -> None:
-        """Beat, and look whether it still is wanted.
+        """Beat, and look whether it still is wanted, after a while.
 
         Raises:
             StreambankError: It is not; the lease is free again.
         """
         self.keeper = Keeper(self.claim, on_lost=on_lost, status=status).start()
+        time.sleep(ponder_s)
         try:
             check_generations(self.spec, self.control)
             check_not_superseded(self.spec, self.control, self.claim)
@@ -103,7 +107,7 @@ def main() -> int:
         role = "python" if options.lingers is None else "jvm"  # which ends after it
         driver = FakeDriver(spec, spec.control_of_job(), this_process(role))
         work = kind_of_work(spec, options)(driver, options)
-        driver.begin(work.status, on_lost=lambda why: os.kill(os.getpid(), 9))
+        driver.begin(work.status, on_lost=lambda why: os.kill(os.getpid(), 9), ponder_s=options.ponder_s)
     except StreambankError as error:
         print(f"streambank: {error.message}", flush=True)
         return exit_code(spec, error)
@@ -138,6 +142,7 @@ def be_deposed(driver: FakeDriver, found: Deposed) -> None:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser()
     found.add_argument("--boot-s", type=float, default=0.0)
+    found.add_argument("--ponder-s", type=float, default=0.0, help="between its lease and its last checks")
     found.add_argument("--boot-until", type=Path, help="a file somebody will make")
     found.add_argument("--stop-after-commit", action="store_true", help="SIGSTOP before the first heartbeat")
     found.add_argument("--die-before-lease", type=int)
