@@ -39,23 +39,27 @@ help:  ## List the targets
 .PHONY: setup
 setup: .venv/.ready  ## Make .venv from requirements.lock, with the project in it (.venv/bin/streambank); instant the second time
 
-.PHONY: python java
-python:
-	@"$(or $(PYTHON),false)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "Streambank needs Python 3.11 or newer: install it (Debian: apt-get install python3.11 python3.11-venv), or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+# All that is missing, in the first second and in one line, before 3 GB are fetched.
+.PHONY: needs
+needs: export PYTHON := $(PYTHON)
+needs: export JAVA := $(JAVA)
+needs:
+	@.ci/needs java $(if $(wildcard .venv/.ready),,disk=5000) $(NEEDS)
 
-java:
-	@version=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); test "$${version:-0}" -ge 17 || { echo "Streambank needs Java 17 or newer for Spark: install it (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME" >&2; exit 1; }
+test test-quick: NEEDS := git disk=1000 temporary=500
+test-storm screenshots: NEEDS := git browser disk=2000 temporary=1000
+demo up: NEEDS = disk=1000 temporary=500 args $(ARGS)
 
 # uv installs what the lock names and refuses everything else; it comes by a lock of its own.
-$(UV): requirements-boot.lock | python
+$(UV): requirements-boot.lock | needs
 	@rm -rf .boot/bin .boot/lib .boot/lib64 .boot/include .boot/pyvenv.cfg && mkdir -p $(UV_TMP)
-	@"$(PYTHON)" -m venv .boot >/dev/null || { echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)" >&2; rm -rf .boot; exit 1; }
+	@"$(PYTHON)" -m venv .boot >/dev/null
 	@.boot/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check \
 		--require-hashes --no-deps --only-binary :all: --requirement requirements-boot.lock
 	@touch $@
 
 .venv/.ready: export TMPDIR := $(UV_TMP)
-.venv/.ready: requirements.lock pyproject.toml | python java $(UV)
+.venv/.ready: requirements.lock pyproject.toml | needs $(UV)
 	@mkdir -p $(UV_TMP)
 	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PYTHON)" .venv
 	@echo "Filling .venv from requirements.lock: 3 GB the first time, a minute or more"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,8 @@ def make(*arguments: str, cwd: Path = ROOT, path: str = "") -> subprocess.Comple
 def checkout(tmp_path: Path) -> Path:
     """A folder with the Makefile, whose uv is a stand-in."""
     shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "needs", tmp_path / ".ci")
     (tmp_path / "requirements.lock").touch()
     (tmp_path / "requirements-boot.lock").touch()
     (tmp_path / "pyproject.toml").touch()
@@ -118,24 +121,77 @@ def test_a_second_setup_does_nothing_until_the_lock_changes(checkout: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("setting", "named"),
+    ("settings", "named"),
     [
-        ("PYTHON=", "Python 3.11"),
-        ("PYTHON=/nonexistent/python", "Python 3.11"),
-        ("PYTHON=./old-python", "Python 3.11"),
-        ("JAVA=/nonexistent/java", "Java 17"),
+        (("PYTHON=",), "Python 3.11.*apt-get install python3 python3-venv\\)"),
+        (("PYTHON=/nonexistent/python",), "Python 3.11"),
+        (("PYTHON=./old-python",), "Python 3.11"),
+        (("PYTHON=./bare-python",), "Python's venv module.*apt-get install python3-venv\\)"),
+        (("JAVA=/nonexistent/java",), "Java 17.*apt-get install openjdk-17-jre-headless\\)"),
+        (
+            ("PYTHON=./bare-python", "JAVA=/nonexistent/java"),
+            "venv module.*Java 17.*apt-get install python3-venv openjdk-17-jre-headless\\)",
+        ),
     ],
 )
-def test_what_is_missing_is_said_in_one_line(checkout: Path, setting: str, named: str) -> None:
-    old = checkout / "old-python"
-    old.write_text("#!/bin/sh\nexit 1\n")  # what 3.10 answers to the question whether it is new enough
-    old.chmod(0o755)
-    answer = make("setup", setting, cwd=checkout)
+def test_all_that_is_missing_is_said_in_one_line(
+    checkout: Path, settings: tuple[str, ...], named: str
+) -> None:
+    for name, answers in (("old", "exit 1"), ("bare", 'case "$2" in *ensurepip*) exit 1;; esac')):
+        python = checkout / f"{name}-python"
+        python.write_text(f"#!/bin/sh\n{answers}\n")
+        python.chmod(0o755)
+    target = "setup" if len(settings) == 1 else "up"
+    answer = make(target, *settings, cwd=checkout)
     assert answer.returncode != 0
     said = [line for line in answer.stderr.splitlines() if not line.startswith("make")]
     assert len(said) == 1
-    assert named in said[0] and "install it" in said[0]
+    assert re.search(named, said[0])
+    assert not (checkout / "calls").exists(), "it is said before anything is fetched"
+
+
+def needs(*what: str, path: str = "") -> tuple[int, str]:
+    """The exit code of .ci/needs, and what it says."""
+    environment = {"PATH": path or os.environ["PATH"], "PYTHON": sys.executable}
+    command = ["/bin/sh", str(ROOT / ".ci" / "needs"), *what]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_machine_that_has_all_hears_nothing() -> None:
+    assert needs("java", "git", "make", "disk=1", "temporary=1", "args", "--home", "here") == (0, "")
+    assert needs("--packages", "java", "git", "make") == (0, "\n")
+
+
+def test_room_programs_and_packages_are_named_together(tmp_path: Path) -> None:
+    for name in ("sed", "awk", "df"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    code, said = needs("java", "git", "browser", "disk=99999999", path=str(tmp_path))
+    assert code == 1 and said.count("\n") == 1
+    assert re.search("Java 17.*; git; a Chromium; 99999999 MB of disk in .* MB are free", said)
+    packages = "openjdk-17-jre-headless git chromium"
+    assert f"apt-get install {packages})" in said
+    assert needs("--packages", "java", "git", "browser", path=str(tmp_path)) == (0, f"{packages}\n")
+
+
+@pytest.mark.parametrize("form", ["--port={}", "--port {}"])
+def test_a_port_that_is_in_use_is_said_before_anything_is_fetched(checkout: Path, form: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = make("up", f"ARGS={form.format(port)}", f"PYTHON={sys.executable}", cwd=checkout)
+    assert answer.returncode != 0 and f"port {port} of 127.0.0.1" in answer.stderr
     assert not (checkout / "calls").exists()
+    free = make("up", f"ARGS={form.format(port)}", f"PYTHON={sys.executable}", cwd=checkout)
+    assert f"port {port} of" not in free.stderr and (checkout / "calls").exists()
+
+
+def test_what_a_target_needs_is_asked_for_by_its_name() -> None:
+    assert needs("a-moon")[0] == 2
+    for target, asked in (("test", "git disk="), ("test-storm", "browser"), ("up", "args --port 8081")):
+        dry = make("-n", target, "ARGS=--port 8081").stdout
+        line = next(line for line in dry.splitlines() if line.startswith(".ci/needs java"))
+        assert asked in line
+    assert "browser" not in make("-n", "test").stdout, "the suite needs none"
 
 
 @pytest.mark.parametrize(("version", "accepted"), [("1.8.0_372", False), ("11.0.2", False), ("21.0.1", True)])
@@ -169,11 +225,16 @@ def test_ci_runs_what_a_developer_runs() -> None:
 
 
 def test_ci_prefers_debians_own_python(tmp_path: Path) -> None:
-    for name, lines in (("make", 'echo "$1 ${PYTHON-none}"'), ("java", ""), ("id", "echo 1000")):
+    for name, lines in (
+        ("make", 'echo "$1 ${PYTHON-none}"'),
+        ("java", "echo 'openjdk version \"17.0.1\"' >&2"),
+        ("id", "echo 1000"),
+    ):
         (tmp_path / name).write_text(f"#!/bin/sh\n{lines}\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    for name in ("run", "needs"):
+        shutil.copy(ROOT / ".ci" / name, tmp_path / ".ci")
     environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
         [str(tmp_path / ".ci" / "run")],
