@@ -6,11 +6,13 @@ import argparse
 import os
 import platform
 import re
+import subprocess
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from bench import buckets, copies
@@ -274,5 +276,12 @@ def machine() -> str:
     return (
         f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.system()} {kernel} {platform.machine()}, "
         f"Python {platform.python_version()}, PySpark {metadata.version('pyspark')}, "
-        f"BLAKE3 {metadata.version('blake3')}"
+        f"BLAKE3 {metadata.version('blake3')}, revision {revision()}"
     )
+
+
+def revision() -> str:
+    """Of which commit the figures are, and whether files differed from it."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
+    done = subprocess.run(git, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"

@@ -40,9 +40,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 PAYMENTS = "event_time TIMESTAMP, payment STRING, card STRING, merchant STRING, cents BIGINT"
 TOTALS = "card STRING, payments BIGINT, cents BIGINT, favourite STRING, returns INT"
 
-Totals = dict[str, list[int]]
-"""Payments and cents by merchant."""
-
 
 class ColdFiles:
     """Files of JSON lines that never change once their batch has committed.
@@ -95,27 +92,30 @@ class HotAndCold(StatefulProcessor):
         self.folder = folder
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state; a card has either totals or a ticket."""
+        """Open the state; a card has either totals or a ticket. Text stays in the files."""
         self.handle = handle
         self.cold = ColdFiles(self.folder)
-        self.hot = handle.getValueState("hot", "newest_ms BIGINT, returns INT, totals STRING")
+        self.hot = handle.getValueState("hot", "newest_ms BIGINT, returns INT")
+        self.totals = handle.getMapState("totals", "merchant STRING", "payments BIGINT, cents BIGINT")
         self.ticket = handle.getValueState("ticket", "file STRING, position BIGINT")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
         """Bring the totals back if they are cold, and add the payments of a batch."""
-        newest_ms, returns, text = self.hot.get() or (0, 0, "{}")
+        newest_ms, returns = self.hot.get() or (0, 0)
         ticket = self.ticket.get()
         if ticket is not None:
-            returns, text = json.loads(self.cold.read(*ticket))
+            returns, cold = json.loads(self.cold.read(*ticket))
             returns += 1
+            for merchant, total in cold.items():
+                self.totals.updateValue((merchant,), tuple(total))
             self.ticket.clear()
-        totals: Totals = json.loads(text)
         for row in rows:
-            payments, cents = totals.get(row.merchant, (0, 0))
-            totals[row.merchant] = [payments + 1, cents + row.cents]
+            payments, cents = self.totals.getValue((row.merchant,)) or (0, 0)
+            self.totals.updateValue((row.merchant,), (payments + 1, cents + row.cents))
             newest_ms = max(newest_ms, round(row.event_time.timestamp() * 1000))
-        self.hot.update((newest_ms, returns, json.dumps(totals)))
+        self.hot.update((newest_ms, returns))
         self.handle.registerTimer(self._idle_ms(newest_ms))
+        totals = self._totals()
         payments, cents = (sum(column) for column in zip(*totals.values(), strict=True))
         favourite = max(totals, key=lambda merchant: (totals[merchant][1], merchant))
         yield Row(card=key[0], payments=payments, cents=cents, favourite=favourite, returns=returns)
@@ -124,9 +124,14 @@ class HotAndCold(StatefulProcessor):
         """Put the totals into a file if nothing came since the timer was set."""
         hot = self.hot.get()
         if hot is not None and self._idle_ms(hot[0]) <= expiredTimerInfo.getExpiryTimeInMs():
-            self.ticket.update(self.cold.write(json.dumps(hot[1:])))
+            self.ticket.update(self.cold.write(json.dumps([hot[1], self._totals()])))
             self.hot.clear()
+            self.totals.clear()
         return iter(())
+
+    def _totals(self) -> dict[str, tuple[int, int]]:
+        """Payments and cents by merchant."""
+        return {merchant: (payments, cents) for (merchant,), (payments, cents) in self.totals.iterator()}
 
     def close(self) -> None:
         """Close the file of this task, before its batch commits."""

@@ -3,9 +3,10 @@
     spark-submit sessions_timers.py --input DIR --output DIR [--gap-minutes 15]
 
 `session_window` (`sessions_builtin.py`) is enough for sums. A `transformWithState` session can do more: here
-it counts each kind of action and can end early, by the action `pay`. Each batch moves the user's one timer to
-the end of the gap after the newest action. If nothing comes, the timer expires when the watermark passes it,
-writes the session and clears the state, so a user who left leaves nothing behind.
+it counts the actions and can end early, by the action `pay`. Each action sets a timer at the end of its gap,
+a row of state until then. One that expires while a later action keeps the session open does nothing. The last
+one, when the watermark passes it, writes the session and clears the state, so a user who left leaves nothing
+behind.
 
 The watermark is the newest event time of *all* users less the delay. If no event of any user comes at all, it
 stands, and with it every event-time timer: send a heartbeat, or use processing-time timers. In Flink:

@@ -10,7 +10,7 @@ restored savepoint goes on after its own last batch: that is why even this query
 
 With Kafka a position is an offset for each partition: Spark keeps it here, and never in a consumer group. In
 Flink this is operator state: list state that a source splits over its subtasks, or union list state. User
-code has none in Spark. `streambank inspect CHECKPOINT` shows positions.
+code has none in Spark. `streambank inspect CHECKPOINT --json` shows positions.
 """
 
 from __future__ import annotations

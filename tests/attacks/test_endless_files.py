@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from streambank_spark.rewrite.hdfs_files import load_rows, snapshot
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.waiting import at_most_of_a_processor
 
 CHUNK = 1 << 20
 
@@ -118,11 +118,10 @@ def test_a_line_without_an_end_is_read_once_and_not_whole(
             given += 1
             yield filling * CHUNK
 
-    began_s = time.monotonic()
-    with pytest.raises(IntegrityError) as caught:
+    with at_most_of_a_processor(5), pytest.raises(IntegrityError) as caught:
         decode_head(chunks(), "savepoint b000003")  # type: ignore[arg-type]
     assert caught.value.code == "record-damaged" and "b000003" in caught.value.message
-    assert given <= 65 and time.monotonic() - began_s < 5
+    assert given <= 65
 
 
 def test_what_follows_a_seal_is_not_gathered() -> None:
@@ -166,9 +165,8 @@ def test_what_follows_a_seal_is_not_gathered() -> None:
 )
 def test_what_a_query_says_at_its_end_is_searched_for_secrets_in_one_pass(text: str) -> None:
     """An exception may quote a megabyte of Base64: each letter was taken for the beginning of a name."""
-    began_s = time.monotonic()
-    assert len(shown(text * (1_000_000 // len(text)), {})) < 600
-    assert time.monotonic() - began_s < 5
+    with at_most_of_a_processor(10):
+        assert len(shown(text * (1_000_000 // len(text)), {})) < 600
 
 
 @pytest.mark.parametrize("number", ["9" * 400 + "GB", "9" * 400 + "d"])
@@ -216,17 +214,15 @@ def test_a_pattern_that_could_run_for_years_is_not_run(pattern: str) -> None:
 def test_the_patterns_of_real_queries_are_run(pattern: str) -> None:
     read = topic_pattern(pattern)
     assert read is not None and read.fullmatch("flights")
-    began_s = time.monotonic()
-    read.fullmatch("a" * 249)
-    assert time.monotonic() - began_s < 1
+    with at_most_of_a_processor(1):
+        read.fullmatch("a" * 249)
 
 
 def test_the_worst_pattern_that_is_run_ends() -> None:
     read = topic_pattern("a*a*a*x")
     assert read is not None
-    began_s = time.monotonic()
-    assert read.fullmatch("a" * 249) is None
-    assert time.monotonic() - began_s < 5
+    with at_most_of_a_processor(5):
+        assert read.fullmatch("a" * 249) is None
 
 
 @pytest.mark.parametrize("second", [-86_400, 10_413_792_000])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from streambank.declaration.load import load_jobs
 from tests.support.airflow_face.moved import DagBag
+
+VERBS = ("run", "stop", "savepoint", "restore", "drill", "upgrade", "sla", "compact", "rescale")
 
 
 @pytest.fixture
@@ -20,16 +23,27 @@ def test_the_folder_reads_without_an_error(airflow_database: None, dags_folder: 
     bag = DagBag(str(dags_folder))
 
     assert bag.import_errors == {}
-    verbs = ("run", "stop", "savepoint", "restore", "drill", "upgrade", "sla", "compact", "rescale")
-    assert set(bag.dags) == {f"{job}.{verb}" for job in ("flights", "aircraft") for verb in verbs}
+    assert set(bag.dags) == {f"{job}.{verb}" for job in ("flights", "aircraft") for verb in VERBS}
 
 
-def test_only_savepoints_and_slas_run_by_themselves(airflow_database: None, dags_folder: Path) -> None:
+def test_the_pages_name_the_dags_of_a_job(project_root: Path) -> None:
+    head = (
+        (project_root / "dags" / "streaming_jobs.toml")
+        .read_text(encoding="utf-8")
+        .partition("repository =")[0]
+    )
+    assert re.findall(r"(?:<job>| )\.([a-z]+)", head) == [*VERBS]
+    readme = (project_root / "README.md").read_text(encoding="utf-8")
+    (sentence,) = re.findall(r"That gives (`orders\.run`.*?), each with a", readme, re.DOTALL)
+    assert set(re.findall(r"`orders\.([a-z]+)`", sentence)) == {*VERBS}
+
+
+def test_only_what_has_a_schedule_runs_by_itself(airflow_database: None, dags_folder: Path) -> None:
     bag = DagBag(str(dags_folder))
 
     scheduled = {name for name, dag in bag.dags.items() if dag.timetable.can_be_scheduled}
     each = {f"{job}.{verb}" for job in ("flights", "aircraft") for verb in ("savepoint", "sla")}
-    assert scheduled == {*each, "aircraft.compact"}
+    assert scheduled == {*each, "aircraft.compact", "flights.drill"}
 
 
 def test_everything_is_written_below_one_folder_and_the_applications_exist(

@@ -18,6 +18,8 @@ PERSON = "newcomer"
 HOME = f"/home/{PERSON}"
 CLONE = f"{HOME}/streambank"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+_INSIDE_CERTIFICATES = "/etc/ssl/of-this-machine.crt"
+"""Where they are inside: a package there writes the usual file again, without those of this machine."""
 _FROM_HERE = ("/etc/resolv.conf", "/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources")
 _OF_CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -62,7 +64,7 @@ class BareDebian:
         for name in _FROM_HERE:
             if Path(name).exists():
                 shutil.copy(name, folder / name.lstrip("/"))
-        own = folder / str(_CERTIFICATES).lstrip("/")
+        own = folder / _INSIDE_CERTIFICATES.lstrip("/")
         own.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(_CERTIFICATES, own)
         subprocess.run(["chroot", str(folder), "useradd", "--create-home", PERSON], check=True)
@@ -87,8 +89,7 @@ class BareDebian:
         Returns:
             Its exit code.
         """
-        inside = str(_CERTIFICATES)
-        given = [f"{name}={inside}" for name in _OF_CERTIFICATES]
+        given = [f"{name}={_INSIDE_CERTIFICATES}" for name in _OF_CERTIFICATES]
         who = "root" if root else PERSON
         home = "/root" if root else HOME
         become = [] if root else ["setpriv", f"--reuid={who}", f"--regid={who}", "--init-groups"]

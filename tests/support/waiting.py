@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -22,6 +23,15 @@ class FakeClock:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+
+@contextmanager
+def at_most_of_a_processor(seconds: float) -> Iterator[None]:
+    """What this thread computes in a `with` takes no more: other work on the machine does not count."""
+    began_s = time.thread_time()
+    yield
+    took_s = time.thread_time() - began_s
+    assert took_s < seconds, f"it took {took_s:.1f} s of a processor, not {seconds:.1f} s at most"
 
 
 def poll(look: Callable[[], T], *, timeout_s: float = 20.0) -> T:

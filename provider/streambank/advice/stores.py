@@ -7,13 +7,14 @@ line between their logarithms; the sentence that uses it quotes the nearest meas
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streambank.advice.measured import (
     TITLES,
     Measurements,
+    Updated,
     nearest,
     nearest_share,
     over_keys,
@@ -35,6 +36,7 @@ from streambank.advice.memory import (
 )
 from streambank.core.errors import InputError
 from streambank.core.units import say_bytes, say_duration
+from streambank.doctor.checks.heap import LARGE_HEAP_BYTES
 from streambank.doctor.checks.rocksdb import BOUNDED, CHANGELOG, MAX_MEMORY
 from streambank.doctor.spark_conf import MIB, SparkConf
 
@@ -47,6 +49,8 @@ BUSY_LOAD = 4.0
 """From this load average on times by the clock are said not to count: the machine had other work."""
 BUSY_SHARE = 0.8
 """Of the latency asked for that a batch may take: the rest is for batches that are larger than usual."""
+REACH = 10
+"""Times the most keys that were measured: beyond that a straight line says nothing of times and bytes."""
 PREFERENCE = ("rocksdb-changelog", "hdfs", "rocksdb")
 """Which one is chosen of those that are the same; format v2 is for what it guards against, not for time."""
 
@@ -113,7 +117,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What one store would take.
+    """What one store would take; None is not known: so many keys are far more than were measured.
 
     Attributes:
         store: Which.
@@ -122,21 +126,21 @@ class Expected:
         commit_ms: The commit of the state, summed over tasks.
         restart_s: A restart.
         heap_bytes: In the heaps of all executors together.
-        native_bytes: Outside of them.
+        native_bytes: Outside of them; never more than the bound that is advised.
         written_bytes: What a batch adds to the checkpoint.
-        fits: Whether it fits the heap.
+        fits: Whether it fits the heap, and is no burden to the garbage collector there (as `doctor` judges).
         cost_ms: `cpu_ms` by which stores are compared: with no more keys than were measured, since a line
             that goes on beyond that makes much of small differences.
     """
 
     store: str
-    batch_ms: float
-    cpu_ms: float
-    commit_ms: float
-    restart_s: float
-    heap_bytes: float
-    native_bytes: float
-    written_bytes: float
+    batch_ms: float | None
+    cpu_ms: float | None
+    commit_ms: float | None
+    restart_s: float | None
+    heap_bytes: float | None
+    native_bytes: float | None
+    written_bytes: float | None
     fits: bool
     cost_ms: float
 
@@ -144,15 +148,19 @@ class Expected:
         """As JSON."""
         return {
             "store": self.store,
-            "batch_ms": round(self.batch_ms),
-            "cpu_ms": round(self.cpu_ms),
-            "commit_ms": round(self.commit_ms),
-            "restart_s": round(self.restart_s, 2),
-            "heap_bytes": round(self.heap_bytes),
-            "native_bytes": round(self.native_bytes),
-            "written_bytes": round(self.written_bytes),
+            "batch_ms": _rounded(self.batch_ms),
+            "cpu_ms": _rounded(self.cpu_ms),
+            "commit_ms": _rounded(self.commit_ms),
+            "restart_s": None if self.restart_s is None else round(self.restart_s, 2),
+            "heap_bytes": _rounded(self.heap_bytes),
+            "native_bytes": _rounded(self.native_bytes),
+            "written_bytes": _rounded(self.written_bytes),
             "fits": self.fits,
         }
+
+
+def _rounded(value: float | None) -> int | None:
+    return None if value is None else round(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,14 +213,22 @@ def advise(asked: Asked, found: Measurements) -> Advice:
     others = sorted((one for one in expected.values() if one is not chosen), key=lambda one: one.cost_ms)
     reasons = list(_reasons(asked, chosen, expected, found))
     memory, settings = _settings(asked, chosen, found)
+    most = math.inf if memory is None else memory.resident * asked.cluster.executors
     return Advice(
         chosen.store,
         tuple(reasons),
         tuple(settings),
-        (chosen, *others),
+        tuple(_within(one, most) for one in (chosen, *others)),
         memory,
         tuple(_unknown(asked, found)),
     )
+
+
+def _within(one: Expected, most_bytes: float) -> Expected:
+    """With no more outside of the heap than the bound allows."""
+    if one.store == "hdfs" or one.native_bytes is None:
+        return one
+    return replace(one, native_bytes=min(one.native_bytes, most_bytes))
 
 
 def _check(asked: Asked) -> None:
@@ -242,21 +258,40 @@ def user_bytes(heap_bytes: int) -> int:
 
 def _expect(asked: Asked, name: str, found: Measurements) -> Expected:
     measured = found.stores[name]
-    heap = over_keys(measured, asked.keys, lambda one: one.heap_bytes)
-    if name == "hdfs":  # rows in the heap: those of the measurement, and what these have more or less
-        heap = max(heap / 10, heap + asked.keys * (asked.row_bytes - found.row_bytes))
+    heap = _heap_bytes(asked, name, found)
+    each = heap / asked.cluster.executors
+    fits = name != "hdfs" or each <= min(user_bytes(asked.cluster.heap_bytes), LARGE_HEAP_BYTES)
+
+    def of_batch(what: Callable[[Updated], float], keys: int = asked.keys) -> float:
+        return over_share(measured, keys, asked.update_share, what)
+
+    cost_ms = of_batch(lambda one: one.cpu_ms, min(asked.keys, found.most_keys))
+    if _is_out_of_reach(asked, found):
+        return Expected(name, None, None, None, None, None, None, None, fits, cost_ms)
     return Expected(
         name,
-        over_share(measured, asked.keys, asked.update_share, lambda one: one.batch_ms),
-        over_share(measured, asked.keys, asked.update_share, lambda one: one.cpu_ms),
-        over_share(measured, asked.keys, asked.update_share, lambda one: one.commit_ms),
+        of_batch(lambda one: one.batch_ms),
+        of_batch(lambda one: one.cpu_ms),
+        of_batch(lambda one: one.commit_ms),
         over_keys(measured, asked.keys, lambda one: one.restart_s),
         heap,
         over_keys(measured, asked.keys, lambda one: one.native_bytes),
-        over_share(measured, asked.keys, asked.update_share, lambda one: one.written_bytes),
-        name != "hdfs" or heap / asked.cluster.executors <= user_bytes(asked.cluster.heap_bytes),
-        over_share(measured, min(asked.keys, found.most_keys), asked.update_share, lambda one: one.cpu_ms),
+        of_batch(lambda one: one.written_bytes),
+        fits,
+        cost_ms,
     )
+
+
+def _heap_bytes(asked: Asked, name: str, found: Measurements) -> float:
+    heap = over_keys(found.stores[name], asked.keys, lambda one: one.heap_bytes)
+    if name != "hdfs":
+        return heap
+    # Rows in the heap: those of the measurement, and what these have more or less.
+    return max(heap / 10, heap + asked.keys * (asked.row_bytes - found.row_bytes))
+
+
+def _is_out_of_reach(asked: Asked, found: Measurements) -> bool:
+    return asked.keys > REACH * found.most_keys
 
 
 def quote(found: Measurements, name: str, keys: int, share: float) -> str:
@@ -280,34 +315,21 @@ def _reasons(
         return quote(found, name, asked.keys, asked.update_share)
 
     reasons = []
-    hdfs = expected.get("hdfs")
-    if hdfs is not None:
-        each, room = hdfs.heap_bytes / asked.cluster.executors, user_bytes(asked.cluster.heap_bytes)
-        fits = "fits" if hdfs.fits else "does not fit"
-        reasons.append(
-            Reason(
-                f"In the heap the state takes {say_bytes(each)} in each of {asked.cluster.executors} "
-                f"executor(s), and {fits} in the {say_bytes(room)} that a heap of "
-                f"{say_mib(asked.cluster.heap_bytes)} leaves to it.",
-                said("hdfs"),
-            )
-        )
+    if "hdfs" in expected:
+        reasons.append(Reason(_in_heap(asked, found), said("hdfs")))
     for name, other in expected.items():
         if other is chosen:
             continue
         ratio = other.cost_ms / chosen.cost_ms
         text = f"A batch uses {ratio:.2f} times as much of the processors with {TITLES[name]}"
         if not other.fits:
-            text += ", which does not fit the heap."
+            text += ", which is too much for the heap."
         elif ratio > TIE:
             text += "."
         else:
-            text += (
-                f", which is {'the same here' if ratio >= 1 / TIE else 'less'}; it writes "
-                f"{_times(other.written_bytes, chosen.written_bytes)} as much into the checkpoint."
-            )
+            text += f", which is {'the same here' if ratio >= 1 / TIE else 'less'}{_writes(other, chosen)}."
         reasons.append(Reason(text, said(name)))
-    if asked.latency_s is not None:
+    if asked.latency_s is not None and chosen.cpu_ms is not None and chosen.batch_ms is not None:
         part = f"A batch of {TITLES[chosen.store]} uses {say_duration(chosen.cpu_ms / 1000)} of one processor"
         if chosen.cpu_ms <= 1000 * asked.latency_s * BUSY_SHARE:
             text = (
@@ -327,8 +349,33 @@ def _reasons(
     return reasons
 
 
-def _times(one: float, other: float) -> str:
-    return f"{one / other:.2g} times" if other else "more than nothing, not"
+def _in_heap(asked: Asked, found: Measurements) -> str:
+    """What HDFS-backed state takes of the heap, and whether it can."""
+    each = _heap_bytes(asked, "hdfs", found) / asked.cluster.executors
+    room = user_bytes(asked.cluster.heap_bytes)
+    takes = (
+        f"In the heap the state takes {say_bytes(each)} in each of {asked.cluster.executors} executor(s), and"
+    )
+    of = f"in the {say_bytes(room)} that a heap of {say_mib(asked.cluster.heap_bytes)} leaves to it"
+    if each > room:
+        return f"{takes} does not fit {of}."
+    if each > LARGE_HEAP_BYTES:
+        return (
+            f"{takes} fits {of}; but from {say_bytes(LARGE_HEAP_BYTES)} on the garbage collector stops a JVM "
+            "for seconds at a time."
+        )
+    return f"{takes} fits {of}."
+
+
+def _writes(one: Expected, other: Expected) -> str:
+    if one.written_bytes is None or other.written_bytes is None:
+        return ""
+    times = (
+        f"{one.written_bytes / other.written_bytes:.2g} times"
+        if other.written_bytes
+        else "more than nothing, not"
+    )
+    return f"; it writes {times} as much into the checkpoint"
 
 
 def _settings(asked: Asked, chosen: Expected, found: Measurements) -> tuple[MemoryPlan | None, list[Setting]]:
@@ -387,7 +434,6 @@ def _settings(asked: Asked, chosen: Expected, found: Measurements) -> tuple[Memo
                 Reason("Each attempt of a task writes files with other names.", measured),
             )
         )  # fmt: skip
-    counted = say_bytes(plan.expected or 0)
     settings += [
         Setting(
             BOUNDED,
@@ -401,8 +447,8 @@ def _settings(asked: Asked, chosen: Expected, found: Measurements) -> tuple[Memo
             MAX_MEMORY,
             str(bound // MIB),
             Reason(
-                f"The {plan.instances} instances of an executor take {counted} as expected; this is twice "
-                "that. streambank plan-memory shows each part.",
+                f"{_why_bound(load, asked.cluster, changelog)} With it they take "
+                f"{say_bytes(plan.expected or 0)}. streambank plan-memory shows each part.",
                 "the formula, held against measured memory in bench/STORES.md",
             ),
         ),
@@ -420,11 +466,27 @@ def _settings(asked: Asked, chosen: Expected, found: Measurements) -> tuple[Memo
     return plan, settings
 
 
+def _unbound(load: StateLoad, cluster: Cluster, changelog: bool) -> MemoryPlan:
+    return plan_memory(RocksDBSettings(changelog=changelog), cluster, load)
+
+
+def _least_bound(plan: MemoryPlan) -> float:
+    """Enough for one block of each instance."""
+    return plan.instances * MIB * 8 / 7 / 0.5
+
+
 def _bound(load: StateLoad, cluster: Cluster, changelog: bool) -> int:
-    """A bound that leaves room: twice what is expected, and enough for one block of each instance."""
-    free = plan_memory(RocksDBSettings(changelog=changelog), cluster, load)
-    least = free.instances * MIB * 8 / 7 / 0.5
-    return int(ROUND_BYTES * math.ceil(max(2 * (free.expected or 0), least) / ROUND_BYTES))
+    """A bound that leaves room: twice what is expected without it, and enough for each instance."""
+    free = _unbound(load, cluster, changelog)
+    return int(ROUND_BYTES * math.ceil(max(2 * (free.expected or 0), _least_bound(free)) / ROUND_BYTES))
+
+
+def _why_bound(load: StateLoad, cluster: Cluster, changelog: bool) -> str:
+    free = _unbound(load, cluster, changelog)
+    takes = f"Without a bound the {free.instances} instances of an executor are expected to take"
+    if 2 * (free.expected or 0) >= _least_bound(free):
+        return f"{takes} {say_bytes(free.expected or 0)}; this is twice that, rounded up."
+    return f"{takes} {say_bytes(free.expected or 0)}; this is the least that has room for a block of each."
 
 
 def _unknown(asked: Asked, found: Measurements) -> list[str]:
@@ -439,7 +501,13 @@ def _unknown(asked: Asked, found: Measurements) -> list[str]:
             f"{found.load:.1f} before the measurement, so times by the clock are too long. Stores are "
             "compared by processor time and by bytes, which other work hardly changes."
         )
-    if asked.keys > found.most_keys:
+    if _is_out_of_reach(asked, found):
+        unknown.insert(
+            0,
+            f"What a batch and a restart take with {asked.keys:,} keys: {found.most_keys:,} are the most "
+            "that were measured. Stores are compared by what they take with those.",
+        )
+    elif asked.keys > found.most_keys:
         unknown.append(
             f"How it is with {asked.keys:,} keys: {found.most_keys:,} are the most that were measured, and "
             "beyond that each key is taken to cost as much as one between the last two measurements."

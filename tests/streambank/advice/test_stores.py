@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -158,3 +159,46 @@ def test_python_workers_have_an_overhead_where_state_is_in_the_heap_too() -> Non
 def test_numbers_that_make_no_sense_are_refused(keys: int, share: float, latency_s: float | None) -> None:
     with pytest.raises(InputError):
         advise(asked(keys, share=share, latency_s=latency_s), FOUND)
+
+
+def test_a_bound_is_twice_what_is_expected_without_it() -> None:
+    advice = advise(asked(500_000, heap=310 * MIB), FOUND)
+    text = next(one.reason.text for one in advice.settings if one.name.endswith("maxMemoryUsageMB"))
+    said = re.search(
+        "take ([0-9.]+) MB; this is twice that, rounded up. With it they take ([0-9.]+) MB", text
+    )
+    assert said is not None, text
+    bound = int(next(one.value for one in advice.settings if one.name.endswith("maxMemoryUsageMB"))) * MIB
+    assert 2 * float(said[1]) * 1e6 <= bound < 2 * float(said[1]) * 1e6 + 65 * MIB
+    assert float(said[2]) >= float(said[1])
+
+
+def test_state_that_doctor_would_warn_of_does_not_stay_in_the_heap() -> None:
+    large = asked(15_000_000, heap=64 * GIB)  # 3 GB in each of two executors
+    advice = advise(large, FOUND)
+    assert advice.store == "rocksdb-changelog"
+    assert "fits in the" in advice.reasons[0].text and "garbage collector" in advice.reasons[0].text
+    assert not next(one for one in advice.expected if one.store == "hdfs").fits
+    smaller = advise(asked(9_000_000, heap=64 * GIB), FOUND)  # 1.8 GB in each
+    assert next(one for one in smaller.expected if one.store == "hdfs").fits
+    assert "garbage collector" not in smaller.reasons[0].text
+
+
+def test_far_beyond_what_was_measured_no_figure_is_given() -> None:
+    near, far = (advise(asked(keys, latency_s=1, heap=310 * MIB), FOUND) for keys in (10**7, 10**7 + 1))
+    assert all(one.batch_ms and one.restart_s is not None and one.written_bytes for one in near.expected)
+    for one in far.expected:
+        figures = {name: value for name, value in one.to_dict().items() if name not in ("store", "fits")}
+        assert set(figures.values()) == {None}
+    assert far.unknown[0].startswith("What a batch and a restart take with 10,000,001 keys")
+    assert far.store == near.store
+
+
+def test_outside_of_the_heap_is_no_more_than_the_bound_that_is_advised() -> None:
+    advice = advise(asked(10_000_000, heap=310 * MIB), FOUND)
+    assert advice.memory is not None
+    most = 2 * advice.memory.resident
+    assert all((one.native_bytes or 0) <= most for one in advice.expected)
+    free = replace(FOUND, stores={"rocksdb": (cell(10_000, 50, 0, 2e7), cell(10**7, 300, 0, 1e12))})
+    held = advise(asked(10_000_000, heap=310 * MIB), free)
+    assert held.memory is not None and held.expected[0].native_bytes == 2 * held.memory.resident

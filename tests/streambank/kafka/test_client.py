@@ -117,10 +117,8 @@ def test_all_questions_together_wait_no_longer_than_they_may(monkeypatch: pytest
 
 def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_that() -> None:
     broker = client(Admin({"in": None}), seconds=0.2)
-    began = time.monotonic()
     with pytest.raises(StorageError, match=r"no answer within 0\.2 s"):
-        broker.topics(["in"])
-    assert time.monotonic() - began < 1
+        broker.topics(["in"])  # which would wait for ever
 
 
 def test_who_failed_is_asked_again_only_afresh() -> None:
@@ -255,11 +253,9 @@ def reading(monkeypatch: pytest.MonkeyPatch, *messages: Message, seconds: float 
 
 def test_a_topic_that_may_not_be_read_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     denied = Message(where=("in", 0), code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    broker = reading(monkeypatch, denied, seconds=20)
-    began = time.monotonic()
+    broker = reading(monkeypatch, denied, seconds=3600)  # longer than a test may take
     with pytest.raises(StorageError, match="about in: it needs the right READ") as raised:
         broker.times({("in", 0): 1, ("in", 1): 1})
-    assert time.monotonic() - began < 5
     assert raised.value.code == "kafka-not-allowed"
 
 

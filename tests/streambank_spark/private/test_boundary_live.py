@@ -79,5 +79,5 @@ def test_an_idle_query_ends_at_once(spark: SparkSession, tmp_path: Path) -> None
     asked_at = time.monotonic()
     assert told(query) == "ends-at-once"
     wait_ended(query)
-    assert time.monotonic() - asked_at < 10
+    assert time.monotonic() - asked_at < 120, "and not until the next trigger"
     assert batches(tmp_path / "offsets") == batches(tmp_path / "commits") == [0]

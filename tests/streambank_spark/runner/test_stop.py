@@ -66,7 +66,7 @@ def test_idle_stop_on_request_is_quick_and_everything_is_left_behind(tmp_path: P
             "stop", epoch=driver.epoch, by={"user": "me"}, why="to see", drain=False
         )
         answer = wait_for("an answer", lambda: control.requests.answer_to(request.number), 30)
-        assert time.monotonic() - requested < 10
+        assert time.monotonic() - requested < 30, "and not until the next trigger"
         assert driver.wait(30) == 0
 
     assert answer["state"] == "stopped"

@@ -27,7 +27,7 @@ from streambank.cli.verbs.advice.options import (
 from streambank.core.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streambank.advice.values import Value
 
@@ -158,10 +158,11 @@ def _show(found: dict[str, Any], job: str | None, values: Sequence[Value]) -> No
     console.table(
         columns,
         [
-            (TITLES[one["store"]], f"{one['batch_ms']:,}", f"{one['cpu_ms']:,}",
-             f"{one['commit_ms']:,}", f"{one['restart_s']:.1f}",
-             console.size(one["heap_bytes"]), console.size(one["native_bytes"]),
-             console.size(one["written_bytes"]), "yes" if one["fits"] else "no")
+            (TITLES[one["store"]],
+             *(_known(one[name], "{:,}".format) for name in ("batch_ms", "cpu_ms", "commit_ms")),
+             _known(one["restart_s"], "{:.1f}".format),
+             *(_known(one[name], console.size) for name in ("heap_bytes", "native_bytes", "written_bytes")),
+             "yes" if one["fits"] else "no")
             for one in found["expected"]
         ],
         right=columns[1:-1],
@@ -184,3 +185,7 @@ def _show(found: dict[str, Any], job: str | None, values: Sequence[Value]) -> No
         for sentence in sentences:
             console.line()
             console.line(f"{kind}: {sentence}")
+
+
+def _known(figure: Any, say: Callable[[Any], str]) -> str:
+    return "not known" if figure is None else say(figure)
