@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bare_debian import BareDebian
+from tests.support.bare.debian import BareDebian
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.timeout(3 * 3600)

@@ -28,7 +28,7 @@ from streambank_airflow.operators.repository import ReplicateSavepointsOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
 from tests.support.airflow_face.metadata_db import airflow_database, run_dag, task_states, xcom
-from tests.support.bare_python import make_bare_python
+from tests.support.bare.python import make_bare_python
 from tests.support.spark.standalone_cluster import Cluster, running_cluster
 from tests.support.storage.s3_servers import SECRET_KEY, S3Server, moto_server
 from tests.support.waiting import wait_for

@@ -28,7 +28,7 @@ from streambank.work.pace import Step
 from streambank_spark.submit import executor as submit
 from streambank_spark.submit.bundle import write_packages
 from streambank_spark.submit.executor import SparkExecutor
-from tests.support.bare_python import make_bare_python
+from tests.support.bare.python import make_bare_python
 from tests.support.paths import ROOT
 from tests.support.spark.standalone_cluster import Cluster, running_cluster
 from tests.support.waiting import wait_for

@@ -25,7 +25,7 @@ from streambank_spark.rewrite.rewrite_request import RewriteRequest
 from streambank_spark.state.digest import digest_of
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
-from tests.support.bare_python import make_bare_python
+from tests.support.bare.python import make_bare_python
 from tests.support.checkpoint.recorded import unpack
 from tests.support.drivers.real_driver import submit
 from tests.support.paths import ROOT

@@ -21,7 +21,7 @@ from streambank.work import plan_lines
 from streambank.work.executor import Pace
 from streambank.work.pace import Step
 from streambank_spark.submit.executor import SparkExecutor
-from tests.support.bare_python import make_bare_python
+from tests.support.bare.python import make_bare_python
 from tests.support.spark.standalone_cluster import Cluster, running_cluster
 from tests.support.storage.s3_servers import S3Server, moto_server
 
