@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 
 from streambank.core.errors import FormatError, StreambankError
 from streambank.core.text import visible
@@ -47,6 +48,18 @@ def first_line(error: BaseException) -> str:
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         return lines[1].removeprefix(": ").strip()
     return lines[0].strip() if lines else type(error).__name__
+
+
+def with_cause(said: str, causes: Sequence[str]) -> str:
+    """A failure with the innermost of its causes in a line of its own, where that says more.
+
+    Args:
+        said: The failure, in one line.
+        causes: What led to it, the innermost last.
+    """
+    inner = next(iter(causes[-1].strip().splitlines()), "") if causes else ""
+    _, _, message = inner.partition(": ")
+    return said if not inner or (message or inner) in said else f"{said}\nCaused by: {inner}"
 
 
 def condition_of(error: BaseException) -> str:

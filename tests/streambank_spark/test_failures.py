@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from streambank.core.errors import FormatError
-from streambank_spark.failures import first_line, hint_of_failure, refuse_wrong_schema
+from streambank_spark.failures import first_line, hint_of_failure, refuse_wrong_schema, with_cause
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -45,6 +45,15 @@ CALL = """An error occurred while calling o42.load.
 )  # fmt: skip
 def test_a_failure_is_one_line(said: str, line: str) -> None:
     assert first_line(RuntimeError(said)) == line
+
+
+def test_the_innermost_cause_has_a_line_of_its_own_where_it_says_more() -> None:
+    full = "java.io.IOException: No space left on device"
+    assert (
+        with_cause("Job aborted", ["a.b.SparkException: wrapped", full]) == f"Job aborted\nCaused by: {full}"
+    )
+    assert with_cause("Lost task: No space left on device", [full]) == "Lost task: No space left on device"
+    assert with_cause("Job aborted", []) == "Job aborted"
 
 
 def test_more_memory_is_the_way_out_only_where_memory_was_missing() -> None:

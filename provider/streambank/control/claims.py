@@ -121,6 +121,8 @@ class ClaimView:
         end: How it ended, empty while it did not.
         fading: Some of its processes are gone and some are not: a driver whose JVM was killed takes a moment
             to end.
+        frozen: Which of its processes live and are stopped (SIGSTOP), as half a sentence; empty for none, and
+            where its processes cannot be seen from here.
     """
 
     epoch: int
@@ -131,6 +133,7 @@ class ClaimView:
     beat: Mapping[str, Any]
     end: Mapping[str, Any]
     fading: bool = False
+    frozen: str = ""
 
     @property
     def free(self) -> bool:
@@ -193,9 +196,9 @@ class Claims:
             return ClaimView(epoch, "unknown", unreadable, None, None, beat, {})
         if self.here.sees(holder.host):
             state, why, fading = _look(holder)
-        else:
-            state, why, fading = *self._judge(epoch, holder, beat_bytes or b""), False
-        return ClaimView(epoch, state, why, holder, since, beat, {}, fading)
+            return ClaimView(epoch, state, why, holder, since, beat, {}, fading, _frozen(holder))
+        state, why = self._judge(epoch, holder, beat_bytes or b"")
+        return ClaimView(epoch, state, why, holder, since, beat, {})
 
     def _companion(self, epoch: int, suffix: str) -> bytes | None:
         try:
@@ -362,6 +365,11 @@ def _look(holder: Holder) -> tuple[State, str, bool]:
         return "dead", "none of its processes exists any more", False
     why = " and ".join(f"{one.role} {one.pid}" for one in living) + (" exist" if living[1:] else " exists")
     return "live", why, len(living) < len(holder.processes)
+
+
+def _frozen(holder: Holder) -> str:
+    frozen = [f"{one.role} {one.pid}" for one in holder.processes if one.is_frozen()]
+    return f"{' and '.join(frozen)} {'are' if frozen[1:] else 'is'} stopped by a signal" if frozen else ""
 
 
 def moved_meanwhile(store: Store) -> ConflictError:

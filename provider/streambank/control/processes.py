@@ -106,6 +106,14 @@ class ProcessId:
             return True
         return start_ticks == self.start_ticks and not (state in "ZX" and threads <= 1)
 
+    def is_frozen(self) -> bool:
+        """Whether it lives, and a signal (SIGSTOP) or a debugger has stopped it; false where it is unseen."""
+        try:
+            state, _, start_ticks = _read_stat(self.pid)
+        except OSError:
+            return False
+        return start_ticks == self.start_ticks and state in "Tt"
+
 
 def _read_stat(pid: int) -> tuple[str, int, int]:
     """State, number of threads and start time of a process."""

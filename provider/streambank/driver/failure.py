@@ -32,7 +32,7 @@ _LONGEST = 500
 """Characters of an error that are shown."""
 _FRAMES = 3
 """How many frames of the JVM are shown in a row."""
-_NEWEST_EVENTS = 100
+NEWEST_EVENTS = 100
 """Events among which a failure is looked for."""
 _SHORTEST_SECRET = 6
 """A variable with fewer characters is no secret, and would be replaced in the middle of words."""
@@ -105,10 +105,14 @@ _ERROR = re.compile(
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r"\s+at \S")
 _WRAPPING = re.compile(
-    r"^(?:: )?[\w.$]*StreamingQueryException: \[STREAM_FAILED\] Query .*? terminated with exception: "
+    r"^(?:: )?(?:[\w.$]*StreamingQueryException: )?\[STREAM_FAILED\] Query .*? terminated with exception: "
 )
 _CAPTURED = re.compile(r"^pyspark\.errors\.exceptions\.\w+\.")
 _STATE = re.compile(r"(?: SQLSTATE: \w{5})+;?$")
+_CAUSED_BY = "Caused by: "
+_CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
+_COMPARED, _SHORTEST = 200, 15
+"""Characters by which two errors are compared; fewer say too little."""
 _PLAN = "=== Streaming Query ==="
 _OPENS = (_TRACEBACK, "error:", "exception was thrown from the Python worker:")
 
@@ -122,11 +126,13 @@ class Failure:
         lines: Its exception from the head on, without secrets: at most `LINES`, and long runs of frames are
             counted only. Empty where nothing but a sentence is known.
         query: The query that failed, where the job has several; None where that is not known.
+        known: Whether that is an error, and not only how a log ends.
     """
 
     cause: str
     lines: tuple[str, ...] = ()
     query: str | None = None
+    known: bool = True
 
     @property
     def sentence(self) -> str:
@@ -134,13 +140,16 @@ class Failure:
         return self.cause if self.query is None else f"query {self.query} failed: {self.cause}"
 
 
-def driver_failure(control: JobControl, launch_id: str | None, lines: Sequence[str]) -> Failure | None:
+def driver_failure(
+    control: JobControl, launch_id: str | None, lines: Sequence[str], *, newest: int = NEWEST_EVENTS
+) -> Failure | None:
     """Why a driver died: what the runner recorded of its query, else what its log says.
 
     Args:
         control: The job's records.
         launch_id: Its launch; None where that is not known.
         lines: The end of its log.
+        newest: Among so many of the newest events what it recorded is looked for.
 
     Returns:
         None where neither says anything.
@@ -148,14 +157,13 @@ def driver_failure(control: JobControl, launch_id: str | None, lines: Sequence[s
     Raises:
         StorageError: The records cannot be read.
     """
-    event = _failed_query(control, launch_id) if launch_id is not None else None
+    event = _failed_query(control, launch_id, newest) if launch_id is not None else None
     logged = failure_in(lines)
     if event is None:
         return logged
     recorded, query = str(event["failure"]), event.get("query")
-    cause = failure_in(recorded.splitlines())
     return Failure(
-        cause.cause if cause else shown(recorded),
+        shown(_followed(_innermost(recorded), lines)),
         logged.lines if logged else (),
         None if query in (None, MAIN) else str(query),
     )
@@ -173,13 +181,47 @@ def recorded_failure(control: JobControl, launch_id: str) -> str | None:
     Raises:
         StorageError: The records cannot be read.
     """
-    event = _failed_query(control, launch_id)
+    event = _failed_query(control, launch_id, NEWEST_EVENTS)
     return None if event is None else str(event["failure"])
 
 
-def _failed_query(control: JobControl, launch_id: str) -> JsonDict | None:
+def root_cause(text: str) -> str:
+    """What an error says last of its chain of causes, in one line without secrets: what a person can act on.
+
+    Args:
+        text: The error as it was recorded, or as Java or Python show it.
+    """
+    return shown(_innermost(text))
+
+
+def _innermost(text: str) -> str:
+    found = failure_in(text.splitlines())
+    return text if found is None else found.cause
+
+
+def _followed(cause: str, lines: Sequence[str]) -> str:
+    """The last of the causes that a log names of an error; the error itself where it names none.
+
+    Spark shows its own exception to Python, and the JVM's log has what caused it.
+    """
+    for _, block in reversed(list(_blocks(lines))):
+        errors = [line for line in block if _ERROR.match(line) and not _opens(line)]
+        place = next((number for number, one in enumerate(errors) if _is_same(_bare(one), cause)), None)
+        inner = [] if place is None else [one for one in errors[place + 1 :] if one.startswith(_CAUSED_BY)]
+        if inner:
+            return _bare(inner[-1])
+    return cause
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two lines name one error: the one may have a class before it, and be cut off at its end."""
+    bare = [_CLASS.sub("", text)[:_COMPARED].strip() for text in (one, other)]
+    return all(len(text) >= _SHORTEST for text in bare) and (bare[0] in other or bare[1] in one)
+
+
+def _failed_query(control: JobControl, launch_id: str, newest: int) -> JsonDict | None:
     """The record of the query of a launch that failed last."""
-    for record in control.event_records.history(newest=_NEWEST_EVENTS):
+    for record in control.event_records.history(newest=newest):
         event = record.data
         mine = event.get("kind") == "query-ended" and event.get("launch_id") == launch_id
         if mine and event.get("failure"):
@@ -203,11 +245,16 @@ def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None)
             line for line in block if _ERROR.match(line)
         ]
         return Failure(
-            shown(_bare(cause[-1]), variables), tuple(shown(line, variables) for line in _short(block))
+            shown(_followed(_bare(cause[-1]), lines), variables),
+            tuple(shown(line, variables) for line in _short(block)),
         )
     said = [line.strip() for line in lines if line.strip()]
     found = next((line for line in reversed(said) if _LEVEL.match(line)), said[-1] if said else None)
-    return None if found is None else Failure(shown(found, variables))
+    return (
+        None
+        if found is None
+        else Failure(shown(_bare(found), variables), known=_LEVEL.match(found) is not None)
+    )
 
 
 def shown(text: str, variables: Mapping[str, str] | None = None) -> str:

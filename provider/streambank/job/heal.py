@@ -101,7 +101,7 @@ def _look_again(job: Job, records: JobControl, view: ClaimView, found: Unhealthy
     now = committed_batches(job, records)
     moved = {name: 0.0 for name, batch in now.items() if batch != found.batches.get(name, batch)}
     policy = job.health.after(found.failures)
-    return judge_health(policy, job.queries, view.status, Inputs(silent_s, moved))
+    return judge_health(policy, job.queries, view.status, Inputs(silent_s, moved, view.frozen))
 
 
 def committed_batches(job: Job, records: JobControl) -> dict[str, int | None]:

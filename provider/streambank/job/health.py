@@ -22,7 +22,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streambank.control.claims import ClaimView
@@ -91,10 +91,12 @@ class Inputs:
     Attributes:
         silent_s: For how long the driver's heartbeat has been standing still, in seconds.
         committed_s: How long ago a new batch of a query appeared, by query; only of those where one did.
+        frozen: Which processes of the driver are stopped, as half a sentence; empty for none.
     """
 
     silent_s: float = 0.0
     committed_s: Mapping[str, float] = field(default_factory=dict)
+    frozen: str = ""
 
 
 class Observer:
@@ -127,7 +129,8 @@ class Observer:
         for name, batch in batches.items():
             if batch != self._batches.get(name):
                 self._batches[name], self._committed_at[name] = batch, now
-        return Inputs(now - self._beat_at, {name: now - at for name, at in self._committed_at.items()})
+        committed_s = {name: now - at for name, at in self._committed_at.items()}
+        return Inputs(now - self._beat_at, committed_s, view.frozen)
 
 
 NO_INPUTS = Inputs()
@@ -163,7 +166,11 @@ def judge_health(
             judged.append(found)
     if not judged:
         return Health("healthy", "its queries have ended")
-    return max(judged, key=lambda one: (one.still_s or 0.0) / (one.window_s or 1.0))
+    found = max(judged, key=lambda one: (one.still_s or 0.0) / (one.window_s or 1.0))
+    if not inputs.frozen:
+        return found
+    state: HealthState = "unhealthy" if found.state == "unhealthy" else "unknown"
+    return replace(found, state=state, why=f"its driver is frozen: {inputs.frozen}; {found.why}")
 
 
 def _judge_query(policy: HealthPolicy, name: str, said: Mapping[str, Any], inputs: Inputs) -> Health | None:
@@ -192,6 +199,8 @@ def _judge_query(policy: HealthPolicy, name: str, said: Mapping[str, Any], input
         window_s,
         f"query {name} has neither committed {batch} nor found its input empty for {still_s:,.0f} s"
         if still_s > window_s
+        else f"query {name} has no batch yet since its driver began it {still_s:,.0f} s ago"
+        if first
         else f"query {name} made progress {still_s:,.0f} s ago",
     )
 

@@ -21,7 +21,7 @@ from streambank.core.errors import StreambankError
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time
 from streambank.declaration.declaration import Job
-from streambank.driver.failure import shown
+from streambank.driver.failure import root_cause, shown
 
 _FACTS = (
     "epoch", "batch", "savepoint", "generation", "again", "exit_code", "failure", "error", "cause", "code",
@@ -142,6 +142,10 @@ def _when(one: Happening) -> float:
     return 0.0 if one.at is None else one.at.timestamp()
 
 
+def _shown(name: str, text: str) -> str:
+    return root_cause(text) if name == "failure" else shown(text)
+
+
 def _events(records: JobControl, newest: int) -> Iterator[Happening]:
     for record in records.events(newest=newest):
         data = record.data
@@ -151,7 +155,7 @@ def _events(records: JobControl, newest: int) -> Iterator[Happening]:
             _at(data.get("at")),
             _kind(record),
             None if query == MAIN or query is None else str(query),
-            {name: shown(value) if isinstance(value, str) else value for name, value in facts.items()},
+            {name: _shown(name, value) if isinstance(value, str) else value for name, value in facts.items()},
             person(data["by"]) if isinstance(data.get("by"), Mapping) else None,
             shown(str(data.get("why") or data.get("message") or "")),
         )

@@ -12,6 +12,7 @@ from streambank.control.control import JobControl
 from streambank.control.records import JsonDict, decode_json
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.units import from_json_time
+from streambank.driver.failure import root_cause
 from streambank.storage.store import read_record
 
 NEWEST_LIVES = 50
@@ -190,11 +191,18 @@ def failures_of_job(
     """
     known, drivers = list(events), list(lives)
     stops, found = stops_of(known), []
+    causes = {
+        event.get("launch_id"): str(event["failure"])
+        for event in known
+        if event.get("kind") == "query-ended" and event.get("failure")
+    }
     for one in drivers:
         if one.epoch == living or one.epoch in stops or one.exit_code == 0:
             continue
         how = "died" if one.exit_code is None else f"ended with exit code {one.exit_code}"
-        found.append(Failure(one.over_at, one.launch_id or f"epoch {one.epoch}", f"its driver {how}"))
+        said = causes.get(one.launch_id)
+        why = "" if said is None else f": {root_cause(said).rstrip('.')}"
+        found.append(Failure(one.over_at, one.launch_id or f"epoch {one.epoch}", f"its driver {how}{why}"))
     for at, event in early_deaths(known, drivers):
         found.append(Failure(at, str(event.get("launch_id")), "its driver ended before it took the lease"))
     for event in known:

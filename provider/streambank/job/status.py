@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,6 +50,8 @@ _NEWEST = 20
 Progress = Callable[[str], ProgressRecord | None]
 """Gives the newest record of progress of a query."""
 _NOWHERE = Handle("", (), None)
+_ENDINGS = 10
+"""Among so many of the newest events it is sought what ended the newest driver."""
 _DRIVERS = 10
 """How many drivers are looked at to say since when the job is down."""
 
@@ -243,6 +245,9 @@ def job_status(
         state, why = (_LOST[lost.code], lost.message) if lost is not None else (state, why)
     held = view is not None and not view.free
     driver = _driver(job, records, launch_id, launcher, held) if follow else _NOWHERE
+    if state == "failed" and follow and launch_id is not None:
+        cause = _cause(job, records, driver, launch_id, launcher)
+        why = why if cause is None else f"{why}: {cause.rstrip('.')}"
     desired = records.desired()
     epoch = view.epoch if view else None
     said = None if not follow else progress or partial(last_progress, records.store)
@@ -278,7 +283,7 @@ def job_status(
         operation_state=busy.state if busy else None,
         batch=min((one for one in batches if one is not None), default=None) if None not in batches else None,
         queries=queries,
-        health=_health(job, view, beat_age_s) if view and state in ("running", "stopping") else None,
+        health=_health(job, view, beat_age_s, queries) if view and state in ("running", "stopping") else None,
         down_since=to_json_time(life.down_since) if life is not None and life.down_since else None,
         down_why=life.down_why if life is not None else "",
         watch=_watch(life) if life is not None else None,
@@ -360,12 +365,21 @@ def _lost(job: Job, records: JobControl) -> RefusedError | None:
     return next((one for one in lost if one is not None and one.code in _LOST), None)
 
 
-def _health(job: Job, view: ClaimView, beat_age_s: float | None) -> Health:
+def _health(
+    job: Job, view: ClaimView, beat_age_s: float | None, queries: Mapping[str, QueryStatus]
+) -> Health:
     """What can be told at a glance: whether a heartbeat has stopped shows only to who keeps looking."""
     ttl_s = view.holder.ttl_s if view.holder else 0.0
+    said = "" if beat_age_s is None else f"by this clock its driver has said nothing for {beat_age_s:,.0f} s"
+    if view.frozen:
+        return Health("unhealthy", f"its driver is frozen: {view.frozen}{said and f'; {said}'}")
     if beat_age_s is not None and beat_age_s > ttl_s:
-        return Health("unknown", f"by this clock its driver has said nothing for {beat_age_s:,.0f} s")
-    return judge_health(job.health, job.queries, view.status)
+        return Health("unknown", said)
+    health = judge_health(job.health, job.queries, view.status)
+    last = queries[health.query].progress_at if health.query in queries else None
+    if last is None or view.since is None or last >= to_json_time(view.since):
+        return health
+    return replace(health, why=f"{health.why}; its last batch before was recorded at {last}")
 
 
 def _state(
@@ -461,6 +475,20 @@ def _driver(
         with contextlib.suppress(InputError, StorageError):
             return look_for_driver(launcher or launcher_for(job), records, known, spec)[0]
     return known
+
+
+def _cause(
+    job: Job, records: JobControl, driver: Handle, launch_id: str, launcher: Launcher | None
+) -> str | None:
+    """What ended a driver: the innermost error in its log, or in what it recorded."""
+    from streambank.driver.failure import SEARCHED_LINES, driver_failure  # a DAG file needs none of it
+
+    lines: list[str] = []
+    with contextlib.suppress(InputError, StorageError):  # its log is elsewhere, or gone
+        lines = (launcher or launcher_for(job)).log_lines(driver, SEARCHED_LINES) if driver.log else []
+    failure = driver_failure(records, launch_id, lines, newest=_ENDINGS)
+    # Without an exception, the end of a log says nothing of why it ends there.
+    return None if failure is None or not failure.known else failure.sentence
 
 
 def _query(

@@ -35,7 +35,7 @@ from streambank.core.errors import (
 )
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
-from streambank.driver.failure import recorded_failure, shown
+from streambank.driver.failure import recorded_failure, root_cause
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.location import (
@@ -569,7 +569,7 @@ def _failure(control: JobControl, how: How, view: ClaimView | None) -> str | Non
     if how != "dead" or view is None or view.holder is None:
         return None
     failure = recorded_failure(control, str(view.holder.details.get("launch_id")))
-    return None if failure is None else shown(failure)
+    return None if failure is None else root_cause(failure)
 
 
 def _was_killed_by_its_runner(control: JobControl, view: ClaimView) -> bool:

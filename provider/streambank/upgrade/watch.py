@@ -13,7 +13,7 @@ from streambank.control.control import JobControl
 from streambank.control.requests import STOP
 from streambank.core.errors import StorageError, StreambankError
 from streambank.declaration.declaration import Job
-from streambank.driver.failure import recorded_failure, shown
+from streambank.driver.failure import recorded_failure, root_cause
 from streambank.driver.launcher import Launcher
 from streambank.driver.location import is_of
 from streambank.driver.spec import read_launch
@@ -172,7 +172,7 @@ class Watch:
         if not asked and self._exit_code(view if mine else None) != 0:
             then = "" if mine else ", and another one was started"
             failure = recorded_failure(self.control, self.launch_id)
-            raise _failed(f"its driver ended{then}{'' if failure is None else f': {shown(failure)}'}")
+            raise _failed(f"its driver ended{then}{'' if failure is None else f': {root_cause(failure)}'}")
         if mine:
             return ("between" if asked else "finished"), view
         if view.holder is None or view.holder.details.get("purpose") != "run":

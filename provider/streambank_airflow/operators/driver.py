@@ -79,10 +79,13 @@ class DriverOperator(StreambankOperator):
             task_instance: Any = context["ti"]
             task_instance.xcom_push(key=DRIVER_LOG_KEY, value=result.tracking)
 
-    def show_driver_failure(self) -> None:
+    def show_driver_failure(self) -> str:
         """Copy into this task's log what ended the driver, or keeps it: the cause, then its exception.
 
         Where no exception is in the driver's log, its last lines are copied.
+
+        Returns:
+            The cause, to be put behind how it ended: `: ...`; empty where none is known.
         """
         found = self.hook.jobs.driver_log(self.job)
         if found.failure is not None and found.failure.lines:
@@ -91,16 +94,24 @@ class DriverOperator(StreambankOperator):
             self.log.info("driver | %s", shown(line))
         if found.where is not None:
             self.log.info("The driver's whole log: %s", found.where)
+        if found.failure is None or not found.failure.known:
+            return ""
+        return f": {found.failure.sentence.rstrip('.')}"
 
-    def raise_gone(self, what: str, event: dict[str, Any]) -> NoReturn:
+    def raise_gone(self, what: str, event: dict[str, Any], cause: str = "") -> NoReturn:
         """End the task because the driver is gone.
+
+        Args:
+            what: What happened, as the beginning of a sentence.
+            event: What was seen.
+            cause: What `show_driver_failure` gave.
 
         Raises:
             AirflowFailException: It gave up with an exit code that says so: starting it again would not help.
             AirflowException: It died.
         """
         kind = AirflowFailException if event["exit_code"] in HOPELESS else AirflowException
-        raise kind(f"{what}: {event['why']}. Hint: the end of the driver's log is above.")
+        raise kind(f"{what}: {event['why']}{cause}. Hint: the end of the driver's log is above.")
 
     def raise_hopeless(self, context: Context) -> None:
         """End the task for good where its driver has died in a way that another start would repeat.

@@ -141,9 +141,9 @@ class StartStreamingJobOperator(DriverOperator):
                 "running; a retry waits for it again. Its last lines are in the log above."
             )
         if event["status"] == "gone" and not event["finished"] and event["desired"] != "stopped":
-            self.show_driver_failure()
+            cause = self.show_driver_failure()
             self.raise_hopeless(context)
-            self.raise_gone(f"The driver of job {self.job} ended before it was ready", event)
+            self.raise_gone(f"The driver of job {self.job} ended before it was ready", event, cause)
         with airflow_failures():
             # It works, so this finds it at once; and tells the same as a start that has not deferred.
             result = self._start(context, obey=True, wait=event["status"] == "ready")

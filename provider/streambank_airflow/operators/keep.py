@@ -275,7 +275,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def _go_on(self, context: Context, event: dict[str, Any], course: Course) -> dict[str, Any]:
         self.raise_for_error(event)
-        before = event["remember"]
+        before, cause = event["remember"], ""
         if event["status"] == "unsigned":
             self._watch(course, before["batch"])
         if event["status"] == "replaced":
@@ -284,7 +284,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             replaced = self._replaced(course)
             if replaced is not None:
                 return replaced
-            self.show_driver_failure()
+            cause = self.show_driver_failure()
         got_on = event["batch"] is not None and (before["batch"] is None or event["batch"] > before["batch"])
         if event["status"] == "unhealthy":
             with airflow_failures():
@@ -300,8 +300,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if hopeless is not None:
             self._give_up(context, hopeless, course)
         if event["exit_code"] in HOPELESS:
-            self.raise_gone(f"The driver of job {self.job} gave up", event)
-        return self._pause(context, event["why"], course, got_on=got_on)
+            self.raise_gone(f"The driver of job {self.job} gave up", event, cause)
+        return self._pause(context, f"{event['why']}{cause}", course, got_on=got_on)
 
     def _heal(self, context: Context, remember: Mapping[str, Any], course: Course) -> dict[str, Any]:
         """Let another driver take over, if that is still needed, and watch on."""
@@ -380,9 +380,12 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         pause_s = policy.pause_s(after.failures)
         self._sign(after, pause_s + SIGN_EVERY_S, "pausing")
         said = "makes no progress" if found is not None else "is gone"
-        self.log.warning("The driver %s (%s); another one is started in %g s.", said, why, pause_s)
+        then = f"After a pause of {pause_s:g} s another one is launched."
+        if found is not None:
+            then = f"If it still makes none in {pause_s:g} s, it is ended, and then another one is launched."
+        self.log.warning("The driver %s (%s). %s", said, why, then)
         until = to_json_time(utc_now() + timedelta(seconds=pause_s))
-        self._alert_of_restart(context, f"{said} ({why.rstrip('.')})", pause_s, after)
+        self._alert_of_restart(context, f"{said} ({why.rstrip('.')}). {then}", after)
         remember = {**after.to_dict(), **(found or {})}
         if pause_s <= SHORT_PAUSE_S:
             time.sleep(pause_s)
@@ -400,12 +403,12 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             self.show_driver_failure()
             self._give_up(context, describe(error), course)
 
-    def _alert_of_restart(self, context: Context, said: str, pause_s: float, course: Course) -> None:
+    def _alert_of_restart(self, context: Context, said: str, course: Course) -> None:
         from streambank_airflow.notify.alerts import Alert, send_alert
 
         alert = Alert(
             ("restart",),
-            f"The driver of job {self.job} {said}; another one is started in {pause_s:g} s. It is restart "
+            f"The driver of job {self.job} {said} It is restart "
             f"{course.restarts} of this run, and {course.failures} drivers in a row committed no batch.",
         )
         send_alert(self.hook, self.job, alert, {**context})

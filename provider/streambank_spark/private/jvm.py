@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError, InternalError
 from streambank.storage import normalize_location
-from streambank_spark.failures import first_line, python_error
+from streambank_spark.failures import first_line, python_error, with_cause
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILE_SINK = re.compile(r"FileSink\[(.*)\]\Z", re.DOTALL)
 _INTERVAL = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
+_MOST_CAUSES = 30
 _EXPRESSION_ID = re.compile(r"#\d+L?")
 _KAFKA_OPTIONS = {
     "bootstrap": "kafka.bootstrap.servers",
@@ -114,9 +115,22 @@ def spark_version(query: Any) -> str:
 
 
 def failure(query: Any) -> str | None:
-    """Why a query failed, in one line; None where it did not."""
+    """Why a query failed: in one line, and in another one the innermost cause; None where it did not."""
     error = query.exception()
-    return None if error is None else python_error(error) or first_line(error)
+    if error is None:
+        return None
+    return python_error(error) or with_cause(first_line(error), _causes(query))
+
+
+def _causes(query: Any) -> list[str]:
+    """What led to the failure of a query, the innermost last, as Java says it."""
+    failed = query._jsq.exception()
+    causes: list[str] = []
+    cause = failed.get().getCause() if failed.isDefined() else None
+    while cause is not None and len(causes) < _MOST_CAUSES:
+        causes.append(str(cause.toString()))
+        cause = cause.getCause()
+    return causes
 
 
 def trigger_s(query: Any) -> float | None:

@@ -23,7 +23,7 @@ from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
-from streambank.sla.assess import assess_checkpoint, assess_job
+from streambank.sla.assess import assess_job
 from streambank.storage import open_store
 from tests.support.checkpoint.busy_query import BusyQuery
 from tests.support.checkpoint.file_sink import FileSinkWriter
@@ -76,14 +76,12 @@ def checked(watched: Watched) -> list[str]:
 
 
 def diagnosed(watched: Watched) -> list[str]:
-    alone = diagnose_checkpoint(watched.checkpoint.uri, sinks={"out": watched.output})
-    (of_job,) = diagnose_job(watched.job)
-    return errors([*alone.findings, *of_job.findings])
+    (found,) = diagnose_job(watched.job)
+    return errors(found.findings)
 
 
 def assessed(watched: Watched) -> list[str]:
-    alone, of_job = assess_checkpoint(watched.checkpoint.uri), assess_job(watched.job)
-    verdicts = [*alone.verdicts, *of_job.verdicts]
+    verdicts = assess_job(watched.job).verdicts
     return [f"{one.objective}: {one.why}" for one in verdicts if one.level not in ("ok", "unknown")]
 
 
@@ -117,6 +115,7 @@ def status(watched: Watched) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
     ("look", "retain"),
     [

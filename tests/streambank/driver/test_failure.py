@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from streambank.control.control import JobControl
 from streambank.driver.failure import (
     LINES,
+    driver_failure,
     failure_in,
     is_secret,
     redacted,
+    root_cause,
     secret_values,
     shown,
     since_failure,
 )
+from streambank.storage import open_store
 from tests.support.paths import ROOT
 
 LOGS = ROOT / "tests" / "data" / "driver-logs"
@@ -114,6 +119,45 @@ def test_it_is_the_last_line_that_names_an_error() -> None:
         "\tat a.B",
     ]
     assert last_error(through_python) == "a.b.BadException: too little memory"
+
+
+FULL = "[CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT] Error writing state store files."
+WRAPPED = f"[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {FULL} SQLSTATE: 58030"
+DISK_FULL = f"""
+26/11/28 18:11:52 ERROR MicroBatchExecution: Query main [id = 1, runId = 2] terminated with error
+org.apache.spark.SparkException: {FULL} SQLSTATE: 58030
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotCommit(QueryExecutionErrors.scala:1)
+Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
+\tat x
+Caused by: java.io.IOException: No space left on device
+\tat y
+26/11/28 18:11:53 INFO SparkContext: bye
+Traceback (most recent call last):
+  File "app.py", line 3, in <module>
+    query.awaitTermination()
+pyspark.errors.exceptions.captured.StreamingQueryException: {WRAPPED}
+=== Streaming Query ===
+Identifier: main
+""".splitlines()
+
+
+def test_the_log_of_the_jvm_has_the_cause_of_an_exception_that_python_shows(
+    tmp_path: Path,
+) -> None:
+    assert last_error(DISK_FULL) == "java.io.IOException: No space left on device"
+    control = JobControl(open_store(tmp_path), "flights")
+    control.record_event("query-ended", query="main", launch_id="l1", failure=WRAPPED)
+    found = driver_failure(control, "l1", DISK_FULL)
+    assert found is not None and found.sentence == "java.io.IOException: No space left on device"
+    alone = driver_failure(control, "l1", [])
+    assert alone is not None
+    assert alone.cause == FULL
+    other = driver_failure(
+        control, "l1", [*DISK_FULL[:3], "a.b.OtherException: two", "Caused by: a.b.E: three"]
+    )
+    assert other is not None and other.cause == alone.cause, "the log is of something else"
+    inner = f"{WRAPPED}\nCaused by: java.io.EOFException"
+    assert root_cause(inner) == "java.io.EOFException"
 
 
 def test_else_what_is_of_that_level_else_how_the_log_ends() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,24 @@ def test_an_idle_query_is_told_from_one_that_hangs() -> None:
     assert (hangs.query, hangs.still_s, hangs.window_s) == ("main", WINDOW_S + 1, WINDOW_S)
     failed = judged(said(WINDOW_S + 1, over=True, failed=True)).why
     assert "query main failed; it made progress 3,001 s ago" in failed
+
+
+def test_a_driver_that_has_just_begun_has_no_progress_of_its_own() -> None:
+    assert judged(said(30.0)).why == "query main made progress 30 s ago"
+    fresh = judged(said(30.0, batch=-1)).why
+    assert fresh == "query main has no batch yet since its driver began it 30 s ago"
+
+
+def test_a_driver_that_is_stopped_is_called_frozen_before_and_after_its_window() -> None:
+    frozen = Inputs(silent_s=20.0, frozen="python 12 and jvm 13 are stopped by a signal")
+    early = judged(said(1.0), frozen)
+    assert (early.state, early.why.partition(";")[0]) == (
+        "unknown",
+        "its driver is frozen: python 12 and jvm 13 are stopped by a signal",
+    )
+    late = judged(said(1.0), replace(frozen, silent_s=WINDOW_S))
+    assert late.state == "unhealthy" and late.why.startswith("its driver is frozen: ")
+    assert "has said nothing for 3,000 s" in late.why
 
 
 def test_a_silent_driver_is_added_to_what_it_said_last() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import pytest
 
 from streambank.control.control import JobControl
-from streambank.control.processes import ProcessId
+from streambank.control.processes import ProcessId, child_process, this_process
 from streambank.control.progress import ProgressWriter
 from streambank.control.records import encode_json
 from streambank.core.errors import FormatError, StorageError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.job.alive import job_life
 from streambank.job.liveness import life_of
 from streambank.job.start import start_job
 from streambank.job.status import JobStatus, job_status
@@ -23,6 +25,7 @@ from streambank.job.stop import stop_job
 from streambank.storage import local_path
 from streambank.storage.local.store import LocalStore
 from tests.support.jobs.declared import BY, ELSEWHERE, declare, fake_launcher
+from tests.support.sla.progress_records import line
 from tests.support.waiting import poll
 
 
@@ -152,6 +155,54 @@ def test_an_application_that_ended_with_an_error_has_failed(folder: Path) -> Non
     claim.release("released", exit_code=1)
     found = status(folder, job)
     assert (found.state, found.why) == ("failed", "its driver ended with exit code 1")
+
+
+def test_what_ended_a_driver_is_its_innermost_cause(folder: Path) -> None:
+    job = declare(folder)
+    records = job.records()
+    details = {"launch_id": "l1", "purpose": "run"}
+    claim = records.lease.acquire([ProcessId("python", os.getpid(), 1)], details=details)
+    outer = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST"
+    )
+    records.record_event(
+        "query-ended",
+        query="main",
+        launch_id="l1",
+        failure=f"{outer}\nCaused by: java.io.IOException: No space left on device",
+    )
+    claim.release("released", exit_code=1)
+    cause = "its driver ended with exit code 1: java.io.IOException: No space left on device"
+    assert (status(folder, job).state, status(folder, job).why) == ("failed", cause)
+    life = job_life(records, utc_now(), queries=job.queries)
+    assert [one.what for one in life.failures] == [cause]
+
+
+def test_a_frozen_driver_is_said_to_be_frozen(folder: Path) -> None:
+    job = declare(folder)
+    with subprocess.Popen(["sleep", "600"]) as sleeps:
+        job.records().lease.acquire([child_process(sleeps.pid, "python")])
+        assert not (status(folder, job).health or pytest.fail()).why.startswith("its driver is frozen")
+        sleeps.send_signal(signal.SIGSTOP)
+        poll(lambda: "frozen" in str(status(folder, job).health))
+        health = status(folder, job).health
+        assert health is not None and health.state == "unhealthy"
+        assert health.why.startswith(f"its driver is frozen: python {sleeps.pid} is stopped by a signal")
+        assert status(folder, job).state == "running", "it holds the lease"
+        sleeps.kill()
+
+
+def test_progress_before_a_new_driver_is_named_with_its_time(folder: Path) -> None:
+    job = declare(folder)
+    records = job.records()
+    records.store.write("progress/main/0000000001.jsonl", line(7, 60.0) + b"\n")
+    claim = records.lease.acquire([this_process("python")])
+    claim.beat({"state": "running", "still_s": 30.0, "queries": {"main": {"batch": -1, "still_s": 30.0}}})
+    health = status(folder, job).health
+    assert health is not None and health.why == (
+        "query main has no batch yet since its driver began it 30 s ago; "
+        "its last batch before was recorded at 2026-11-01T00:01:00.000Z"
+    )
 
 
 def test_a_driver_elsewhere_is_unknown_at_a_glance(folder: Path) -> None:

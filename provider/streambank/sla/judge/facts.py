@@ -28,6 +28,7 @@ from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import from_json_time
 from streambank.declaration.declaration import Job
 from streambank.declaration.health import HealthPolicy
+from streambank.driver.failure import root_cause
 from streambank.inputs.replayable import Replayable, look_at_replayable
 from streambank.job.alive import Life
 from streambank.job.restart import RESTARTED
@@ -48,7 +49,6 @@ T = TypeVar("T")
 _SAVEPOINTS = 5
 _NOTHING_YET = ("not-a-checkpoint", "no-committed-batch")
 _MOMENT = timedelta(milliseconds=1)
-_LONGEST = 200
 _LOOKS = 3
 """So often is looked at what moves while it is read."""
 _INTERVALS = 3
@@ -427,11 +427,11 @@ def _failure(event: Mapping[str, Any], query: str) -> str | None:
     """What an event says of a failure of a query; None where it is none."""
     kind = event.get("kind")
     if kind == "query-ended" and event.get("query") == query and event.get("failure"):
-        return f"it failed: {_first_line(event['failure'])}"
+        return f"it failed: {root_cause(event['failure'])}"
     if kind == "driver-ended":
         failed = event.get("failed")
         if isinstance(failed, Mapping) and failed:
-            return f"it failed: {_first_line(failed[query])}" if query in failed else None
+            return f"it failed: {root_cause(failed[query])}" if query in failed else None
         if event.get("exit_code") not in (0, None):
             return f"its driver ended with exit code {event['exit_code']}"
         return "it was stopped by force within a batch" if event.get("forced") else None
@@ -442,10 +442,6 @@ def _failure(event: Mapping[str, Any], query: str) -> str | None:
 
 def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-
-
-def _first_line(text: Any) -> str:
-    return next(iter(str(text).strip().splitlines()), "")[:_LONGEST]
 
 
 def _time(event: Mapping[str, Any]) -> datetime | None:
