@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from streambank.core.errors import FormatError, StreambankError
 from streambank.core.text import visible
+from streambank.driver.failure import warned
 
 _TRACEBACK = "Traceback (most recent call last):"
 _OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|MemoryError|exceeding memory limits|OOM\b|oom-kill")
@@ -46,8 +47,8 @@ def first_line(error: BaseException) -> str:
         return f"Python code failed: {raised}"
     lines = _lines(error)
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-        return lines[1].removeprefix(": ").strip()
-    return lines[0].strip() if lines else type(error).__name__
+        return warned(lines[1].removeprefix(": ").strip())
+    return warned(lines[0].strip()) if lines else type(error).__name__
 
 
 def with_cause(said: str, causes: Sequence[str]) -> str:

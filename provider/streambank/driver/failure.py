@@ -96,6 +96,39 @@ _SECRET_VARIABLE = re.compile(f"{_NAMES}|{_WORDS}", re.IGNORECASE)
 _PLACE = re.compile(r"(?:OLD)?PWD|.*_(?:FILE|PATH|DIR|HOME)", re.IGNORECASE)
 """Variables that say where something is: the shell's working directory, the file that holds a token."""
 
+_LEAVE = " (Streambank: leave that check on, whatever the message says: "
+_ADVICE = (
+    (
+        re.compile(
+            r"STATE_STORE_(?:\w+_)?SCHEMA(?:_\w+)?|STATE_STORE_\w+_ROW_FORMAT_VALIDATION|STATEFUL_OPERATOR_NOT_MATCH"
+            r"|stateSchemaCheck|formatValidation|existing state (?:key|value) schema",
+            re.IGNORECASE,
+        ),
+        f"{_LEAVE}the code does not fit the state, which is unharmed. Go back to the old code; or take the "
+        "new code over with <job>.upgrade, which tries it on a copy first, after a change of the state by "
+        "`streambank state migrate` where it is needed.)",
+    ),
+    (
+        re.compile(
+            r"failOnDataLoss|ignoreMissingFiles|ignoreCorruptFiles|ignoreDeletes|ignoreChanges|ignoreFileDeletion"
+            r"|skipChangeCommits|streaming-skip-[\w-]+|skip\w*(?:Offset|Batch|Snapshot)s?\b",
+            re.IGNORECASE,
+        ),
+        f"{_LEAVE}without it rows are lost in silence. Bring the input back, or see what is missing in "
+        "the plan of <job>.restore, and decide there.)",
+    ),
+    (
+        re.compile(
+            r"spark\.(?:sql|databricks)\.[\w.]*(?:check(?!point)|validat|unsafe|allow|ignore|skip)\w*[\w.]*"
+            r"|\ballowSourceColumn\w+|allowUnsafe\w*",
+            re.IGNORECASE,
+        ),
+        f"{_LEAVE}it keeps the query from wrong results. Go back to the code that ran, or take the new code "
+        "over with <job>.upgrade, which tries it on a copy first.)",
+    ),
+)
+"""What Spark and connectors say where they advise to switch a check off, and what is said with it."""
+
 _LOG_LINE = re.compile(r"\d\d(?:\d\d)?[/-]\d\d[/-]\d\d[ T]\d\d:\d\d:\d\d\S* +[A-Z]+ |\{\"ts\": ?\"|\{\"time")
 _LEVEL = re.compile(r"(?:\S+ )?\S+ (?:ERROR|FATAL) \S.*")
 _ERROR = re.compile(
@@ -264,8 +297,24 @@ def shown(text: str, variables: Mapping[str, str] | None = None) -> str:
         text: What is to be shown.
         variables: The environment whose secrets are left out; this process's by default.
     """
-    text = redacted(text, variables)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    text, note = _apart(redacted(text, variables))
+    return f"{text if len(text) <= _LONGEST else f'{text[:_LONGEST]} ...'}{note}"
+
+
+def warned(text: str) -> str:
+    """A text of Spark or a connector, with our own way out behind its advice to switch a check off.
+
+    Args:
+        text: It.
+    """
+    return "".join(_apart(text))
+
+
+def _apart(text: str) -> tuple[str, str]:
+    """A text, and what we say to the advice in it; empty where there is none."""
+    for _, words in _ADVICE:
+        text = text.replace(words, "")
+    return text, next((words for pattern, words in _ADVICE if pattern.search(text)), "")
 
 
 def redacted(text: str, variables: Mapping[str, str] | None = None) -> str:

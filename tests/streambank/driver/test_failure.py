@@ -20,6 +20,7 @@ from streambank.driver.failure import (
     secret_values,
     shown,
     since_failure,
+    warned,
 )
 from streambank.storage import open_store
 from tests.support.paths import ROOT
@@ -158,6 +159,46 @@ def test_the_log_of_the_jvm_has_the_cause_of_an_exception_that_python_shows(
     assert other is not None and other.cause == alone.cause, "the log is of something else"
     inner = f"{WRAPPED}\nCaused by: java.io.EOFException"
     assert root_cause(inner) == "java.io.EOFException"
+
+
+@pytest.mark.parametrize(
+    ("said", "way"),
+    [
+        (
+            "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match existing state key "
+            f"schema. Existing key_schema={'x' * 600}. If you want to force running the query without "
+            "schema validation, please set spark.sql.streaming.stateStore.stateSchemaCheck to false.",
+            "<job>.upgrade",
+        ),
+        ("[STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION] Schema evolution is not possible", "<job>.upgrade"),
+        (
+            "java.lang.IllegalStateException: Partition t-0's offset was changed from 9 to 3. Some data may "
+            'have been missed. To go on all the same, set the source option "failOnDataLoss" to "false".',
+            "<job>.restore",
+        ),
+        ("[DELTA_SOURCE_TABLE_IGNORE_CHANGES] set the option 'skipChangeCommits' to 'true'", "<job>.restore"),
+        ("Cannot process overwrite snapshot: 1, set streaming-skip-overwrite-snapshots", "<job>.restore"),
+        (
+            "To bypass this check, set spark.sql.streaming.realTimeMode.allowlistCheck to false.",
+            "<job>.upgrade",
+        ),
+        (
+            "set spark.databricks.delta.streaming.unsafeReadOnIncompatibleSchemaChanges.enabled to true",
+            "<job>.upgrade",
+        ),
+    ],
+)
+def test_advice_to_switch_a_check_off_is_never_without_our_way_out(said: str, way: str) -> None:
+    text = shown(said)
+    assert "leave that check on" in text and way in text
+    assert shown(text) == text == shown(warned(said))
+    logged = last_error(["26/11/24 02:00:00 ERROR Q: bad", f"a.b.BadException: {said}"])
+    assert logged is not None and logged.count(way) == 1
+
+
+def test_no_advice_needs_no_way_out() -> None:
+    assert shown("java.io.IOException: No space left on device").endswith("device")
+    assert shown("Set spark.sql.streaming.checkpointLocation.").endswith("checkpointLocation.")
 
 
 def test_else_what_is_of_that_level_else_how_the_log_ends() -> None:
