@@ -104,7 +104,8 @@ class Sources:
                         code="source-would-lose-files",
                         hint="Bring the files back, for example from the directory that cleanSource moves "
                         "them to; restore a newer savepoint; or use --source accept to go on without their "
-                        "rows.",
+                        "rows. If a restore of the query that writes them has set them aside, their rows "
+                        "come again in other files: --source accept is right then.",
                     )
         for standing in self.kafka:
             if choice == "accept" or standing.safe:

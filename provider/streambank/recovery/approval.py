@@ -42,7 +42,7 @@ _INPUT = {
 }
 _SINK_MEANS = {
     "rollback": "Files of later batches are set aside, tables go back, and the query writes those batches "
-    "again.",
+    "again. Queries that read this output have to be restored, too.",
     "rollback-accept": "Files of later batches are set aside, tables go back, and the query writes those "
     "batches again. Files of older batches that are gone stay gone, and readers of the output fail at them.",
     "accept": "The output stays as it is; *Output written later* says what that means.",

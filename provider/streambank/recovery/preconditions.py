@@ -24,12 +24,14 @@ from streambank.recovery.report import Estimate, estimates
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.resolve import Chosen, next_ones
 from streambank.recovery.sinks.reached import Reached
-from streambank.recovery.sinks.sinks import Sinks, check_stands_at, refusals, warnings
+from streambank.recovery.sinks.readers import readers_of, said_of_readers
+from streambank.recovery.sinks.sinks import Sinks, check_stands_at, refusals, to_roll_back, warnings
 from streambank.recovery.sinks.standing import sinks_at
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
 from streambank.savepoint.warnings import left_out
+from streambank.sinks.ledger import KIND as LEDGER
 from streambank.storage import is_inside, open_store
 from streambank.storage.store import Store
 from streambank.work.target import check_target_apart
@@ -193,6 +195,7 @@ def prepare(
         warnings=(
             *_warnings(request, chosen, sinks),
             *warnings(sinks, choices, request.mode),
+            *_of_readers(request, manifest, sinks, choices),
             *sources.warnings(request.source),
         ),
     )
@@ -341,6 +344,18 @@ def _lost_records(request: RestoreRequest, manifest: Manifest) -> str | None:
         f"{request.generation.store.uri}, though the marker beside {base} names generation {marked}. So no "
         "lease shows whether a driver is alive: make sure that none is."
     )
+
+
+def _of_readers(
+    request: RestoreRequest, manifest: Manifest, sinks: Sinks, choices: SinkChoices
+) -> Iterator[str]:
+    """What becomes of queries that read the outputs that go back."""
+    files, tables = to_roll_back(sinks, choices)
+    outputs = [one.store.uri for one in files if not one.standing.nothing_later]
+    outputs += [
+        one.standing.path for one in tables if one.standing.safe is False and one.guard.kind != LEDGER
+    ]
+    yield from said_of_readers(outputs, readers_of(outputs, request.jobs_file, manifest.job))
 
 
 def _warnings(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> Iterator[str]:

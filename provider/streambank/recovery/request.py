@@ -56,6 +56,7 @@ class RestoreRequest:
         application: The path of the job's PySpark application, which may set `cleanSource`; empty where no
             job is declared.
         declared_sinks: What the job declares of the sinks of its queries.
+        jobs_file: Where the job is declared, with others that may read its output; empty for nowhere.
         moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
             log that Spark goes on from: the location in the savepoint to the new one.
@@ -86,6 +87,7 @@ class RestoreRequest:
     kafka: Brokers = field(default_factory=Brokers)
     application: str = ""
     declared_sinks: tuple[DeclaredSink, ...] = ()
+    jobs_file: str = ""
     moved_sinks: Mapping[str, str] = field(default_factory=dict)
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     unmoved: bool = False

@@ -230,6 +230,7 @@ def _of_query(
         kafka=request.kafka,
         application=job.application,
         declared_sinks=job.sinks,
+        jobs_file=job.source,
         together=len(job.queries) > 1,
         skipped=request.skipped.get(query, ()),
         by=request.by,

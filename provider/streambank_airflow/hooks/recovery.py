@@ -498,6 +498,7 @@ class RecoveryVerbs:
             sink_of=sink_of or {},
             application=job.application if job is not None else "",
             declared_sinks=job.sinks if job is not None else (),
+            jobs_file=job.source if job is not None else "",
             by=by,
         )
         if into is not None:

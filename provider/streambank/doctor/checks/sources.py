@@ -26,7 +26,10 @@ from streambank.sinks.unguarded import harm_of, sink_name
 _GONE = "A restore cannot read them again: their rows are in no batch after it, and Spark does not say so."
 _KEEP = (
     "Keep the source's files for as long as the oldest savepoint that must be restorable; with "
-    "cleanSource=archive, bring them back from sourceArchiveDir before the start."
+    "cleanSource=archive, bring them back from sourceArchiveDir before the start. If another query writes "
+    "these files, and a restore of it has set them aside (_streambank_aside), this query has read rows that "
+    "are no longer in that output, and reads those that come instead, too: restore it to a savepoint from "
+    "before them (docs/howto/sinks.md)."
 )
 
 _LONGER = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import Annotated
 
@@ -33,6 +34,8 @@ EXAMPLES = """Examples:
   streambank job restore orders --sink rollback --dry-run
 
   streambank job restore orders latest --jobs dags/streaming_jobs.toml
+
+  streambank job restore orders 03:00 --with reports --sink rollback
 """
 
 
@@ -61,6 +64,15 @@ def restore(
             "repository or replica that is cheapest to read, and has those of all queries undamaged.",
         ),
     ] = None,
+    readers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="JOB",
+            help="Restore this job first, which reads what the job writes, to its newest savepoints from "
+            "before; may be repeated.",
+        ),
+    ] = None,
     sink: Sink = "refuse",
     sink_of: SinkOf = None,
     source: Source = "refuse",
@@ -78,6 +90,7 @@ def restore(
     from streambank.cli.options import brokers_of, executor
     from streambank.cli.verbs.recovery.restore import show_done, show_plan
     from streambank.control.processes import who
+    from streambank.core.units import to_json_time
     from streambank.recovery.choices import parse_sink_choices
     from streambank.recovery.choose_together import from_place
     from streambank.recovery.request import TogetherRequest
@@ -114,22 +127,50 @@ def restore(
             by={**by, "reason": why} if why else by,
         )
 
+    def of_reader(one: str, moment: str) -> TogetherRequest:
+        reader = job_named(one, jobs)
+        return TogetherRequest(
+            reader,
+            reader.open_repository(),
+            moment,
+            sink=sink,
+            source=source,
+            kafka=brokers_of(kafka, reader.kafka),
+            by={**by, "reason": why} if why else by,
+        )
+
+    plans = []
     with console.progress() as progress:
         pace = Pace(executor=machines, progress=progress)
+        asked = [request(pace)]
+        if dry_run or readers:
+            plans = [plan_together(asked[0], pace=pace)]
+            shown = plans[0].plans
+            moment = to_json_time(min(one.taken_at for one in shown.values())) if shown else savepoint
+            asked = [*(of_reader(one, moment) for one in readers or ()), *asked]
+            plans = [*(plan_together(one, pace=pace) for one in asked[:-1]), *plans]
         if dry_run:
-            plan = plan_together(request(pace), pace=pace)
-            found = plan.to_dict()
+            done = [plan.to_dict() for plan in plans]
         else:
-            found = restore_together(request(pace), pace=pace).to_dict()
+            for plan in plans:  # what speaks against one of several jobs is raised before any is changed
+                for refusal in plan.refusals:
+                    raise refusal
+            if plans and asked[-1].chosen is None:
+                chosen = {query: one.savepoint for query, one in plans[-1].plans.items()}
+                asked[-1] = replace(asked[-1], savepoints=chosen)
+            done = [restore_together(one, pace=pace).to_dict() for one in asked]
+    *of_readers, found = done
 
     def text() -> None:
-        for of_query in found["queries"].values():
-            (show_plan if dry_run else show_done)(of_query)
-        for query in found["already_restored"]:
-            console.line(f"query {query} was restored already, by the restore that was not finished")
-        if len(found["queries"]) > 1:
-            console.line(f"The savepoints were taken within {console.age(found['skew_s'])} of each other.")
+        for one in done:
+            for of_query in one["queries"].values():
+                (show_plan if dry_run else show_done)(of_query)
+            for query in one["already_restored"]:
+                console.line(f"query {query} was restored already, by the restore that was not finished")
+            if len(one["queries"]) > 1:
+                console.line(f"The savepoints were taken within {console.age(one['skew_s'])} of each other.")
 
-    console.answer(found, text)
-    if dry_run and plan.refusals:
-        raise typer.Exit(plan.refusals[0].exit_code)
+    console.answer({**found, "readers": of_readers} if readers else found, text)
+    if dry_run:
+        for refusal in (one for plan in plans for one in plan.refusals):
+            raise typer.Exit(refusal.exit_code)

@@ -200,6 +200,7 @@ def restore(
         kafka=brokers_of(kafka, owner.kafka),
         application=owner.declared.application if owner.declared is not None else "",
         declared_sinks=owner.declared.sinks if owner.declared is not None else (),
+        jobs_file=owner.declared.source if owner.declared is not None else "",
         new_sinks=parse_new_sinks(new_sink or []),
         link=link,
         by=by,
