@@ -376,7 +376,8 @@ def _health(
     if beat_age_s is not None and beat_age_s > ttl_s:
         return Health("unknown", said)
     health = judge_health(job.health, job.queries, view.status)
-    last = queries[health.query].progress_at if health.query in queries else None
+    of = None if health.query is None else queries.get(health.query)
+    last = None if of is None else of.progress_at
     if last is None or view.since is None or last >= to_json_time(view.since):
         return health
     return replace(health, why=f"{health.why}; its last batch before was recorded at {last}")

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from streambank.checkpoint.compactible import LogName
 from streambank.core.units import say_count
 from streambank.sinks.file.comparison import Comparison
-from streambank.sinks.file.log import LogName, Roots
+from streambank.sinks.file.log import Roots
 from streambank.sinks.file.named import NamedFiles
 from streambank.storage.store import FileInfo, Store
 
