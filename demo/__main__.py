@@ -123,7 +123,7 @@ def chapters(story: Story, keeper_pid: int, *, stay: bool) -> None:
     story.disaster(second.batch + DISASTER_AFTER)
     story.restore()
     story.to_the_end()
-    story.rehearse()
+    story.rehearse(late_is_fine=stay)
     story.look_around(keeper_pid)
     if not stay:
         story.stop_the_job()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 FINISHED_STATES = {"success", "failed"}
+_NOT_SERVED = "Could not read served logs: "
+"""How Airflow says that no server of logs answers at the host's name; the log itself is on the disk."""
 UNFINISHED_TASK_STATES = {
     None,
     "scheduled",
@@ -29,6 +31,10 @@ class RestError(Exception):
 
 class RunFailedError(Exception):
     """A DAG run ended in failure; the message carries the last lines of the task that failed."""
+
+
+class LateRunError(RunFailedError):
+    """A DAG run has not ended in time; it may still succeed."""
 
 
 @dataclass(slots=True)
@@ -121,10 +127,10 @@ class Airflow:
         return self.call("GET", path)["value"]
 
     def log_lines(self, dag_id: str, run_id: str, task_id: str, tries: int) -> list[str]:
-        """The lines of a task's log, as the UI shows them."""
+        """The lines of a task's log, as the UI shows them, without those on where it is not."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/logs/{tries}?full_content=true"
         content = self.call("GET", path)["content"]
-        return [text for line in content for text in _texts(line)]
+        return [text for line in content for text in _texts(line) if not text.startswith(_NOT_SERVED)]
 
     def open_questions(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """What waits for a person's answer in a run (human-in-the-loop tasks)."""
@@ -148,7 +154,8 @@ class Airflow:
             meanwhile: Called twice a second; raises to stop waiting.
 
         Raises:
-            RunFailedError: It failed, a task of it failed, or it took too long.
+            RunFailedError: It failed, or a task of it failed.
+            LateRunError: It took too long.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -159,7 +166,7 @@ class Airflow:
             if state == "failed":
                 raise RunFailedError(f"{dag_id} failed.\n{self.why(dag_id, run_id)}")
             if time.monotonic() > deadline:
-                raise RunFailedError(
+                raise LateRunError(
                     f"{dag_id} is still {state} after {timeout_s:.0f} s.\n{self.why(dag_id, run_id)}"
                 )
             time.sleep(0.5)

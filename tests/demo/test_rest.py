@@ -6,11 +6,15 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from demo.rest import Airflow, RestError, RunFailedError
+from demo.places import Places
+from demo.rest import Airflow, LateRunError, RestError, RunFailedError
+from demo.screen import Screen
+from demo.story import Story
 
 Answers = dict[tuple[str, str], list[tuple[int, Any]]]
 RUN = "/api/v2/dags/flights.run/dagRuns/r1"
@@ -95,6 +99,7 @@ def test_all_four_parts_have_to_be_healthy(server: FakeAirflow, airflow: Airflow
 def test_a_failed_run_says_why(server: FakeAirflow, airflow: Airflow) -> None:
     task = {"task_id": "start", "state": "failed", "try_number": 2}
     log = [
+        {"event": "Could not read served logs: HTTPConnectionPool(host='vm', port=8793): no such host"},
         {"event": "::group::Pre Execute"},
         {
             "event": "Task failed",
@@ -112,6 +117,37 @@ def test_a_failed_run_says_why(server: FakeAirflow, airflow: Airflow) -> None:
         "Task failed",
         "RefusedError: held by pid 7",
     ]
+
+
+def test_a_late_run_is_no_failed_one(server: FakeAirflow, airflow: Airflow) -> None:
+    server.answers["GET", RUN] = [(200, {"state": "running"})]
+    server.answers["GET", f"{RUN}/taskInstances"] = [(200, {"task_instances": []})]
+    with pytest.raises(LateRunError, match="is still running after 0 s"):
+        airflow.wait("flights.run", "r1", timeout_s=0)
+
+
+@pytest.mark.parametrize("stay", [True, False])
+def test_airflow_stays_up_where_the_drill_is_late(
+    server: FakeAirflow,
+    airflow: Airflow,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stay: bool,
+) -> None:
+    runs = "/api/v2/dags/flights.drill/dagRuns"
+    server.answers["POST", runs] = [(200, {"dag_run_id": "r1"})]
+    server.answers["GET", f"{runs}/r1"] = [(200, {"state": "running"})]
+    server.answers["GET", f"{runs}/r1/taskInstances"] = [(200, {"task_instances": []})]
+    monkeypatch.setattr("demo.story.DRILL_S", 0.0)
+    story = Story(Places(tmp_path), airflow, Screen())
+    if not stay:
+        with pytest.raises(LateRunError):
+            story.rehearse(late_is_fine=stay)
+        return
+    story.rehearse(late_is_fine=stay)
+    assert f"still runs after 0 s; its result: {airflow.url}/dags/flights.drill" in capsys.readouterr().out
+    assert story.report.drill_batches == 0, "the report has no line of it"
 
 
 def test_a_wait_can_be_ended_from_outside(server: FakeAirflow, airflow: Airflow) -> None:
