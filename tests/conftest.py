@@ -74,6 +74,7 @@ def _isolate_environment() -> Path:
 
 
 HOME = _isolate_environment()
+PROCESSOR = durations.Processor()
 
 
 def pytest_unconfigure() -> None:
@@ -176,6 +177,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI a test that did not run is a failure: there is nothing on that machine that may be missing."""
     report = yield
+    PROCESSOR.note(report)
     if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, and in CI a skip is a failure: {report.longrepr}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.archives import unpack_tar
+from tests.support.durations import Processor, table
 from tests.support.pairs import by_pairs, pairs_of
 from tests.support.storm import Part, Record, report
 
@@ -108,3 +109,16 @@ def test_a_choice_by_pairs_leaves_out_what_meets_in_other_cells() -> None:
     met = {pair for cell in [*chosen, *beside] for pair in pairs_of(cell)}
     assert met >= {pair for cell in possible for pair in pairs_of(cell)}
     assert len(chosen) == 2 * 8, "each query once on each release"
+
+
+def test_what_a_test_uses_of_the_processors_is_noted() -> None:
+    processor, reports = Processor(), []
+    for name, work in (("a.py::busy", 3_000_000), ("a.py::idle", 0), ("b.py::busy", 1_000)):
+        sum(range(work))
+        report = pytest.TestReport(name, (name, 0, name), {}, "passed", None, "call", duration=1.0)
+        processor.note(report)
+        reports.append(report)
+    assert reports[0].cpu_s > reports[1].cpu_s >= 0
+    lines = table(reports).splitlines()
+    assert "     2.00 s" in next(line for line in lines if line.endswith("  a.py"))
+    assert len([line for line in lines if "::" in line]) == 3

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
 SHOWN = 80
+CPU = "cpu_s"
+
+
+class Processor:
+    """What each step of a test uses of the processors: this process, and processes of it that have ended.
+
+    What still runs (a JVM that later tests share, a driver that was left to itself) does not count.
+    """
+
+    def __init__(self) -> None:
+        self._before_s = _used_s()
+
+    def note(self, report: pytest.TestReport) -> None:
+        """Write down what was used since the last step."""
+        now_s = _used_s()
+        setattr(report, CPU, round(now_s - self._before_s, 2))
+        self._before_s = now_s
+
+
+def _used_s() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def table(reports: Iterable[pytest.TestReport]) -> str:
     """The slowest setups, calls and teardowns, the slowest files, and what each worker was busy with.
 
-    Seconds of the clock: where the machine had other work, too, they say little.
+    Seconds of the clock, and then of the processors: only these count where the machine had other work.
     """
-    steps: list[tuple[float, str]] = []
-    files: Counter[str] = Counter()
-    workers: Counter[str] = Counter()
+    steps: dict[str, list[float]] = {}
+    files: dict[str, list[float]] = {}
+    workers: dict[str, list[float]] = {}
     for report in reports:
-        steps.append((report.duration, f"{report.when:<8} {report.nodeid}"))
-        files[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]  # seconds
-        workers[_worker(report)] += report.duration  # type: ignore[assignment]
-    parts = {
-        "Workers": _slowest((seconds, worker) for worker, seconds in workers.items()),
-        "Files": _slowest((seconds, file) for file, seconds in files.items()),
-        "Tests": _slowest(steps),
-    }
-    return "\n".join(f"{name}\n{chr(10).join(lines)}\n" for name, lines in parts.items())
+        took = (report.duration, float(getattr(report, CPU, 0.0)))
+        places = (f"{report.when:<8} {report.nodeid}", report.nodeid.partition("::")[0], _worker(report))
+        for sums, place in zip((steps, files, workers), places, strict=True):
+            clock_s, cpu_s = sums.get(place, (0.0, 0.0))
+            sums[place] = [clock_s + took[0], cpu_s + took[1]]
+    parts = {"Workers": workers, "Files": files, "Tests": steps}
+    return "\n".join(f"{name}\n{chr(10).join(_slowest(sums))}\n" for name, sums in parts.items())
 
 
-def _slowest(steps: Iterable[tuple[float, str]]) -> Sequence[str]:
-    return [f"{seconds:9.2f} s  {what}" for seconds, what in sorted(steps, reverse=True)[:SHOWN]]
+def _slowest(sums: Mapping[str, Sequence[float]]) -> Sequence[str]:
+    slowest = sorted(sums.items(), key=lambda one: tuple(one[1]), reverse=True)[:SHOWN]
+    return [f"{clock_s:9.2f} s  {cpu_s:9.2f} s  {what}" for what, (clock_s, cpu_s) in slowest]
 
 
 def _worker(report: pytest.TestReport) -> str:
