@@ -9,13 +9,17 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyarrow import parquet
 
 from streambank.declaration.load import load_jobs
+from streambank.storage import open_store
 from tests.support.archives import unpack_tar
+from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.spark.jvm import spark_options
 from tests.support.waiting import wait_for
 
@@ -65,7 +69,7 @@ def outputs(page: Path) -> dict[str, list[str]]:
 
 def without_figures(line: str) -> str:
     """A line of output without what differs from run to run: ids, sizes, times and the folder."""
-    line = re.sub(r"file:///\S*?/(?=checkpoints?\b)", "file:///", line)
+    line = re.sub(r"file:///\S*?/(?=(?:checkpoints?|out)\b)", "file:///", line)
     return re.sub(
         r"b\d{6}-[0-9a-f]{12}|(?<=batch )\d+|\d+(?= files?\b)|\d+(?:\.\d+)?(?= (?:k?B|s)\b)", "#", line
     )
@@ -77,12 +81,15 @@ def make_targets() -> set[str]:
 
 @pytest.fixture
 def sandbox(tmp_path: Path) -> Path:
-    """A folder in which the README's checkpoint lies, under both of the names that it uses."""
-    for name in ("checkpoints/orders", "ckpt/orders"):
-        target = tmp_path / name
-        unpack_tar(FIXTURE, tmp_path / "unpacked")
-        target.parent.mkdir(parents=True)
-        (tmp_path / "unpacked" / "checkpoint").rename(target)
+    """A folder in which the README's checkpoint lies, and an output that is two batches ahead of it."""
+    target = tmp_path / "checkpoints" / "orders"
+    unpack_tar(FIXTURE, tmp_path / "unpacked")
+    target.parent.mkdir(parents=True)
+    (tmp_path / "unpacked" / "checkpoint").rename(target)
+    output = FileSinkWriter(open_store(tmp_path / "out" / "orders"))
+    newest = max(int(name.name) for name in (target / "commits").iterdir() if name.name.isdecimal())
+    for batch in range(newest + 3):
+        output.write(batch, [{"batch": batch}])
     return tmp_path
 
 
@@ -242,6 +249,125 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
         (8, "streambank restore latest-good --job orders --generation --dry-run"),
     ]
     assert (tmp_path / "checkpoint.g0002" / "commits").is_dir()
+
+
+ORDINARY = """
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import window
+
+spark = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", 1).getOrCreate()
+orders = (
+    spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+    .selectExpr("timestamp", "value % 3 AS customer").withWatermark("timestamp", "1 second")
+)
+counts = orders.groupBy(window("timestamp", "1 second"), "customer").count()
+(
+    counts.selectExpr("cast(window.start AS double) AS start", "customer", "count")
+    .writeStream.format("parquet").option("path", "out/orders")
+    .option("checkpointLocation", "checkpoints/orders").trigger(processingTime="1 second").start()
+).awaitTermination()
+"""
+"""A query as README means it: windows over made up orders, ten a second, into files."""
+
+
+class Ordinary:
+    """That program in a folder, run by `python`, as a user does it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "orders.py").write_text(ORDINARY, encoding="utf-8")
+        self.environment = os.environ | {
+            "PYTHONPATH": str(ROOT / "provider"),
+            "JDK_JAVA_OPTIONS": spark_options(),
+        }
+
+    @contextmanager
+    def running(self, log: str) -> Iterator[subprocess.Popen[bytes]]:
+        """The program, until it is killed at the end of the block."""
+        with (self.folder / log).open("wb") as out:
+            program = subprocess.Popen(
+                [sys.executable, "orders.py"], cwd=self.folder, env=self.environment, stdout=out, stderr=out
+            )
+            try:
+                yield program
+            finally:
+                program.kill()
+                program.wait()
+
+    def call(self, line: str) -> subprocess.CompletedProcess[str]:
+        """One command of the page."""
+        return subprocess.run(
+            [*STREAMBANK, *shlex.split(line)[1:]],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def committed(self) -> int:
+        names = (one.name for one in (self.folder / "checkpoints/orders/commits").glob("*"))
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+    def wait_for(self, batch: int, program: subprocess.Popen[bytes]) -> None:
+        wait_for(
+            f"batch {batch}", lambda: self.committed() >= batch or program.poll() is not None, within_s=180
+        )
+        assert program.poll() is None, (self.folder / "first.log").read_text()[-3000:]
+
+    def rows(self) -> dict[tuple[float, int], list[int]]:
+        """The counts of each window and customer, as readers of the output see them: by its log."""
+        found: dict[tuple[float, int], list[int]] = {}
+        entries = sorted((self.folder / "out/orders/_spark_metadata").glob("[0-9]*"))
+        newest = max((one for one in entries if one.suffix), default=None, key=lambda one: int(one.stem))
+        kept = [one for one in entries if newest is None or int(one.stem) >= int(newest.stem)]
+        for entry in kept:
+            for name in re.findall(r'"path":"file://([^"]+)"', entry.read_text(encoding="utf-8")):
+                for row in parquet.read_table(name).to_pylist():
+                    found.setdefault((row["start"], row["customer"]), []).append(row["count"])
+        return found
+
+
+def counted(began_ms: int, windows: set[float]) -> dict[tuple[float, int], list[int]]:
+    """What a batch computation gives for some windows: the order `n` comes `n` tenths of a second after."""
+    found: dict[tuple[float, int], list[int]] = {}
+    last = int((max(windows) + 1) * 1000)
+    for order in range((last - began_ms) // 100 + 1):
+        start = float((began_ms + 100 * order) // 1000)
+        if start in windows:
+            found.setdefault((start, order % 3), [0])[0] += 1
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_commands_of_the_readme_bring_an_ordinary_query_back(tmp_path: Path) -> None:
+    """README's three commands, played with a query as most are: no row is lost or there twice afterwards."""
+    query = Ordinary(tmp_path)
+    lines = [shlex.join(words) for words in commands(README) if words[0] in ("streambank", "rm")]
+    take, verify, remove, restore = (one for one in lines if "doctor" not in one)
+    assert take.startswith("streambank take") and restore.startswith("streambank restore")
+    with query.running("first.log") as program:
+        query.wait_for(6, program)
+        unnamed = query.call("streambank take checkpoints/orders -r others --job orders")
+        assert "out/orders was not named: it was found near the checkpoint" in unnamed.stdout, unnamed
+        for line in (take, verify):
+            answer = query.call(line)
+            assert answer.returncode == 0, answer
+        saved = query.committed()
+        query.wait_for(saved + 4, program)
+    began_ms = int(re.findall(rb"\d{13}", (tmp_path / "checkpoints/orders/sources/0/0").read_bytes())[0])
+    newest = max(int(one.stem) for one in (tmp_path / "out/orders/_spark_metadata").glob("[0-9]*"))
+    subprocess.run(shlex.split(remove), cwd=tmp_path, check=True)
+    refused = query.call(restore.removesuffix(" --sink rollback"))
+    assert refused.returncode == 8 and "--sink rollback" in refused.stderr, refused
+    answer = query.call(restore)
+    assert answer.returncode == 0 and "rolled back" in answer.stdout, answer
+    with query.running("again.log") as program:
+        query.wait_for(newest + 3, program)
+    rows = query.rows()
+    assert rows == counted(began_ms, {start for start, _ in rows})
 
 
 def test_the_launcher_of_the_page_is_the_one_that_is_tested() -> None:

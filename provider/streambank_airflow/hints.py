@@ -30,6 +30,10 @@ HINTS = {
         "Or trigger <job>.restore with *Output written after the savepoint* set to accept: rows may be "
         "repeated then, or skipped for good by a sink that remembers batch ids."
     ),
+    "batches-skipped": (
+        "Trigger <job>.restore with *Output written after the savepoint* set to rollback. If the savepoint "
+        "does not name the output, use RestoreSavepointOperator with `file_sinks`."
+    ),
     "checkpoint-lost": (
         "Trigger <job>.restore. To begin from nothing, give the job a new name, a new checkpoint and a "
         "new output."
@@ -131,6 +135,11 @@ HINTS = {
     ),
     "no-sibling": "Set `quarantine` of the operator.",
     "no-state": "The query keeps no state: there is nothing to compact or rescale.",
+    "no-sink-known": (
+        "Restore it with RestoreSavepointOperator and `file_sinks`, the output directories of the query: "
+        "then they are compared, and rollback takes them back. If *Output written after the savepoint* is "
+        "set to accept, a restore leaves the output as it is."
+    ),
     "no-such-generation": "Look at the generations that the log of this task names.",
     "no-target": "Set `into` of the operator, or leave it out to restore the job's next generation.",
     "no-upgrade": "The records of the job have no upgrade that has started new code.",
@@ -294,6 +303,12 @@ HINTS = {
         "Roll its output back yourself. If *Output written after the savepoint* is set to accept, a restore "
         "leaves it as it is."
     ),
+    "sink-log-not-retained": "Use a savepoint that names the sink, or a newer batch.",
+    "not-this-sink": (
+        "Name the directory that the query of the savepoint writes to, or use a savepoint that was taken "
+        "since."
+    ),
+    "unknown-sink": "Name a sink that the plan shows; an output that the savepoint lacks in `file_sinks`.",
     "too-young": "Set `older_than_s` to 3600 or more; a write that pauses may still go on.",
     "uneven-state": (
         "Trigger <job>.sla with *Measure skew* for how uneven it is; docs/howto/skew.md says how to find "

@@ -6,7 +6,7 @@ queries of a driver ever are at the same point of the world.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.code.chosen import code_that_counts
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
-from streambank.control.marker import renew_marker
+from streambank.control.marker import read_marker, renew_marker
 from streambank.control.progress import last_progress
 from streambank.core.choices import CLOSURE_KINDS
-from streambank.core.errors import InputError, NotFoundError, check_choice
+from streambank.core.errors import InputError, NotFoundError, StreambankError, check_choice
 from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import kafka_sink, kafka_sources
@@ -27,6 +27,7 @@ from streambank.driver.preflight import check_records, checkpoint_lost, declared
 from streambank.driver.spec import application_fingerprint, conf_fingerprint
 from streambank.inputs.folders import check_new_repository
 from streambank.kafka.settings import Brokers
+from streambank.repository.catalog import heads
 from streambank.repository.repository import Repository
 from streambank.savepoint.lost_state import Reported
 from streambank.savepoint.sinks import SinkCapture
@@ -35,10 +36,11 @@ from streambank.sinks.declared import DeclaredSink, of_query
 from streambank.sinks.file.capture import KIND as FILE
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.log import list_log
+from streambank.sinks.file.nearby import look_nearby, may_be_of
 from streambank.sinks.of_query import sinks_of_query
 from streambank.sinks.tags import TagScope
 from streambank.sinks.unguarded import sink_from_description
-from streambank.storage import open_store, same_place
+from streambank.storage import normalize_location, open_store, same_place
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -138,9 +140,8 @@ def savepoint_job(
             application=application_fingerprint(Path(runs.application), runs.args),
             conf=conf_fingerprint(runs.spark),
         )
-        taken[query_name] = take(
-            managed_take(request, records, query_name, Brokers(job.kafka), job.sinks), pace=pace
-        )
+        known = managed_take(request, records, query_name, Brokers(job.kafka), job.sinks)
+        taken[query_name] = take(with_found_sinks(known, [(job, query_name)]), pace=pace)
         record_taken(records, query_name, taken[query_name], generation=generation, by=by, why=why)
         _mark(job, records, query_name, target, by)
     settled = job.settle_tags(target, ensure={one.job: one.savepoint for one in taken.values()})
@@ -390,6 +391,107 @@ def _queries(job: Job, query: str | None, batch: int | None) -> tuple[str, ...]:
 def _epoch(control: JobControl) -> str | None:
     numbers = control.lease.claims.records.numbers()
     return str(numbers[-1]) if numbers else None
+
+
+def with_found_sinks(request: TakeRequest, owners: Sequence[tuple[Job, str]] = ()) -> TakeRequest:
+    """The same request; where it names no sink, with those that were found, or what may be one.
+
+    Args:
+        request: What is asked.
+        owners: Declared jobs whose checkpoint it is, each with the name of the query.
+
+    Raises:
+        StreambankError: The checkpoint or the repository cannot be read.
+    """
+    if request.sinks or request.derived_from is not None:
+        return request
+    query_id = CheckpointReader(request.checkpoint).query_id()
+    found = _of_owners(request, query_id, owners) or _of_marker(request, query_id)
+    if found := found or _of_last_savepoint(request, query_id):
+        return replace(request, sinks=found, sinks_found=True)
+    near = look_nearby(request.checkpoint.uri)
+    if near.sink is not None:
+        sink = FileSinkCapture(
+            near.sink, found="near the checkpoint, by its log, whose entries were written while the query ran"
+        )
+        return replace(request, sinks=[sink], sinks_found=True)
+    return replace(request, sink_candidates=near.candidates)
+
+
+def _of_owners(request: TakeRequest, query_id: str, owners: Sequence[tuple[Job, str]]) -> list[SinkCapture]:
+    for job, query in owners:
+        facts = job.records().query_facts(query) or {}
+        known = facts if facts.get("query_id") == query_id else {"query_id": query_id}
+        declared = of_query(job.sinks, query)
+        if found := sinks_of(known, request.checkpoint, Brokers(job.kafka), declared):
+            return found
+    return []
+
+
+def _of_marker(request: TakeRequest, query_id: str) -> list[SinkCapture]:
+    """What a driver of Streambank said that ran the query here, though the job's records are not at hand."""
+    try:
+        marker = read_marker(request.checkpoint.uri)
+    except StreambankError:
+        return []
+    if marker is None or marker.query_id != query_id or not marker.sink:
+        return []
+    if marker.sink_path is None:
+        sink = sink_from_description(marker.sink)
+        return [] if sink.kind == FILE or marker.sink == "FileSink" else [sink]
+    return _usable(marker.sink_path, "by the marker beside the checkpoint", request)
+
+
+def _of_last_savepoint(request: TakeRequest, query_id: str) -> list[SinkCapture]:
+    """The file sinks of the newest savepoint of the same query here that names any."""
+    for head in heads(request.repository.store, request.job):
+        if head.query_id != query_id or not same_place(head.checkpoint, request.checkpoint.uri):
+            continue
+        named = [
+            str(one.get("path"))
+            for one in head.sinks
+            if one.get("kind") == FILE and one.get("guarded") is True
+        ]
+        if head.sinks:
+            by = f"by savepoint {head.savepoint}"
+            return [sink for one in named for sink in _usable(one, by, request)]
+    return []
+
+
+def _usable(location: str, found: str, request: TakeRequest) -> list[SinkCapture]:
+    """A file sink, if its log has what a savepoint keeps: a take does not fail for what nobody named."""
+    try:
+        batch = (
+            request.batch
+            if request.batch is not None
+            else CheckpointReader(request.checkpoint).last_committed()
+        )
+        sink = FileSinkCapture(location, found=found)
+        sink.capture(batch or 0)
+    except StreambankError:
+        return []
+    return [sink] if may_be_of(location, request.checkpoint.uri) else []
+
+
+def owners_of(jobs: Iterable[Job], checkpoint: str) -> list[tuple[Job, str]]:
+    """The declared jobs in whose checkpoint a query works, or would, each with the name of the query.
+
+    Args:
+        jobs: The declared jobs.
+        checkpoint: The checkpoint.
+
+    Raises:
+        StreambankError: The records of a job cannot be read.
+    """
+    found = []
+    for job in jobs:
+        for query, declared in job.queries.items():
+            if not normalize_location(checkpoint).startswith(normalize_location(declared)):
+                continue  # generations lie beside the declared checkpoint: records of others are not asked
+            generation = job.records().generation(query)
+            if same_place(checkpoint, generation.location if generation is not None else declared):
+                found.append((job, query))
+    return found
 
 
 def sinks_of(

@@ -141,8 +141,6 @@ class RestorePlan:
         Args:
             done: The restore has been done.
         """
-        if not self.sinks:
-            return self._effect_unknown()
         says = " ".join(str(sink["says"]) for sink in self.sinks if sink["says"])
         harmed = [sink for sink in self.sinks if sink["says"] and sink["safe"] is not True]
         if not says:
@@ -161,21 +159,6 @@ class RestorePlan:
         if back:
             return f"{says} Later output {ended[0]}."
         return f"{says} This {ended[0]}." if ended else says
-
-    def _effect_unknown(self) -> str:
-        """Of a savepoint that names no sink, as that of a bare checkpoint."""
-        beyond = self.reached.beyond(self.batch) if self.reached is not None else False
-        if beyond is False:
-            return "The savepoint names no sink; the query has not gone on after it."
-        where = (
-            f"the query went on to batch {self.reached.newest}"
-            if beyond and self.reached is not None
-            else "how far the query went on is not known"
-        )
-        return (
-            f"The savepoint names no sink, and {where}: whatever it writes to gets rows after batch "
-            f"{self.batch} twice, or skips them for good if it remembers batch ids."
-        )
 
     def watermark_effect(self) -> str:
         """Where event time stands after the restore, for people; empty for a query without a watermark."""

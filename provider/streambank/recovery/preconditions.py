@@ -363,9 +363,6 @@ def _warnings(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> Iterator
         yield f"{error.message} Spark will refuse it."
     if (lacks := left_out(chosen.manifest)) is not None:
         yield lacks
-    gone_on = sinks.reached is not None and sinks.reached.beyond(chosen.manifest.batch) is not False
-    if gone_on and not chosen.manifest.sinks and not sinks.unguarded:
-        yield "The savepoint names no sink, so it is not known whether rows would be lost or repeated."
     if (lost := _lost_records(request, chosen.manifest)) is not None:
         yield lost
     asked = QueryRef.parse(chosen.manifest.job)

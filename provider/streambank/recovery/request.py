@@ -57,6 +57,7 @@ class RestoreRequest:
             job is declared.
         declared_sinks: What the job declares of the sinks of its queries.
         jobs_file: Where the job is declared, with others that may read its output; empty for nowhere.
+        file_sinks: Output directories of file sinks of the query that the savepoint does not name.
         moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
             log that Spark goes on from: the location in the savepoint to the new one.
@@ -88,6 +89,7 @@ class RestoreRequest:
     application: str = ""
     declared_sinks: tuple[DeclaredSink, ...] = ()
     jobs_file: str = ""
+    file_sinks: tuple[str, ...] = ()
     moved_sinks: Mapping[str, str] = field(default_factory=dict)
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     unmoved: bool = False

@@ -199,6 +199,9 @@ class Manifest:
         offset_conf: Settings that Spark wrote into the offset log of the batch.
         sources: How far each source is.
         sinks: How far each sink is: kind, path, ..., `files` (entries of the sink's own saved files).
+        sinks_known: Whether any sink of the query was known. False in savepoints of older versions, which do
+            not say it: `sinks` is empty where none was known.
+        sink_candidates: Where none was: output directories near the checkpoint that may be one.
         derived_from: The savepoint that this one was made from, by a compaction or a fork.
         parent: The savepoint whose unchanged files were used again without reading them.
         bytes: Sum of the files' sizes, sinks' included.
@@ -229,6 +232,8 @@ class Manifest:
     offset_conf: Mapping[str, Any] = field(default_factory=nothing)
     sources: tuple[Any, ...] = ()
     sinks: tuple[Mapping[str, Any], ...] = ()
+    sinks_known: bool = False
+    sink_candidates: tuple[str, ...] = ()
     derived_from: str | None = None
     parent: str | None = None
     bytes: int = 0
@@ -436,7 +441,7 @@ def _to_manifest(head: dict[str, Any], files: tuple[FileEntry, ...], what: str) 
     known = {name: head.pop(name) for name in ("digest", *_FIELDS) if name in head}
     try:
         known["taken_at"] = from_json_time(known["taken_at"])
-        for name in ("operators", "sources", "sinks", "left_out"):
+        for name in ("operators", "sources", "sinks", "sink_candidates", "left_out"):
             known[name] = tuple(known.get(name, ()))
         manifest = Manifest(**known, files=files, extra=head or NOTHING)
     except (KeyError, TypeError, ValueError) as error:
@@ -456,6 +461,10 @@ def _check_head(manifest: Manifest, what: str = "savepoint's manifest") -> None:
         isinstance(item, Mapping) for item in (*manifest.operators, *manifest.sinks, *manifest.left_out)
     ):
         raise damaged(what, "its operators, sinks or files left out have the wrong type")
+    if not isinstance(manifest.sinks_known, bool) or not all(
+        isinstance(one, str) for one in manifest.sink_candidates
+    ):
+        raise damaged(what, "what it says of sinks that are not known has the wrong type")
     if manifest.batch < 0 or manifest.bytes < 0 or manifest.file_count < 0:
         raise damaged(what, "a number in it is negative")
     for sink in manifest.sinks:

@@ -57,7 +57,7 @@ from streambank.savepoint.sinks import (
     described,
     require_sinks,
 )
-from streambank.savepoint.warnings import first_said, left_out, missing_output, not_asked
+from streambank.savepoint.warnings import first_said, left_out, missing_output, no_sink, not_asked
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
@@ -80,6 +80,9 @@ class TakeRequest:
         batch: A committed batch that Spark still retains; None for the newest.
         closure: `safe` holds one older snapshot more than `minimal`, so that Spark's own repair works.
         sinks: The query's sinks, so that a restore can judge them and take them back.
+        sinks_found: Nobody named `sinks`: they were found, so a savepoint that is there without them is no
+            conflict.
+        sink_candidates: Where no sink is known: output directories near the checkpoint that may be one.
         sources: Asks what a restore must know of the query's sources besides their offsets.
         note: What a person wants to remember about it.
         name: A name that is unique within the job; empty for none. It exempts it from nothing.
@@ -107,6 +110,8 @@ class TakeRequest:
     batch: int | None = None
     closure: ClosureKind = "safe"
     sinks: Sequence[SinkCapture] = ()
+    sinks_found: bool = False
+    sink_candidates: tuple[str, ...] = ()
     sources: SourceCapture | None = None
     note: str = ""
     name: str = ""
@@ -196,6 +201,8 @@ class _Take:
         self.job = request.job
         self.name = request.name
         self.sinks = request.sinks
+        self.named = () if request.sinks_found else request.sinks
+        self.sink_candidates = request.sink_candidates
         self.sources = request.sources
         self.details = details
         self.executor = pace.who
@@ -340,7 +347,7 @@ class _Take:
             manifest = self.repository.load(self.job, savepoint)
         except NotFoundError:
             return None
-        require_sinks(manifest, self.sinks)
+        require_sinks(manifest, self.named)
         settle_listed(self.repository.store, self.job)
         distrust = self.distrust
         lacking = lacking_objects(self.repository, manifest, distrust=distrust)
@@ -429,6 +436,8 @@ class _Take:
             offset_conf=closure.offset_conf,
             sources=tuple(sources),
             sinks=sinks if origin is None else origin.sinks,
+            sinks_known=bool(sinks if origin is None else origin.sinks),
+            sink_candidates=self.sink_candidates if origin is None else origin.sink_candidates,
             derived_from=None if origin is None else origin.savepoint,
             parent=arrived.parent,
             bytes=sum(task.size_bytes for task in plan.tasks) + sum(one.size_bytes for one in carried),
@@ -458,6 +467,7 @@ class _Take:
             replans=replans,
             already_there=already_there,
             warnings=(
+                *no_sink(manifest),
                 *not_asked(manifest),
                 *missing_output(manifest),
                 *([lacks] if (lacks := left_out(manifest)) is not None else ()),

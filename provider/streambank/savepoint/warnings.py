@@ -54,6 +54,15 @@ def missing_output(manifest: Manifest) -> Iterator[str]:
             )
 
 
+def no_sink(manifest: Manifest) -> Iterator[str]:
+    """That a restore cannot protect the output of a query whose sinks are not known."""
+    if manifest.sinks:
+        return
+    found = manifest.sink_candidates
+    some = f" (near the checkpoint there is {', '.join(found)}, which may be it)" if found else ""
+    yield f"No sink is known: a restore cannot protect the output; add --file-sink DIR{some}"
+
+
 def not_asked(manifest: Manifest) -> tuple[str, ...]:
     """What sources and sinks would have had to be asked when a savepoint was taken, and could not be.
 

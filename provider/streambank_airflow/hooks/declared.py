@@ -202,6 +202,19 @@ class DeclaredJobs:
         job = self.at_active_site(job)
         return job if copy is None else job.as_copy(copy)
 
+    def owners(self, checkpoint: str) -> list[tuple[Job, str]]:
+        """The declared jobs whose checkpoint it is, each with the query; none without a jobs file.
+
+        Raises:
+            StreambankError: The jobs file is wrong, or the records of such a job cannot be read.
+        """
+        if not self._named_file():
+            return []
+        from streambank.job.savepoint import owners_of
+
+        with self.access():
+            return owners_of(self.load().jobs.values(), checkpoint)
+
     def open_repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:
         """The repository of a job: as its declaration says, else as the connection says.
 

@@ -49,6 +49,7 @@ class RecoveryVerbs:
         mode: str,
         may_stop: bool,
         new_sinks: Mapping[str, str] | None = None,
+        file_sinks: Sequence[str] = (),
         sink_of: Mapping[str, SinkChoice] | None = None,
         source: str = "refuse",
         kafka: str | None = None,
@@ -67,6 +68,7 @@ class RecoveryVerbs:
             mode: `no-claim`, `claim` or `fork`.
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
             new_sinks: New output directories instead of file sinks of the savepoint.
+            file_sinks: Output directories of file sinks that the savepoint does not name.
             sink_of: `refuse`, `rollback`, `rollback-accept` or `accept` for single sinks, by their paths.
             source: `refuse` or `accept`, where Kafka has not all of the input any more.
             kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
@@ -88,6 +90,7 @@ class RecoveryVerbs:
         asked = (into, sink, mode, source, new_sinks, kafka, sink_of, repository)
         with hinting_refresh(self.declared.get(ref)):
             request = self._request(ref, savepoint, *asked, pace, by={}, record=False)
+            request = replace(request, file_sinks=tuple(file_sinks))
             plan = plan_restore(request, pace=pace, whole=whole)
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD or offer:
@@ -109,6 +112,7 @@ class RecoveryVerbs:
         note: str,
         by: Mapping[str, str],
         new_sinks: Mapping[str, str] | None = None,
+        file_sinks: Sequence[str] = (),
         sink_of: Mapping[str, SinkChoice] | None = None,
         source: str = "refuse",
         unmoved: bool = False,
@@ -130,7 +134,13 @@ class RecoveryVerbs:
         asked = (into, sink, mode, source, new_sinks, kafka, sink_of, repository)
         with hinting_refresh(self.declared.get(ref)):
             request = self._request(ref, savepoint, *asked, pace, by=asked_by, record=True)
-            request = replace(request, link=link, unmoved=unmoved, skipped=Skipped.all_of(skipped))
+            request = replace(
+                request,
+                link=link,
+                unmoved=unmoved,
+                skipped=Skipped.all_of(skipped),
+                file_sinks=tuple(file_sinks),
+            )
             return restore(request, pace=pace).to_dict()
 
     @connected

@@ -70,7 +70,7 @@ class SavepointVerbs:
             InputError: A job of several queries was named without the query (code `which-query`).
             StreambankError: Whatever a take raises.
         """
-        from streambank.job.savepoint import savepoint_job
+        from streambank.job.savepoint import savepoint_job, with_found_sinks
         from streambank.kafka.recording import SourceRecorder
         from streambank.kafka.settings import Brokers, KafkaConnection
         from streambank.savepoint.take import TakeRequest, take
@@ -78,23 +78,22 @@ class SavepointVerbs:
         from streambank.work.executor import Pace
 
         if checkpoint is not None:
-            return take(
-                TakeRequest(
-                    open_store(checkpoint),
-                    self.declared.open_repository(ref, create=True, checkpoint=checkpoint),
-                    ref,
-                    batch=batch,
-                    closure=check_choice("safe" if closure is None else closure, "closure", CLOSURE_KINDS),
-                    sinks=[FileSinkCapture(sink) for sink in file_sinks],
-                    sources=SourceRecorder(Brokers(KafkaConnection(kafka))),
-                    note=note,
-                    name=name,
-                    pin=pin,
-                    new_query=new_query,
-                    taken_by=by,
-                ),
-                pace=Pace(executor=executor),
-            ).to_dict()
+            asked = TakeRequest(
+                open_store(checkpoint),
+                self.declared.open_repository(ref, create=True, checkpoint=checkpoint),
+                ref,
+                batch=batch,
+                closure=check_choice("safe" if closure is None else closure, "closure", CLOSURE_KINDS),
+                sinks=[FileSinkCapture(sink) for sink in file_sinks],
+                sources=SourceRecorder(Brokers(KafkaConnection(kafka))),
+                note=note,
+                name=name,
+                pin=pin,
+                new_query=new_query,
+                taken_by=by,
+            )
+            asked = with_found_sinks(asked, self.declared.owners(checkpoint))
+            return take(asked, pace=Pace(executor=executor)).to_dict()
         job, query = self.declared.find(ref)
         if query is None and len(job.queries) > 1:
             raise InputError(

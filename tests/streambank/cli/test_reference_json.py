@@ -78,7 +78,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     shutil.rmtree(tmp_path / "repository/signatures")
     manifest = tmp_path / f"repository/savepoints/orders/{newest}.json"
     manifest.write_bytes(manifest.read_bytes()[:-9])
-    back = ("--job", "orders", "--into", tmp_path / "back", "--json")
+    back = ("--job", "orders", "--into", tmp_path / "back", "--sink", "accept", "--json")
     given["restore"] = succeed("restore", "latest-good", *repository, *back).document
     given["verify --all"] = streambank("verify", "--all", *repository, "--json").document
     given["reindex"] = damage_and_reindex(tmp_path / "repository")

@@ -125,7 +125,7 @@ class TestLatestGood:
         again = LiveCheckpoint(shop.open("second"), query_id=shop.live.query_id, seed=1).run(4)
         from_there = take(TakeRequest(again.store, shop.repository, JOB))
         assert from_there.batch < newest.batch
-        assert shop.restore("latest-good", "restored-again").savepoint == from_there.savepoint
+        assert shop.restore("latest-good", "restored-again", sink="accept").savepoint == from_there.savepoint
 
     def test_none_that_verifies(self, shop: SimulatedJob) -> None:
         shop.run(3)

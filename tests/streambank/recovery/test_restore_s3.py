@@ -123,7 +123,6 @@ def test_damage_on_s3_is_found_and_passed_over(
     store.write(pack, bytes([data[0] ^ 1]) + data[1:])
 
     assert not verify(repository, "orders", bad.savepoint, level="full").ok
-    report = restore(
-        RestoreRequest(repository, "latest-good", job="orders", into=open_store(tmp_path / "here"))
-    )
+    here = open_store(tmp_path / "here")
+    report = restore(RestoreRequest(repository, "latest-good", job="orders", into=here, sink="accept"))
     assert report.savepoint == good.savepoint

@@ -30,6 +30,7 @@ from streambank.recovery.together import TogetherReport, plan_together, restore_
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
+from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.sites.records import SiteRecord, Sites
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
@@ -43,7 +44,7 @@ BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @dataclass
 class Trio:
-    """A job of three stateful queries without sinks, and a clock for its savepoints."""
+    """A job of three stateful queries that write to consoles, and a clock for its savepoints."""
 
     job: Job
     repository: Repository
@@ -64,7 +65,10 @@ class Trio:
         moment = BEGIN + timedelta(minutes=minute)
         self.clock.setattr("streambank.savepoint.take.datetime", _stands_at(moment))
         checkpoint = open_store(self.job.queries[query])
-        return take(TakeRequest(checkpoint, self.repository, f"{self.job.name}/{query}")).savepoint
+        sinks = sinks_from_descriptions(["ConsoleTable"])
+        return take(
+            TakeRequest(checkpoint, self.repository, f"{self.job.name}/{query}", sinks=sinks)
+        ).savepoint
 
     def take_all(self, minute: float) -> dict[str, str]:
         """One savepoint of each, a second after the other."""
@@ -464,7 +468,7 @@ def test_a_choice_for_a_sink_of_one_query_is_none_for_the_others(trio: Trio) -> 
     trio.run(1)
     plan = plan_together(trio.request())
     assert [one.code for one in plan.refusals] == ["sink-not-guarded"]
-    (sink,) = plan.plans["users"].sinks
+    _, sink = plan.plans["users"].sinks
     report = trio.restore(sink="rollback", sink_of={sink["path"]: "accept"})
     assert set(report.reports) == set(QUERIES)
     with pytest.raises(InputError) as caught:

@@ -10,6 +10,7 @@ from streambank.recovery.restore import RestoreReport, restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.file.capture import FileSinkCapture
+from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import normalize_location, open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
@@ -26,7 +27,7 @@ class SimulatedJob:
 
     Args:
         base: A directory, or a location such as `memory://name`.
-        sink: Whether the query has a file sink.
+        sink: Whether the query has a file sink; else it writes to a console.
     """
 
     def __init__(self, base: Path | str, *, sink: bool = True, state_bytes: int = 200) -> None:
@@ -55,7 +56,8 @@ class SimulatedJob:
     def take(self, checkpoint: Store | None = None, **options: object) -> TakeResult:
         """Take a savepoint."""
         pace = options.pop("pace", DEFAULT_PACE)
-        sinks = [FileSinkCapture(self.sink_store.uri, self.sink_store)] if self.sink else []
+        nothing = sinks_from_descriptions(["ConsoleTable"])
+        sinks = [FileSinkCapture(self.sink_store.uri, self.sink_store)] if self.sink else nothing
         request = TakeRequest(
             checkpoint or self.checkpoint,
             self.repository,

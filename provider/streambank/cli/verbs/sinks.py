@@ -67,6 +67,11 @@ def _show(found: list[SinksOfQuery]) -> None:
 
 
 def _show_sink(sink: Mapping[str, Any]) -> None:
+    from streambank.recovery.sinks.unguarded import NOT_KNOWN
+
+    if sink["kind"] == NOT_KNOWN:
+        console.line(f"  {sink['says']}")
+        return
     guarded = "guarded" if sink["guarded"] else "not guarded"
     console.line(f"  {sink['kind']} {sink['path']} ({guarded})")
     if "safe" in sink:

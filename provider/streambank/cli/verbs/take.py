@@ -38,6 +38,7 @@ from streambank.core.choices import ClosureKind
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
+    from streambank.declaration.declaration import Job
     from streambank.savepoint.import_copy import Imported
     from streambank.savepoint.sinks import SinkCapture
     from streambank.savepoint.take import TakeResult
@@ -116,7 +117,7 @@ def take(
     from streambank.declaration.kafka import kafka_sources
     from streambank.inputs.folders import check_new_repository
     from streambank.job.import_copy import refuse_lost
-    from streambank.job.savepoint import managed_take, record_taken
+    from streambank.job.savepoint import managed_take, record_taken, with_found_sinks
     from streambank.repository.repository import Repository
     from streambank.savepoint.take import TakeRequest
     from streambank.savepoint.take import take as take_savepoint
@@ -159,6 +160,7 @@ def take(
     managed = _managed(target.store.uri, job, jobs, source)
     if managed is not None:
         request = managed_take(request, managed.control, managed.query, brokers, managed.sinks)
+    request = with_found_sinks(request, _owners(source, jobs))
     with console.progress() as progress:
         pace = Pace(parallel=parallel, max_bytes_per_s=rate, executor=machines, progress=progress)
         result = take_savepoint(request, pace=pace)
@@ -260,6 +262,14 @@ def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store) ->
         return None
     sinks = declared.sinks if declared is not None else ()
     return _Managed(control, asked.name, generation.number, sinks)
+
+
+def _owners(checkpoint: Store, jobs: str | None) -> list[tuple[Job, str]]:
+    """The declared jobs whose checkpoint it is, whatever the savepoint's job is called."""
+    from streambank.declaration.load import load_jobs
+    from streambank.job.savepoint import owners_of
+
+    return [] if jobs is None else owners_of(load_jobs(jobs).jobs.values(), checkpoint.uri)
 
 
 def show_taken(result: TakeResult) -> None:

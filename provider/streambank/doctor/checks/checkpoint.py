@@ -24,6 +24,7 @@ from streambank.repository.manifest import Manifest
 from streambank.savepoint.plan import Budget
 from streambank.sinks.file.lacking import lacking
 from streambank.sinks.file.log import LOG_DIRECTORY, chain, list_log
+from streambank.sinks.file.nearby import skipped_by
 from streambank.storage.store import FileInfo, Store
 
 GARBAGE_AGE = timedelta(hours=1)
@@ -74,6 +75,8 @@ def check_inputs(
         savepoints: The newest ones, which say how long it took to take them.
     """
     found = [each for each in inspection.findings if each.code != "temporary-files"]
+    if (skipped := _skipped(checkpoint, inspection, listing, sinks)) is not None:
+        found = [skipped, *(each for each in found if each.code != "missing-state-file")]
     found += check_garbage(listing.values(), now)
     if _was_cleaned(listing):  # else nobody can tell how many batches it will keep
         found += check_budget(Budget.of(listing), savepoints, holds=checkpoint.features.holds)
@@ -83,6 +86,48 @@ def check_inputs(
         found += check_sink(name, store, checkpoint)
         found += check_output(name, store)
     return found
+
+
+def _skipped(
+    checkpoint: Store, inspection: Inspection, listing: Iterable[str], sinks: Mapping[str, Store]
+) -> Finding | None:
+    """Batches that were committed and left no state behind, in any partition: a sink has skipped them.
+
+    That happens where a checkpoint went back to a batch and the sink did not. Spark's file sink, and Delta's
+    own, do not compute a batch that they have already, so nothing writes its state (4.3.0: FileStreamSink).
+    """
+    last = inspection.last_committed_batch
+    broken = any(one.code == "missing-state-file" and one.severity == "error" for one in inspection.findings)
+    versions = [part.version for part in map(classify, listing) if part.kind in _STATE and part.version]
+    if last is None or not broken or not versions or max(versions) > last:
+        return None
+    first = max(versions)  # version n is the state after batch n - 1
+    which = f"batch {last} was" if first == last else f"batches {first} to {last} were"
+    by = skipped_by(checkpoint.uri, [one.uri for one in sinks.values()], first, last)
+    why = (
+        f"The file sink {by} had them before they were planned, since it did not go back when the checkpoint "
+        "did, so Spark skipped them."
+        if by is not None
+        else "So does a sink that has them already, since it did not go back when the checkpoint did: Spark "
+        "skips them. Else the files of state were deleted."
+    )
+    sink = by or "DIR"
+    return Finding(
+        "batches-skipped",
+        "error",
+        "state",
+        f"{which[0].upper()}{which[1:]} committed without state: the newest state is that of batch "
+        f"{first - 1}. {why}",
+        f"The query cannot start again: it looks for the state after batch {last} and fails each time "
+        "(CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS). No savepoint of its newest batch can "
+        "be taken.",
+        "Stop it, and restore a savepoint into a new directory, together with its output: `streambank "
+        f"restore latest-good --job NAME --into NEW --file-sink {sink} --sink rollback`; for a declared job "
+        "with --generation instead of --into.",
+    )
+
+
+_STATE = (Kind.DELTA, Kind.SNAPSHOT, Kind.ZIP, Kind.CHANGELOG)
 
 
 def check_garbage(listing: Iterable[FileInfo], now: datetime) -> Iterator[Finding]:

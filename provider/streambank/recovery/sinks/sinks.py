@@ -23,10 +23,12 @@ from streambank.core.names import QueryRef
 from streambank.kafka.settings import Brokers
 from streambank.kafka.sink import KafkaSinkStanding, look_at_kafka_sink
 from streambank.recovery.choices import SinkChoices
+from streambank.recovery.sinks.afterwards import as_told, named_afterwards
 from streambank.recovery.sinks.reached import Reached
 from streambank.recovery.sinks.tables import GuardedTable, look_at_tables, table_refusals, table_warnings
 from streambank.recovery.sinks.unguarded import (
     UnguardedStanding,
+    no_sink_known,
     standing_of,
     unguarded_refusals,
     unguarded_warnings,
@@ -36,7 +38,7 @@ from streambank.repository.repository import Repository
 from streambank.sinks.declared import SINK_KINDS, DeclaredSink, of_query
 from streambank.sinks.file.capture import KIND
 from streambank.sinks.file.fresh_log import NewOutput, begin_output, in_the_way
-from streambank.sinks.file.position import FileSinkStanding, SavedLog, read_saved_log
+from streambank.sinks.file.position import Chunks, FileSinkStanding, SavedLog, read_saved_log
 from streambank.sinks.file.rollback import RollbackReport, cannot_roll_back_hint, roll_back, stand
 from streambank.sinks.of_query import QuerySinks, sinks_of_query
 from streambank.sinks.table import TITLES, BeforeChange, TableRollback
@@ -70,6 +72,11 @@ class GuardedSink:
     new: Store | None = None
     in_the_way: tuple[str, ...] = ()
     emptied: bool = False
+
+    @property
+    def skips_batches(self) -> bool:
+        """Whether Spark skips batches in it that come again: it does not compute these, nor their state."""
+        return self.new is None and self.standing.standing == "ahead"
 
     def to_dict(self) -> dict[str, Any]:
         """The sink as JSON, for plans and reports."""
@@ -165,6 +172,8 @@ def look_at_sinks(
     unnamed: tuple[str, str] | None = None,
     now: QuerySinks | None = None,
     same_line: bool | None = True,
+    file_sinks: Iterable[str] = (),
+    near: Iterable[str] = (),
 ) -> Sinks:
     """Compare each sink with the savepoint. Reads only.
 
@@ -181,21 +190,28 @@ def look_at_sinks(
         now: What the query writes to by the word of its job; None where its tables need not be asked.
         same_line: The query was not restored to an earlier batch since the savepoint; None where no records
             tell.
+        file_sinks: Output directories of file sinks that the savepoint does not name.
+        near: Output directories that may be the query's, where no sink is known.
 
     Raises:
-        InputError: `unknown-sink`, `two-sinks-one-directory`: what `new` says makes no sense.
+        InputError: `unknown-sink`, `two-sinks-one-directory`: what `new` says makes no sense; or what
+            `file_sinks` names is not the query's, see `named_afterwards`.
+        RefusedError: See `named_afterwards`.
         IntegrityError: What the savepoint keeps of a sink is damaged.
         FormatError: It cannot be understood.
     """
     places = {normalize_location(old): normalize_location(new) for old, new in moved.items()}
     outputs = {normalize_location(old): normalize_location(now) for old, now in new.items()}
-    _check_new(manifest, outputs)
+    named = named_afterwards(manifest, file_sinks)
+    if unnamed is not None and unnamed[0] == "FileSink" and (told := as_told(manifest, unnamed[1])):
+        named, unnamed = [*named, told], None
+    _check_new(manifest, [one.store.uri for one in named], outputs)
     guarded: list[GuardedSink] = []
     unguarded: list[UnguardedStanding] = []
     judged: list[KafkaSinkStanding] = []
     writes = now or QuerySinks()
     tables = [] if now is None else look_at_tables(manifest, now, same_line=same_line)
-    for record in manifest.sinks:
+    for record in (*manifest.sinks, *(one.record for one in named)):
         kind, path = str(record.get("kind")), str(record.get("path"))
         if kind in TITLES or writes.covers(kind):
             continue
@@ -211,7 +227,10 @@ def look_at_sinks(
             unguarded.append(standing_of(kind, path, manifest, mode, reached))
             continue
         entries = [FileEntry.from_dict(fields) for fields in record.get("files", ())]
-        content = {entry.path: partial(repository.objects.chunks, entry.digest) for entry in entries}
+        content: Mapping[str, Chunks] = {
+            entry.path: partial(repository.objects.chunks, entry.digest) for entry in entries
+        }
+        content = next((one.content for one in named if one.record is record), content)
         store = open_store(places.get(path, path))
         if record.get("batch") != manifest.batch:
             raise IntegrityError(
@@ -238,6 +257,8 @@ def look_at_sinks(
         unguarded.append(standing_of(plain.kind, plain.path, manifest, mode, reached))
     if unnamed is not None and not writes.covers(unnamed[0]):
         unguarded.append(standing_of(*unnamed, manifest, mode, reached, unnamed=True))
+    if not (guarded or unguarded or judged or tables):
+        unguarded.append(no_sink_known(manifest, mode, reached, near))
     return Sinks(
         tuple(guarded), tuple(unguarded), tuple(judged), tuple(tables), reached, bool(manifest.operators)
     )
@@ -271,18 +292,19 @@ def query_sinks_now(control: JobControl, manifest: Manifest, declared: Iterable[
     )
 
 
-def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
+def _check_new(manifest: Manifest, named: Iterable[str], outputs: Mapping[str, str]) -> None:
     known = {
         str(record.get("path"))
         for record in manifest.sinks
         if record.get("kind") == KIND and record.get("guarded") is True
-    }
+    } | set(named)
     for old in outputs:
         if old not in known:
+            ours = f"It keeps those of: {', '.join(sorted(known))}. " if known else ""
             raise InputError(
                 f"Savepoint {manifest.savepoint} does not keep the log of a file sink {old}.",
                 code="unknown-sink",
-                hint=f"It keeps those of: {', '.join(sorted(known)) or 'none'}.",
+                hint=f"{ours}If the query writes there, name it as well: --file-sink {old}.",
             )
     if len(set(outputs.values())) < len(outputs):
         raise InputError(
@@ -318,11 +340,13 @@ def refusals(sinks: Sinks, choices: SinkChoices, mode: RestoreMode) -> list[Stre
         left = [one for one in ahead if choices[one] == "accept" or not choices.of]
         found += unguarded_refusals([plain], choice, left)
     for sink in sinks.guarded:
-        found += _file_refusals(sink, choices[sink.was], mode)
+        found += _file_refusals(sink, choices[sink.was], mode, stateful=sinks.stateful)
     return found
 
 
-def _file_refusals(sink: GuardedSink, choice: SinkChoice, mode: RestoreMode) -> Iterator[StreambankError]:
+def _file_refusals(
+    sink: GuardedSink, choice: SinkChoice, mode: RestoreMode, *, stateful: bool
+) -> Iterator[StreambankError]:
     standing = sink.standing
     if sink.new is not None:
         yield from _against_new(sink, sink.new, mode)
@@ -337,7 +361,11 @@ def _file_refusals(sink: GuardedSink, choice: SinkChoice, mode: RestoreMode) -> 
     elif standing.safe:
         return
     elif choice == "refuse":
-        yield RefusedError(standing.sentence(), code="sink-would-lose-rows", hint=_ways_out(standing))
+        yield RefusedError(
+            standing.sentence(),
+            code="sink-would-lose-rows",
+            hint=_ways_out(standing, breaks=stateful and sink.skips_batches),
+        )
     elif choice in ROLLBACKS and (not standing.can_roll_back or (choice == "rollback" and standing.missing)):
         yield RefusedError(
             standing.sentence(), code="sink-cannot-roll-back", hint=cannot_roll_back_hint(standing)
@@ -397,6 +425,13 @@ def warnings(sinks: Sinks, choices: SinkChoices, mode: RestoreMode) -> Iterator[
                 f"rows come again in {sink.new.uri}."
             )
     if mode != "fork":
+        for sink in sinks.guarded:
+            if sinks.stateful and sink.skips_batches and choices[sink.was] == "accept":
+                yield (
+                    f"The query does not start again once Spark has skipped the batches up to "
+                    f"{sink.standing.sink_batch} that {sink.standing.path} has: no state is written for them "
+                    "(CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS)."
+                )
         return
     for sink in sinks.guarded:
         if sink.new is None and choices[sink.was] == "accept":
@@ -408,13 +443,14 @@ def warnings(sinks: Sinks, choices: SinkChoices, mode: RestoreMode) -> Iterator[
             )
 
 
-def _ways_out(standing: FileSinkStanding) -> str:
+def _ways_out(standing: FileSinkStanding, *, breaks: bool) -> str:
     rollback = "--sink rollback rolls the sink back to the savepoint and sets later files aside; "
     if standing.missing:
         rollback = (
             "--sink rollback-accept sets later files aside, and accepts that the missing files are gone; "
         )
-    accept = "--sink accept restores anyway and leaves the sink as it is."
+    accept = "--sink accept restores anyway and leaves the sink as it is"
+    accept += ": the query, which has state, then fails after the batches that it skips." if breaks else "."
     return (rollback if standing.can_roll_back and not standing.nothing_later else "") + accept
 
 

@@ -13,6 +13,8 @@ from streambank.recovery.sinks.sinks import Sinks, look_at_sinks, query_sinks_no
 from streambank.recovery.sinks.tables import check_table_still_even
 from streambank.recovery.sinks.unguarded import unguarded_refusals, unnamed_sink
 from streambank.repository.manifest import Manifest
+from streambank.sinks.file.fits import Windows, windows_of
+from streambank.sinks.file.nearby import look_nearby
 from streambank.sites.forks import left_after, why_left
 from streambank.sites.records import Sites
 
@@ -29,6 +31,7 @@ def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
     """
     reached, unnamed, now = None, None, None
     same_line: bool | None = True
+    near: tuple[str, ...] = ()
     if not request.unmoved:
         guarded = [record.get("guarded") is True for record in manifest.sinks]
         records = _records_to_ask(request, manifest)
@@ -37,6 +40,8 @@ def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
         unnamed = unnamed_sink(records, manifest)
         if unnamed is not None or now.plain or not guarded or not all(guarded):
             reached = _how_far(request, manifest)
+        if not manifest.sinks and not request.file_sinks:
+            near = look_nearby(manifest.checkpoint, _ran(manifest)).candidates
     return look_at_sinks(
         request.repository,
         manifest,
@@ -48,7 +53,14 @@ def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
         unnamed=unnamed,
         now=now,
         same_line=same_line,
+        file_sinks=request.file_sinks,
+        near=near,
     )
+
+
+def _ran(manifest: Manifest) -> Windows:
+    """When the batches ran that a savepoint holds."""
+    return windows_of((one.path, one.mtime_ns) for one in manifest.files)
 
 
 def _is_same_line(records: JobControl, manifest: Manifest) -> bool | None:

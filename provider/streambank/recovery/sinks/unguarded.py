@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.core.choices import RestoreMode, SinkChoice
-from streambank.core.errors import FormatError, RefusedError
+from streambank.core.choices import ROLLBACKS, RestoreMode, SinkChoice
+from streambank.core.errors import FormatError, RefusedError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.declaration.kafka import FACT
 from streambank.kafka.recording import KIND as KAFKA
 from streambank.recovery.sinks.reached import Reached
 from streambank.repository.manifest import Manifest
 from streambank.sinks.file.capture import KIND as FILE
+from streambank.sinks.file.log import list_log
 from streambank.sinks.unguarded import Harm, harm_of, sink_from_description, sink_name
+from streambank.storage import open_store
 
 CODE = "sink-not-guarded"
 _PAGE = "docs/howto/sinks.md says how to roll such a sink back yourself first."
@@ -106,6 +108,90 @@ class UnguardedStanding:
         }
 
 
+NOT_KNOWN = "not-known"
+"""Kind of the sink of a savepoint that names none, and how it is chosen for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSinkKnown(UnguardedStanding):
+    """Whatever the query of a savepoint writes to that knows no sink.
+
+    Attributes:
+        stateful: The query has state.
+        candidates: Output directories that may be its sink.
+        ahead: Those of them whose log has later batches, each with the newest.
+    """
+
+    stateful: bool = False
+    candidates: tuple[str, ...] = ()
+    ahead: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The sink as messages name it."""
+        return "the output"
+
+    @property
+    def safe(self) -> bool | None:
+        """A fork shares whatever there is with the query that it is forked from: never known to be safe."""
+        if self.reached is None:
+            return True
+        if self.fork:
+            return None
+        beyond = True if self.ahead else self.reached.beyond(self.batch)
+        return None if beyond is None else not beyond
+
+    def sentence(self) -> str:
+        """How it stands, for a person who decides."""
+        known = "No sink of the query is known: the savepoint names none."
+        if self.fork and self.reached is not None:
+            return (
+                f"{known} A file sink does not compare query ids: if the fork writes to the output of the "
+                "query that it is forked from, each skips the batches that the other has written there. "
+                f"{self._skipped()}"
+            )
+        if self.safe or self.reached is None:
+            return f"{known} The query has not gone on after it."
+        batches = self.reached.batches(self.batch)
+        if self.ahead and self.reached.beyond(self.batch) is not True:
+            some = " and ".join(f"that of {path} has batch {newest}" for path, newest in self.ahead.items())
+            how_far = f"The log of an output near the checkpoint, which may be the query's, is ahead: {some}"
+        elif self.reached.newest is not None and self.reached.newest > self.batch:
+            how_far = f"The query went on to batch {self.reached.newest}"
+        else:
+            how_far = f"How far the query went on is not known: {self.reached.not_known}"
+        return (
+            f"{known} {how_far}. The restored query counts from batch {self.batch + 1} again. If it writes "
+            f"files or a Delta table by Spark's own sink, that skips {batches}, which it has already. "
+            f"{self._skipped()} Another sink gets rows of {batches} twice, or loses them if it remembers "
+            "batch ids."
+        )
+
+    def _skipped(self) -> str:
+        if self.stateful:
+            return (
+                "Spark writes no state for a batch that it skips, so the query, which has state, fails at "
+                "each start after that (CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS)."
+            )
+        return "New rows of a batch that is skipped are lost for good."
+
+    def refusal(self, choice: SinkChoice) -> RefusedError:
+        """Why a restore must not go on with this choice."""
+        if choice in ROLLBACKS and self.safe:
+            message = f"{self.sentence()} So there is nothing to roll back."
+        else:
+            message = self.sentence()
+        some = f" (perhaps {' or '.join(self.candidates)})" if self.candidates else ""
+        new = " --new-sink DIR=NEW" if self.fork else ""
+        then = "it is compared then, and --sink rollback takes it back" if not self.fork else "NEW gets a log"
+        return RefusedError(
+            message,
+            code="no-sink-known",
+            hint=f"Name the output directory of a file sink: --file-sink DIR{new}{some}; {then}. "
+            "--sink accept restores without: for output that was taken back by hand, or is not needed.",
+        )
+
+
 def standing_of(
     kind: str,
     path: str,
@@ -137,9 +223,13 @@ def unguarded_refusals(
         return
     ahead = list(others)
     for sink in sinks:
+        if isinstance(sink, NoSinkKnown):
+            if not sink.safe or (choice in ROLLBACKS and sink.reached is not None):
+                yield sink.refusal(choice)
+            continue
         if sink.safe:
             continue
-        rollback = " It cannot be rolled back." if choice == "rollback" else ""
+        rollback = " It cannot be rolled back." if choice in ROLLBACKS else ""
         also = (
             f". It also leaves the later output of {', '.join(ahead)}, and Spark then skips those batches: "
             "give the query a new directory with --new-sink instead"
@@ -161,6 +251,40 @@ def unguarded_warnings(sinks: Iterable[UnguardedStanding]) -> Iterator[str]:
                 f"The fork writes to the sink of the query that it is forked from ({sink.name}), unless its "
                 "application is configured otherwise."
             )
+
+
+def no_sink_known(
+    manifest: Manifest, mode: RestoreMode, reached: Reached | None, candidates: Iterable[str] = ()
+) -> NoSinkKnown:
+    """How the output of a savepoint stands that names no sink.
+
+    Args:
+        manifest: The savepoint.
+        mode: What becomes of the query id.
+        reached: How far the query got; None where it is known to stand at the savepoint's batch.
+        candidates: Output directories that may be its sink.
+    """
+    found = tuple(dict.fromkeys((*manifest.sink_candidates, *candidates)))
+    newest = {path: _newest(path) for path in found}
+    return NoSinkKnown(
+        NOT_KNOWN,
+        NOT_KNOWN,
+        manifest.batch,
+        "unknown",
+        reached,
+        mode == "fork",
+        stateful=bool(manifest.operators),
+        candidates=found,
+        ahead={path: batch for path, batch in newest.items() if batch > manifest.batch},
+    )
+
+
+def _newest(output: str) -> int:
+    """The newest batch of a log that may be the query's; -1 where it cannot be read: it proves nothing."""
+    try:
+        return max((name.batch for name in list_log(open_store(output))), default=-1)
+    except StreambankError:
+        return -1
 
 
 def unnamed_sink(control: JobControl, manifest: Manifest) -> tuple[str, str] | None:

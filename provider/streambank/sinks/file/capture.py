@@ -25,14 +25,16 @@ class FileSinkCapture:
     Args:
         location: The output directory, as users write it.
         store: The same directory, opened; opened from `location` when left out.
+        found: Where the directory was found, for one that nobody named; empty for one that was.
     """
 
     kind = KIND
     keeps_files = True
 
-    def __init__(self, location: str, store: Store | None = None) -> None:
+    def __init__(self, location: str, store: Store | None = None, *, found: str = "") -> None:
         self.path = store.uri if store is not None else normalize_location(location)
         self._store = store if store is not None else open_store(location)
+        self._found = found
 
     def capture(self, batch: int) -> Captured:
         """The log up to `batch`: the last compacted entry, and each one after it.
@@ -84,9 +86,11 @@ class FileSinkCapture:
             "latest_batch": latest,
             "data_files": files,
             "data_bytes": size_bytes,
+            **({"found": self._found} if self._found else {}),
         }
         files_of_log = tuple(found[name] for name in names)
-        return Captured(record, self._store, files_of_log, later=partial(self._missing, named))
+        said = f"The file sink {self.path} was not named: it was found {self._found}." if self._found else ""
+        return Captured(record, self._store, files_of_log, said, later=partial(self._missing, named))
 
     def _missing(self, named: NamedFiles) -> dict[str, Any]:
         """What is missing of the data files, which a restore of the savepoint will be refused for."""

@@ -38,6 +38,7 @@ from streambank_airflow.operators.base import (
     as_bool,
     as_data,
     as_text,
+    as_texts,
     asked_by,
     flat,
     known_or_template,
@@ -81,6 +82,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         new_sinks: New output directories in which the restored query goes on instead of file sinks of the
             savepoint: a mapping from old to new, or a list of `OLD=NEW`. The application has to write there
             from its next start on.
+        file_sinks: Output directories of file sinks that the savepoint does not name, so that they are
+            compared and can be rolled back.
         link: Share bytes with the repository instead of copying them.
         plan_only: Change nothing; the result says what would be done, and XCom `plan_markdown` shows it to
             people.
@@ -118,6 +121,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         "kafka",
         "mode",
         "new_sinks",
+        "file_sinks",
         "link",
         "plan_only",
         "unmoved",
@@ -139,6 +143,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         kafka: str | None = None,
         mode: str = "no-claim",
         new_sinks: Mapping[str, str] | Sequence[str] | str | None = None,
+        file_sinks: Sequence[str] | str | None = None,
         link: bool | str = False,
         plan_only: bool | str = False,
         unmoved: bool | str = False,
@@ -160,6 +165,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         self.kafka = kafka
         self.mode = known_or_template(mode, "mode", RESTORE_MODES)
         self.new_sinks = new_sinks
+        self.file_sinks = file_sinks
         self.link = link
         self.plan_only = plan_only
         self.unmoved = unmoved
@@ -208,12 +214,14 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
     def _all_queries(self, context: Context) -> dict[str, Any]:
         """The same for all queries of the job, as one."""
         self.job = str(self.job).removesuffix(f"/{ALL_QUERIES}")
-        if self.into or self.mode != "no-claim" or new_sink_choices(self.new_sinks):
+        outputs = new_sink_choices(self.new_sinks) or as_texts(self.file_sinks)
+        if self.into or self.mode != "no-claim" or outputs:
             raise InputError(
                 f"All queries of {self.job} are restored into the next generation of each, and into nothing "
                 "else.",
                 code="bad-option",
-                hint="Name one query to restore into a directory, as a fork, with a claim or to new outputs.",
+                hint="Name one query to restore into a directory, as a fork, with a claim, to new outputs or "
+                "with file_sinks.",
             )
         if self.from_form:
             check_form_origin(self.hook.declared.job(self.job), as_text(self.repository))
@@ -346,6 +354,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             "kafka": self.kafka or None,
             "mode": self.mode,
             "new_sinks": new_sink_choices(self.new_sinks),
+            "file_sinks": as_texts(self.file_sinks),
         }
 
     def _plan(self, *, offer: bool, whole: bool = True) -> RestorePlan:

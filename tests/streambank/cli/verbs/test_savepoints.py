@@ -82,10 +82,14 @@ def test_a_savepoint_from_take_to_restore(tmp_path: Path, checkpoint: Path) -> N
     assert succeed("unpin", "b000004").out == f"{first['savepoint']} was not pinned; nothing changed.\n"
 
     shutil.rmtree(checkpoint)
-    plan = succeed("restore", "latest-good", "--into", tmp_path / "back", "--dry-run", "--json").document
+    into = ("--into", tmp_path / "back")
+    refused = streambank("restore", "latest-good", *into)
+    assert refused.code == 8 and "No sink of the query is known" in refused.err
+    accepted = (*into, "--sink", "accept")
+    plan = succeed("restore", "latest-good", *accepted, "--dry-run", "--json").document
     assert plan["batch"] == 6 and plan["possible"] is True
     assert not (tmp_path / "back").exists()
-    restored = succeed("restore", "b000004", "--into", tmp_path / "back", "--json").document
+    restored = succeed("restore", "b000004", *accepted, "--json").document
     assert restored["batch"] == 4
     assert streambank("inspect", tmp_path / "back", "--json").document["last_committed_batch"] == 4
     again = streambank("restore", "b000004", "--into", tmp_path / "back")
@@ -116,7 +120,8 @@ def test_a_savepoint_by_its_name_its_batch_and_a_time(
         f'repository = "{repository}"\n[jobs.orders]\napplication = "{tmp_path}/a.py"\n'
         f'checkpoint = "{tmp_path}/c"\ntime_zone = "Asia/Tokyo"\n'
     )
-    into = ("--into", tmp_path / "back", "--dry-run")
+    accepted = ("--into", tmp_path / "back", "--sink", "accept")
+    into = (*accepted, "--dry-run")
     plan = succeed("restore", "2999-01-01", *into, "--job", "orders", "--json").document
     assert (plan["savepoint"], plan["as_of"], plan["as_of_zone"]) == (
         six["savepoint"], "2999-01-01T00:00:00.000Z", "UTC",
@@ -127,7 +132,7 @@ def test_a_savepoint_by_its_name_its_batch_and_a_time(
     assert "2998-12-31T15:00:00.000Z (read in Asia/Tokyo)" in succeed("restore", "2999-01-01", *there).out
     early = streambank("restore", "2001-01-01", *there)
     assert early.code == 3 and "2001-01-01 00:00:00+09:00 (Asia/Tokyo)" in early.err
-    restored = succeed("restore", "before-upgrade", "--into", tmp_path / "back", "--json").document
+    restored = succeed("restore", "before-upgrade", *accepted, "--json").document
     assert (restored["batch"], restored["as_of"]) == (4, None)
 
 
@@ -149,7 +154,8 @@ def test_a_damaged_savepoint_is_exit_code_1_for_verify_and_5_for_restore(
     assert everything.code == 1 and everything.document["findings"][0]["savepoint"] == taken["savepoint"]
     assert "DAMAGED" in streambank("verify", "--all", "--level", "full").out
     assert "DAMAGED" in succeed("list").out
-    assert streambank("restore", taken["savepoint"], "--into", tmp_path / "back").code == 5
+    into = ("--into", tmp_path / "back", "--sink", "accept")
+    assert streambank("restore", taken["savepoint"], *into).code == 5
     assert not list((tmp_path / "back").glob("*"))
 
 

@@ -101,6 +101,13 @@ def restore(
     sink_of: SinkOf = None,
     source: Source = "refuse",
     kafka: Kafka = None,
+    file_sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DIR",
+            help="Output directory of a file sink that the savepoint does not name; may be repeated.",
+        ),
+    ] = None,
     new_sink: NewSink = None,
     link: Annotated[
         bool, typer.Option("--link", help="Share bytes with the repository by hard links, where possible.")
@@ -201,6 +208,7 @@ def restore(
         application=owner.declared.application if owner.declared is not None else "",
         declared_sinks=owner.declared.sinks if owner.declared is not None else (),
         jobs_file=owner.declared.source if owner.declared is not None else "",
+        file_sinks=tuple(file_sink or ()),
         new_sinks=parse_new_sinks(new_sink or []),
         link=link,
         by=by,

@@ -1,0 +1,64 @@
+"""Whether the log of a file sink is a query's own, by when its entries were written.
+
+Nothing in the log names its query. But in each batch Spark writes `offsets/N`, then the sink's entry N, then
+`commits/N` (4.3.0: MicroBatchExecution; on a local disk, the times of these files keep that order). So an
+entry that was written outside of that time is not of this query. Many that were written inside are hardly
+another one's, unless that runs in step with it: whoever relies on it makes sure that no other query fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Windows = Mapping[int, tuple[int, int]]
+"""By batch: when its offsets and its commit were written, in nanoseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What the times of a log say.
+
+    Attributes:
+        agree: Batches whose entries were written while the query ran them.
+        against: Batches whose entries were not.
+    """
+
+    agree: tuple[int, ...]
+    against: tuple[int, ...]
+
+
+def windows_of(files: Iterable[tuple[str, int]]) -> Windows:
+    """When each batch of a checkpoint ran, of those that ran in this directory.
+
+    What a restore has written there is older than `metadata`, which it writes last. A copy whose files do not
+    keep their times shows no batch, or ones that no log agrees with.
+
+    Args:
+        files: The checkpoint's `metadata`, `offsets/...` and `commits/...` with their times of change.
+    """
+    times = dict(files)
+    began = times.get("metadata", 0)
+    found = {}
+    for path, committed in times.items():
+        folder, _, name = path.rpartition("/")
+        if folder == "commits" and name.isdecimal():
+            planned = times.get(f"offsets/{name}", 0)
+            if began <= planned <= committed and planned > 0:
+                found[int(name)] = (planned, committed)
+    return found
+
+
+def fit_of(windows: Windows, entries: Iterable[tuple[int, int]]) -> Fit:
+    """Compare a log with the batches of a checkpoint.
+
+    Args:
+        windows: When these ran.
+        entries: The batch of each entry of the log, and when that was written.
+    """
+    agree: list[int] = []
+    against: list[int] = []
+    for batch, written in entries:
+        if (window := windows.get(batch)) is not None:
+            (agree if window[0] <= written <= window[1] else against).append(batch)
+    return Fit(tuple(sorted(agree)), tuple(sorted(against)))

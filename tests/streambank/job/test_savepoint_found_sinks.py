@@ -1,0 +1,126 @@
+"""Where the sinks of a query are found that nobody named for its savepoint."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from streambank.control.marker import renew_marker
+from streambank.declaration.load import load_jobs
+from streambank.job.savepoint import owners_of, savepoint_job, with_found_sinks
+from streambank.savepoint.take import TakeRequest, take
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.cli import succeed
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> SimulatedJob:
+    """A query at batch 4 that writes files, in directories where no look finds these."""
+    return SimulatedJob(tmp_path / "one" / "two" / "three").run(5)
+
+
+def far(shop: SimulatedJob, tmp_path: Path) -> str:
+    """The output, moved to where it is not near: its log keeps its times."""
+    place = tmp_path / "elsewhere" / "out"
+    place.parent.mkdir()
+    Path(shop.sink_store.uri.removeprefix("file://")).rename(place)
+    for entry in sorted((place / "_spark_metadata").iterdir()):
+        at = entry.stat().st_mtime_ns
+        entry.write_text(entry.read_text().replace(shop.sink_store.uri, f"file://{place}"))
+        os.utime(entry, ns=(at, at))
+    return f"file://{place}"
+
+
+def found(shop: SimulatedJob, jobs: Path | None = None) -> list[tuple[str, str]]:
+    request = TakeRequest(shop.checkpoint, shop.repository, JOB)
+    owners = [] if jobs is None else owners_of(load_jobs(jobs).jobs.values(), shop.checkpoint.uri)
+    return [(one.kind, one.path) for one in with_found_sinks(request, owners).sinks]
+
+
+def declare(shop: SimulatedJob, tmp_path: Path, more: str = "", name: str = "another") -> Path:
+    jobs = tmp_path / "jobs.toml"
+    (tmp_path / "app.py").write_text("")
+    jobs.write_text(
+        f'repository = "{shop.repository_store.uri}"\n[jobs.{name}]\napplication = "app.py"\n'
+        f'checkpoint = "{shop.checkpoint.uri}"\n{more}'
+    )
+    return jobs
+
+
+class TestFoundSinks:
+    def test_nothing_is_known(self, shop: SimulatedJob, tmp_path: Path) -> None:
+        far(shop, tmp_path)
+        assert found(shop) == []
+
+    def test_the_declared_job_that_owns_the_checkpoint_whatever_the_savepoint_is_called(
+        self, shop: SimulatedJob, tmp_path: Path
+    ) -> None:
+        far(shop, tmp_path)
+        jobs = declare(shop, tmp_path, '[[jobs.another.sinks]]\nkind = "append"\n')
+        assert found(shop, jobs) == [("append", "foreachBatch")]
+
+    def test_what_its_last_driver_recorded(self, shop: SimulatedJob, tmp_path: Path) -> None:
+        output = far(shop, tmp_path)
+        jobs = declare(shop, tmp_path)
+        control = load_jobs(jobs).job("another").records()
+        control.record_query(None, {"query_id": shop.live.query_id, "sink": f"FileSink[{output}]"})
+        assert found(shop, jobs) == [("file", output)]
+        control.record_query(None, {"query_id": "of another", "sink": f"FileSink[{output}]"})
+        assert found(shop, jobs) == []
+
+    @pytest.mark.parametrize("sink", ["FileSink", "ConsoleTable"])
+    def test_the_marker_beside_the_checkpoint(self, shop: SimulatedJob, tmp_path: Path, sink: str) -> None:
+        output = far(shop, tmp_path)
+        said = {"query_id": shop.live.query_id, "sink": sink}
+        why = renew_marker(
+            shop.checkpoint.uri,
+            job=JOB,
+            query="main",
+            generation=shop.control().generations().ensure_first(shop.checkpoint.uri, by=BY),
+            control=shop.control(),
+            by=BY,
+            facts=said | ({"sink_path": output} if sink == "FileSink" else {}),
+        )
+        assert why is None
+        assert found(shop) == [("file", output) if sink == "FileSink" else (sink, sink)]
+
+    def test_the_last_savepoint_of_the_query(self, shop: SimulatedJob, tmp_path: Path) -> None:
+        shop.take()
+        shop.run(1)
+        assert found(shop) == [("file", shop.sink_store.uri)]
+        assert shop.sink is not None
+        shop.sink = FileSinkWriter(shop.open("another"))
+        shop.sink_store = shop.sink.store
+        for batch in range(6):
+            shop.sink.write(batch, [{}])
+        shop.run(1)
+        assert found(shop) == [], "the query has left that output"
+
+    def test_a_savepoint_that_is_there_without_is_no_conflict(self, tmp_path: Path) -> None:
+        shop = SimulatedJob(tmp_path / "near")
+        for _ in range(4):
+            shop.run(1)
+            time.sleep(0.01)  # the clock of a disk moves on
+        request = TakeRequest(shop.checkpoint, shop.repository, JOB)
+        bare = take(request)
+        again = take(with_found_sinks(request))
+        assert again.already_there and again.savepoint == bare.savepoint
+        assert again.warnings[0].startswith("No sink is known")
+
+    def test_the_command_line_and_a_declared_job(self, tmp_path: Path) -> None:
+        shop = SimulatedJob(tmp_path / "near")
+        for _ in range(4):
+            shop.run(1)
+            time.sleep(0.01)
+        ck, where = shop.checkpoint.uri, tmp_path / "other"
+        answer = succeed("take", ck, "-r", where, "--job", "orders", "--json").document
+        assert "was not named: it was found near the checkpoint" in answer["warnings"][0]
+        shown = succeed("show", "latest", "-r", where, "--json").document
+        assert shown["sinks_known"] is True and shown["sinks"][0]["found"]
+        job = load_jobs(declare(shop, tmp_path, name="orders")).job("orders")
+        (taken,) = savepoint_job(job, by=BY).savepoints.values()
+        assert "was not named" in taken.warnings[0]
