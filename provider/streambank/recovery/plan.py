@@ -118,8 +118,9 @@ class RestorePlan:
     def possible_choices(self) -> PossibleChoices:
         """The choices with which neither sinks nor sources speak against the restore."""
         sink = tuple(choice for choice, against in self.sink_refusals.items() if not against)
+        more = {"rollback-accept"} - {self.sink} if "rollback" in sink else set()  # it would do the same
         return PossibleChoices(
-            tuple(one for one in sink if one != "rollback-accept" or "rollback" not in sink),
+            tuple(one for one in sink if one not in more),
             tuple(choice for choice, against in self.source_refusals.items() if not against),
         )
 

@@ -144,6 +144,8 @@ class TestPossibleChoices:
         shop.run(3)
         for chosen in ("refuse", "rollback", "accept"):
             assert self.choices(shop, taken.savepoint, sink=chosen) == ("rollback", "accept")
+        declared = self.choices(shop, taken.savepoint, sink="rollback-accept")
+        assert declared == ("rollback", "rollback-accept", "accept")
 
     def test_of_a_file_sink_that_lost_files(self, shop: SimulatedJob) -> None:
         shop.run(5)
