@@ -41,8 +41,7 @@ from streambank.control.records import RecordStream
 from streambank.control.rollbacks import pending_rollback
 from streambank.core.errors import FormatError, NotFoundError, StreambankError
 from streambank.core.json_text import loads
-from streambank.core.python310 import UTC
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_epoch_ms, from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import copy_of, scratch_of
 from streambank.drills.left import MARGIN_S, left_by_drills
@@ -283,7 +282,7 @@ class _Search:
         if not files:
             return
         counted = most is None or next(listing, None) is None
-        newest = datetime.fromtimestamp(newest_ns / 1e9, UTC) if newest_ns else None
+        newest = from_epoch_ms(newest_ns // 1_000_000) if newest_ns else None
         if newest is not None and since is not None and kind == "generation" and newest > since + CLOCKS:
             needed_by = (
                 needed_by or f"whatever has written to it at {to_json_time(newest)}, after it was left"

@@ -25,7 +25,14 @@ from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import FACT, kafka_sources
 from streambank.doctor.checks.checkpoint import check_inputs
-from streambank.doctor.checks.clocks import check_driver, check_files, check_planned, check_service
+from streambank.doctor.checks.clocks import (
+    check_driver,
+    check_files,
+    check_happened,
+    check_planned,
+    check_service,
+    check_taken,
+)
 from streambank.doctor.checks.damage import check_damage
 from streambank.doctor.checks.heap import check_heap
 from streambank.doctor.checks.kept import check_kept_settings
@@ -79,6 +86,7 @@ from streambank.job.alive import beside_a_driver, job_life
 from streambank.job.status import site_status
 from streambank.kafka.recording import KIND
 from streambank.kafka.settings import Brokers
+from streambank.repository.catalog import newest_good
 from streambank.sinks.declared import of_query
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.of_query import QuerySinks, sinks_of_query
@@ -88,6 +96,9 @@ from streambank.sla.skew.traffic import hot_key_facts
 from streambank.storage import normalize_location, open_store
 from streambank.storage.local.mounts import mount_of
 from streambank.storage.store import FileInfo, Store
+
+_DATED = 20
+"""So many of the newest savepoints and events are looked at for a time that has not come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +397,12 @@ def _clocks(query: Query, listing: Mapping[str, FileInfo], machine: Machine) -> 
     yield from check_planned(query.planner, query.inspection.last_committed_batch)
     yield from check_driver(query.records[-1] if query.records else None, machine.clock())
     yield from check_service(query.checkpoint, machine.clock)
+    if query.repository is not None:
+        newest = newest_good(open_store(query.repository), query.name, _DATED)
+        yield from check_taken(newest, machine.clock())
+    if query.control is not None:
+        events = [record.data for record in query.control.events(newest=_DATED)]
+        yield from check_happened(events, machine.clock())
 
 
 def _storage(query: Query, machine: Machine) -> Iterator[CheckResult]:

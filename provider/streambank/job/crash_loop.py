@@ -23,7 +23,7 @@ from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import mark_stop
 from streambank.driver.spec import spec_of
 from streambank.job.status import job_status
-from streambank.repository.catalog import SavepointSummary
+from streambank.repository.catalog import SavepointSummary, newest_first
 from streambank.repository.repository import Repository
 
 CRASH_LOOP = "crash-loop"
@@ -141,12 +141,12 @@ def _saved(job: Job) -> dict[str, str]:
 
 
 def _newest_good(repository: Repository, name: str) -> str:
-    """The savepoint that was taken last and that no verification found damaged, in words."""
+    """The newest savepoint that no verification found damaged, in words."""
     there = repository.candidates(name)
     good = [one for one in there if one.verified_ok is not False]
     if not good:
         return "there is none" if not there else "there is none that verified"
-    return _described(max(good, key=lambda one: one.taken_at.timestamp() if one.taken_at else 0.0))
+    return _described(newest_first(good)[0])
 
 
 def _described(one: SavepointSummary) -> str:

@@ -8,9 +8,11 @@ by the history of progress: also where the input was empty in between.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from streambank.control.control import JobControl
@@ -86,8 +88,8 @@ def job_history(job: Job, newest: int = 50) -> list[Happening]:
     records = job.records()
     streams = [_events(records, newest), _desired(records, newest), *_generations(job, records)]
     streams += [_refreshes(job, name, newest) for name in job.copies]
-    merged = heapq.merge(*(sorted(stream, key=_when) for stream in streams), key=_when)
-    found = list(merged)[-newest:]
+    merged = heapq.merge(*map(_in_order, streams), key=itemgetter(0))
+    found = [one for _, one in merged][-newest:]
     since = next((one.at for one in found if one.at is not None), None)
     pauses = {name: _pauses(records, name, since) for name in job.queries} if since is not None else {}
     return [_paused(one, pauses) for one in found]
@@ -138,8 +140,20 @@ def _paused(one: Happening, pauses: Mapping[str, list[_Pause]]) -> Happening:
     return replace(one, facts={**facts, "paused_s": max(seconds)}) if seconds else one
 
 
-def _when(one: Happening) -> float:
-    return 0.0 if one.at is None else one.at.timestamp()
+def _in_order(stream: Iterable[Happening]) -> list[tuple[float, Happening]]:
+    """What was recorded one after the other, each with the time to sort by: no later than what came after it.
+
+    Records are numbered, so their order is known where a clock was ahead and went back.
+    """
+    happened = list(stream)
+    dated = [number for number, one in enumerate(happened) if one.at is not None]
+    found: list[tuple[float, Happening]] = []
+    before = math.inf
+    for number, one in reversed(list(enumerate(happened))):
+        if one.at is not None:
+            before = min(before, one.at.timestamp())
+        found.append((before if dated and number >= dated[0] else 0.0, one))
+    return found[::-1]
 
 
 def _shown(name: str, text: str) -> str:

@@ -544,8 +544,38 @@ def newest_good(store: Store, job: str, most: int) -> list[Manifest]:
         if len(there) - len(found) <= rejected or len(read) == len(infos):
             break
         rejected = len(there) - len(found)
-    found.sort(key=lambda head: head.taken_at, reverse=True)
+    found = newest_heads(store, found)
     return [head for head in found if not _is_distrusted(store, job, head.savepoint)][:most]
+
+
+def newest_heads(store: Store, heads: Sequence[Manifest]) -> list[Manifest]:
+    """Savepoints of one job by how new their data is, as `newest_first`: a clock that jumped decides nothing.
+
+    Args:
+        store: The repository's root.
+        heads: Their manifests, with or without their files.
+    """
+
+    def is_restored(head: Manifest) -> bool:
+        if head.derived_from is None:
+            return False
+        return latest(store.names(marks_prefix(head.job, head.savepoint)), RESTORED) is not None
+
+    by_id = {head.savepoint: head for head in sorted(heads, key=lambda head: (head.taken_at, head.batch))}
+    aged = [
+        SavepointSummary(
+            savepoint=head.savepoint,
+            job=head.job,
+            batch=head.batch,
+            query_id=head.query_id,
+            taken_at=head.taken_at,
+            checkpoint=head.checkpoint,
+            derived_from=head.derived_from,
+            restored=is_restored(head),
+        )
+        for head in by_id.values()
+    ]
+    return [by_id[one.savepoint] for one in newest_first(aged)]
 
 
 def newest_files(infos: Sequence[FileInfo], most: int) -> list[FileInfo]:

@@ -3,7 +3,7 @@
 | written | means |
 |---|---|
 | `b000041-5d0a41c2e7b9`, `b000041` | an id, or the unique beginning of one |
-| `latest` | the one that was taken last |
+| `latest` | the newest: of one checkpoint by its batch, of two in the one with the last savepoint |
 | `latest-good` | the newest that no verification has found damaged; a restore verifies it |
 | `before-upgrade` | the one that was given this name (`names.py`) |
 | `batch:41` | the one of this batch |
@@ -38,6 +38,7 @@ from streambank.repository.catalog import (
     listed,
     manifest_key,
     newest_first,
+    newest_heads,
     none_of,
     only_rejected,
     some,
@@ -353,8 +354,8 @@ def _by_age(store: Store, job: str, reference: str) -> str:
         raise none_of(store, job)
     if reference == LATEST:
         # By what the heads say: of one that is damaged further on it is still known that it is the newest.
-        taken = _taken(store, job)
-        return max(taken)[2] if taken else found[-1].savepoint
+        newest = newest_heads(store, list(candidate_heads(store, job)))
+        return newest[0].savepoint if newest else found[-1].savepoint
     good = newest_first([one for one in found if one.error is None and one.verified_ok is not False])
     if not good:
         raise NotFoundError(

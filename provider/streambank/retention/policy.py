@@ -281,7 +281,8 @@ def _by_rules(
         for rules in (of_whole, of_present, of_all):
             for rule in rules:
                 if each.savepoint in rule.keeps:
-                    reason = Reason(rule.name, rule.keeps[each.savepoint])
+                    ahead = "" if _taken_at(each) <= now else ", by a time that is in the future"
+                    reason = Reason(rule.name, f"{rule.keeps[each.savepoint]}{ahead}")
                     if reason not in reasons:
                         reasons.append(reason)
         if reasons:

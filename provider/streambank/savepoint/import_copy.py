@@ -26,8 +26,7 @@ from streambank.core.errors import (
     IntegrityError,
     NotFoundError,
 )
-from streambank.core.python310 import UTC
-from streambank.core.units import say_count, utc_now
+from streambank.core.units import from_epoch_ms, say_count, utc_now
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, TakeResult, take
@@ -146,7 +145,7 @@ def _import(request: TakeRequest, planner: ClosurePlanner, batch: int, pace: Pac
         )
     key = f"offsets/{batch}"
     planned_ms = parse_offsets(store.read(key), key).timestamp_ms
-    moment = datetime.fromtimestamp(planned_ms / 1000, UTC) if planned_ms > 0 else utc_now()
+    moment = (from_epoch_ms(planned_ms) if planned_ms > 0 else None) or utc_now()
     asked = replace(
         request,
         batch=batch,

@@ -44,6 +44,15 @@ def test_what_people_asked_and_what_drivers_did_stand_in_the_order_of_time(folde
     json.dumps([one.to_dict() for one in found])
 
 
+def test_events_of_a_clock_that_was_ahead_stay_where_they_happened(folder: Path) -> None:
+    job = declare(folder)
+    records = job.records()
+    times = {"first": "10:00", "ahead": "12:05", "after": "10:10", "last": "10:20"}
+    for kind, clock in times.items():
+        records.event_records.append({"kind": kind, "at": f"2026-11-28T{clock}:00.000Z"})
+    assert [one.kind for one in job_history(job)] == list(times)
+
+
 def test_a_damaged_record_is_shown_as_damaged_and_hides_no_other(folder: Path) -> None:
     job = declare(folder)
     start_job(job, by=BY, launcher=fake_launcher(folder))

@@ -222,3 +222,11 @@ def test_a_place_does_not_lead_to_another_job_than_the_one_that_is_named(
     with pytest.raises(InputError) as chosen:
         choose(repository, f"flights/{said}", "orders/late", record=False)
     assert chosen.value.code == "another-job"
+
+
+def test_latest_is_the_newest_batch_though_a_clock_was_ahead_for_a_while(repository: Repository) -> None:
+    hours = {351: 2, 356: 0, 454: 1}
+    for batch, hour in hours.items():
+        save(repository, job="jumps", batch=batch, taken_at=TAKEN_AT + timedelta(hours=hour))
+    for said in ("latest", "latest-good"):
+        assert resolve(repository.store, said, "jumps").savepoint.startswith("b000454")

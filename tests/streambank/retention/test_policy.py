@@ -103,6 +103,17 @@ def test_a_savepoint_from_the_future_does_not_drop_those_of_today() -> None:
 RULES = [Policy(keep_last=2), Policy(keep_hourly=2), Policy(keep_daily=2), Policy(keep_monthly=2)]
 
 
+def test_a_savepoint_from_the_future_is_not_called_the_last_one_beside_that_of_today() -> None:
+    today = made(9).taken_at
+    assert today is not None
+    found = decide([made(9), made(24 * 365)], Policy(keep_last=1, min_verified=0), today)
+    said = {one.summary.savepoint: [reason.why for reason in one.reasons] for one in found}
+    assert sorted(said.values()) == [
+        ["one of the last 1"],
+        ["one of the last 1, by a time that is in the future"],
+    ]
+
+
 @pytest.mark.parametrize("policy", RULES)
 def test_savepoints_from_the_future_take_no_place_from_those_of_today(policy: Policy) -> None:
     """A machine's clock was years ahead for a while: what is taken since must not go at once."""

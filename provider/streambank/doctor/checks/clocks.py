@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from streambank.checkpoint.closure import ClosurePlanner
 from streambank.control.progress import ProgressRecord
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
-from streambank.core.units import from_epoch_ms, say_duration, to_json_time
+from streambank.core.units import from_epoch_ms, from_json_time, say_duration, to_json_time
 from streambank.doctor.subject import CheckResult, SkippedCheck
+from streambank.repository.manifest import Manifest
 from streambank.storage.store import FileInfo, Served, Store
 
 MOST = timedelta(seconds=5)
@@ -76,6 +78,56 @@ def check_driver(newest: ProgressRecord | None, now: datetime) -> Iterator[Findi
             f"clock, and here it is {to_json_time(now)}: {say_duration((newest.at - now).total_seconds())} "
             "earlier.",
         )
+
+
+def check_taken(savepoints: Iterable[Manifest], now: datetime) -> Iterator[Finding]:
+    """Savepoints that were taken later than now.
+
+    Args:
+        savepoints: The newest ones.
+        now: The time by this machine's clock, taken after they were read.
+    """
+    ahead = [one for one in savepoints if one.taken_at - now > MOST]
+    if ahead:
+        last = max(ahead, key=lambda one: one.taken_at)
+        others = f" (and {len(ahead) - 1} others)" if ahead[1:] else ""
+        yield Finding(
+            "time-in-the-future",
+            "warning",
+            f"savepoint {last.savepoint}",
+            f"Savepoint {last.savepoint}{others} was taken at {to_json_time(last.taken_at)} by its clock, "
+            f"and here it is {to_json_time(now)}.",
+            "References by time find it too late, it looks newer than it is, and retention keeps it longer.",
+            f"{_HINT} `latest` and `latest-good` go by batches; name other savepoints by id or batch.",
+        )
+
+
+def check_happened(events: Iterable[Mapping[str, Any]], now: datetime) -> Iterator[Finding]:
+    """Records of the job that were written later than now.
+
+    Args:
+        events: The newest ones.
+        now: The time by this machine's clock, taken after they were read.
+    """
+    ahead = [(at, one) for one in events if (at := _moment(one.get("at"))) is not None and at - now > MOST]
+    if ahead:
+        at, last = max(ahead, key=lambda pair: pair[0])
+        yield Finding(
+            "time-in-the-future",
+            "warning",
+            "events",
+            f"{len(ahead)} of the newest events are of a time that has not come, such as {last.get('kind')} "
+            f"at {to_json_time(at)}; here it is {to_json_time(now)}.",
+            "How long a job is down, or unwatched, is told wrongly until that time is over.",
+            _HINT,
+        )
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return from_json_time(str(text))
+    except ValueError:
+        return None
 
 
 def check_service(store: Store, clock: Callable[[], datetime]) -> Iterator[CheckResult]:

@@ -11,12 +11,20 @@ from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.control.progress import ProgressRecord
 from streambank.core.errors import StorageError
-from streambank.core.units import from_epoch_ms
-from streambank.doctor.checks.clocks import check_driver, check_files, check_planned, check_service
+from streambank.core.units import from_epoch_ms, to_json_time
+from streambank.doctor.checks.clocks import (
+    check_driver,
+    check_files,
+    check_happened,
+    check_planned,
+    check_service,
+    check_taken,
+)
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import FileInfo
 from tests.support.checkpoint.doctor_inputs import found, skipped
 from tests.support.checkpoint.recorded import checkpoint
+from tests.support.repository.repositories import manifest_of
 from tests.support.sla.progress_records import at
 
 SECOND = timedelta(seconds=1)
@@ -86,3 +94,14 @@ def test_the_clock_of_a_service(ahead_s: int, expected: bool) -> None:
 def test_a_service_without_a_clock_is_said_and_a_disk_has_none() -> None:
     assert skipped(check_service(Service(), lambda: at(0)))[0].why == "It says no time."
     assert not [*check_service(MemoryStore(), lambda: at(0))]
+
+
+def test_savepoints_and_events_of_a_time_that_has_not_come() -> None:
+    now = at(0)
+    ahead = manifest_of(batch=8, taken_at=at(7200))
+    (saved,) = check_taken([ahead, manifest_of(batch=9, taken_at=now)], now)
+    assert (saved.code, saved.file) == ("time-in-the-future", f"savepoint {ahead.savepoint}")
+    events = [{"kind": "launched", "at": to_json_time(at(second))} for second in (-60, 3, 7200)]
+    (event,) = check_happened([*events, {"kind": "old"}, {"at": "soon"}], now)
+    assert event.code == "time-in-the-future" and event.cause.startswith("1 of the newest events")
+    assert not [*check_taken([], now), *check_happened(events[:2], now)]
