@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streambank.core.units import say_bytes, say_duration, to_json_time, utc_now
 from streambank.recovery.approval import HELD, Choice, is_alive, shown_choices
+from streambank.recovery.report import unknown_times
 from streambank_airflow.markdown import code, filled, table
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def _rows(plan: RestorePlan) -> list[tuple[str, str]]:
     if said := plan.replayable_effect():
         rows.append(("Replayable", said))
     rows += [("Takes", one.sentence()) for one in plan.estimates]
+    if said := unknown_times([one.until for one in plan.estimates]):
+        rows.append(("Takes", said))
     rows += [("Next if this one fails", one.sentence(utc_now())) for one in plan.next]
     if plan.sources:
         only_kafka = all(

@@ -31,7 +31,7 @@ from streambank.declaration.declaration import Job
 from streambank.driver.spec import LaunchSpec
 from streambank.repository.catalog import heads
 from streambank.repository.header import HEADER_KEY, read_header
-from streambank.storage import open_store
+from streambank.storage import open_store, same_place
 
 REPOSITORY_LOST = "repository-lost"
 CHECKPOINT_LOST = "checkpoint-lost"
@@ -231,6 +231,21 @@ def _beside(query: DeclaredQuery) -> RefusedError | None:
                 "nothing.",
             )
     return None
+
+
+def unused_checkpoint(declared: str, generation: Generation | None) -> str:
+    """That a declared checkpoint has no effect, since the query has worked in another; empty where it has.
+
+    Args:
+        declared: The checkpoint that the jobs file declares now.
+        generation: The query's current generation; None before its first start.
+    """
+    if generation is None or same_place(generation.base, declared):
+        return ""
+    return (
+        f"The declared checkpoint {declared} has no effect: the query goes on in {generation.location} "
+        f"(generation {generation.number})."
+    )
 
 
 def _of_another(query: DeclaredQuery, marker: Marker) -> RefusedError:

@@ -23,7 +23,13 @@ from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import kafka_sink, kafka_sources
 from streambank.driver.outputs import left_for
-from streambank.driver.preflight import check_records, checkpoint_lost, declared_query, savepoints_lost
+from streambank.driver.preflight import (
+    check_records,
+    checkpoint_lost,
+    declared_query,
+    savepoints_lost,
+    unused_checkpoint,
+)
 from streambank.driver.spec import application_fingerprint, conf_fingerprint
 from streambank.inputs.folders import check_new_repository
 from streambank.kafka.settings import Brokers
@@ -143,6 +149,9 @@ def savepoint_job(
         known = managed_take(request, records, query_name, Brokers(job.kafka), job.sinks)
         taken[query_name] = take(with_found_sinks(known, [(job, query_name)]), pace=pace)
         record_taken(records, query_name, taken[query_name], generation=generation, by=by, why=why)
+        if note_of := unused_checkpoint(job.queries[query_name], records.generation(query_name)):
+            warned = (*taken[query_name].warnings, note_of)
+            taken[query_name] = replace(taken[query_name], warnings=warned)
         _mark(job, records, query_name, target, by)
     settled = job.settle_tags(target, ensure={one.job: one.savepoint for one in taken.values()})
     warnings = tuple(warning for report in settled for warning in report.warnings)

@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from streambank.checkpoint.position import batches_of
+from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.claims import ClaimView
 from streambank.control.control import RECENT_EVENTS, Desired, JobControl
+from streambank.control.marker import Marker, read_marker
 from streambank.control.progress import ProgressRecord, last_progress
-from streambank.core.errors import InputError, RefusedError, StorageError
+from streambank.core.errors import FormatError, InputError, RefusedError, StorageError
 from streambank.core.names import PRIMARY, other_of
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
@@ -25,6 +26,7 @@ from streambank.driver.preflight import (
     checkpoint_lost,
     declared_query,
     records_lost,
+    unused_checkpoint,
 )
 from streambank.driver.spec import is_waiting, launch_key, read_launch
 from streambank.job.health import Health, judge_health
@@ -73,6 +75,7 @@ class QueryStatus:
         spark_version: The Spark that it last ran on; None before its first start.
         hot_keys: The keys with the most traffic, as of the last progress record, with its time
             (`ProgressRecord.traffic`); None where none are sampled.
+        note: What is odd about its checkpoint: the declared one has no effect, or is another job's.
     """
 
     checkpoint: str
@@ -86,6 +89,7 @@ class QueryStatus:
     progress_at: str | None
     spark_version: str | None = None
     hot_keys: Mapping[str, Any] | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,7 +502,11 @@ def _query(
     """A query; without `progress` what its driver has recorded of it is left out."""
     generation = records.generation(name)
     location = generation.location if generation else job.queries[name]
+    note = unused_checkpoint(job.queries[name], generation)
+    owner = _owner(location) if generation is None else None
     batches = batches_of(location)
+    if owner is not None and owner.job != job.name:
+        batches, note = Batches(None, None), f"The checkpoint {location} belongs to job {owner.called}."
     facts = {} if progress is None else records.query_facts(name) or {}
     last = None if progress is None else progress(name)
     event_time = last.progress.get("eventTime") if last else None
@@ -514,4 +522,13 @@ def _query(
         progress_at=to_json_time(last.at) if last else None,
         spark_version=facts.get("spark_version"),
         hot_keys=last.traffic(epoch) if last else None,
+        note=note,
     )
+
+
+def _owner(location: str) -> Marker | None:
+    """Whose checkpoint it is, by its marker."""
+    try:
+        return read_marker(location)
+    except FormatError:
+        return None  # a start says so

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -45,7 +45,8 @@ class Estimate:
         """For people, with what it rests on."""
         about, took, at = say_duration(self.seconds), say_duration(self.took_s), to_json_time(self.at)
         if self.until == "restored":
-            return f"about {about} to restore: {say_bytes(self.bytes or 0)} took {took} at {at}"
+            copied = f"{say_bytes(self.bytes or 0)} took {took} at {at}"
+            return f"about {about} for the copy of its files, not until the first batch: {copied}"
         return f"about {about} until the first batch is committed: the drill at {at} took that long"
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,6 +88,20 @@ def estimates(control: JobControl, job: str, size_bytes: int) -> tuple[Estimate,
         if isinstance(rto_s, (int, float)) and moment is not None:
             found.append(Estimate("first-batch", float(rto_s), float(rto_s), moment))
     return tuple(found)
+
+
+def unknown_times(known: Collection[str]) -> str:
+    """What is not known of how long a restore takes, in sentences; empty where all is.
+
+    Args:
+        known: What there are estimates for: `restored`, `first-batch`.
+    """
+    said = []
+    if "restored" not in known:
+        said.append("How long the copy of its files takes is not known: the query has not been restored yet.")
+    if "first-batch" not in known:
+        said.append("How long it takes until the first batch is not known: no drill of the job has passed.")
+    return " ".join(said)
 
 
 def _moment(text: object) -> datetime | None:

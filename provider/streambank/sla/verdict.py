@@ -125,9 +125,11 @@ class Fact:
         value: The figure, in its objective's unit; 0 where only the time counts.
         subject: What it is of: a savepoint, a driver, a partition, a key.
         what: More, in a sentence; may be empty.
+        advice: What to do about it; empty where that of its objective says it.
     """
 
     at: datetime
     value: float = 0.0
     subject: str = ""
     what: str = ""
+    advice: str = ""

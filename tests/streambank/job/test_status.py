@@ -11,19 +11,23 @@ from typing import Any
 import pytest
 
 from streambank.control.control import JobControl
+from streambank.control.marker import Marker, write_marker
 from streambank.control.processes import ProcessId, child_process, this_process
 from streambank.control.progress import ProgressWriter
 from streambank.control.records import encode_json
 from streambank.core.errors import FormatError, StorageError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.job.alive import job_life
 from streambank.job.liveness import life_of
+from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.job.status import JobStatus, job_status
 from streambank.job.stop import stop_job
-from streambank.storage import local_path
+from streambank.storage import local_path, open_store
 from streambank.storage.local.store import LocalStore
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, ELSEWHERE, declare, fake_launcher
 from tests.support.sla.progress_records import line
 from tests.support.waiting import poll
@@ -203,6 +207,30 @@ def test_progress_before_a_new_driver_is_named_with_its_time(folder: Path) -> No
         "query main has no batch yet since its driver began it 30 s ago; "
         "its last batch before was recorded at 2026-11-01T00:01:00.000Z"
     )
+
+
+def test_a_declared_checkpoint_that_has_no_effect_is_named_by_status_and_savepoint(folder: Path) -> None:
+    job = declare(folder)
+    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    job.records().generations().ensure_first(job.checkpoint, by=BY)
+    assert status(folder, job).queries["main"].note == ""
+    file = folder / "streaming_jobs.toml"
+    file.write_text(file.read_text().replace("checkpoints/flights", "checkpoints/flights-new"))
+    moved = load_jobs(file).job("flights")
+    note = status(folder, moved).queries["main"].note
+    assert note.startswith(f"The declared checkpoint {moved.checkpoint} has no effect")
+    taken = savepoint_job(moved, by=BY).savepoints["main"]
+    assert taken.warnings == (note,) and taken.batch == 2
+
+
+def test_the_batch_of_another_jobs_checkpoint_is_not_shown(folder: Path) -> None:
+    job = declare(folder)
+    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    assert status(folder, job).batch == 2
+    write_marker(job.checkpoint, Marker("other", "main", 1, job.checkpoint, "file:///control/other"))
+    found = status(folder, job)
+    assert found.batch is None and found.queries["main"].batch is None
+    assert found.queries["main"].note == f"The checkpoint {job.checkpoint} belongs to job other."
 
 
 def test_a_driver_elsewhere_is_unknown_at_a_glance(folder: Path) -> None:

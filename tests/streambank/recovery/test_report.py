@@ -7,7 +7,7 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.drills import record_drill
 from streambank.control.records import RecordStream
-from streambank.recovery.report import estimates, write_beside
+from streambank.recovery.report import estimates, unknown_times, write_beside
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.verify import verify
@@ -60,8 +60,14 @@ class TestEstimates:
         (found,) = estimates(control, "orders", size_bytes)
         assert (found.until, found.seconds, found.took_s) == ("restored", seconds, 10.0)
         assert found.sentence() == (
-            f"about {seconds:.0f} s to restore: 1 kB took 10 s at 2026-11-20T10:43:30.000Z"
+            f"about {seconds:.0f} s for the copy of its files, not until the first batch: "
+            "1 kB took 10 s at 2026-11-20T10:43:30.000Z"
         )
+
+    def test_what_nothing_tells_of_is_said_to_be_not_known(self) -> None:
+        assert "the copy of its files takes is not known" in unknown_times([])
+        assert unknown_times(["restored"]).startswith("How long it takes until the first batch is not known")
+        assert unknown_times(["restored", "first-batch"]) == ""
 
     def test_a_drill_tells_of_the_first_batch(self, control: JobControl) -> None:
         record_drill(control, {"passed": True, "rto_s": 42.0, "started_at": AT})

@@ -295,6 +295,7 @@ def _watcher(watch: dict[str, Any] | None) -> str | None:
 def status(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
     """Show how a job is doing: its desired state, its actual state, and who works on it. Changes nothing."""
     from streambank.cleaning.left_directories import left_directories
+    from streambank.driver.preflight import CHECKPOINT_LOST, REPOSITORY_LOST
     from streambank.job.status import job_status
 
     job = job_named(name, jobs)
@@ -306,6 +307,8 @@ def status(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = Fal
         "counted": all(one.counted for one in left),
     }
     console.answer(found, lambda: _show_status(found))
+    if found["state"] in (CHECKPOINT_LOST, REPOSITORY_LOST):
+        raise typer.Exit(1)
 
 
 def _show_status(found: dict[str, Any]) -> None:
@@ -341,6 +344,9 @@ def _show_status(found: dict[str, Any]) -> None:
     if rows:
         console.line()
         console.table(columns, rows, right=("batch", "planned", "generation"))
+    for query in found["queries"].values():
+        if query["note"]:
+            console.line(query["note"])
     sampled = {name: query["hot_keys"] for name, query in found["queries"].items() if query["hot_keys"]}
     if sampled:
         from streambank.core.units import utc_now

@@ -357,7 +357,8 @@ def _recovery(case: Case, objective: Objective, facts: Facts, newest: datetime |
     value = statistic([fact.value for fact in seen], objective.statistic)
     level = level_of(objective, value)
     bad = [fact.at for fact in seen if level_of(objective, fact.value) == level]
-    return case.verdict(
+    longest = max(seen, key=lambda fact: fact.value)
+    found = case.verdict(
         objective,
         level,
         f"Recovery ({objective.statistic} of {len(seen)}) took {against(objective, level, value)}.",
@@ -369,6 +370,7 @@ def _recovery(case: Case, objective: Objective, facts: Facts, newest: datetime |
             for fact in seen[-_SHOWN:]
         ),
     )
+    return replace(found, advice=longest.advice) if found.advice and longest.advice else found
 
 
 def _skew(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:

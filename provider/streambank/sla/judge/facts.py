@@ -25,7 +25,7 @@ from streambank.control.progress import SegmentHead, last_progress, progress_key
 from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.units import from_json_time
+from streambank.core.units import from_json_time, say_duration
 from streambank.declaration.declaration import Job
 from streambank.declaration.health import HealthPolicy
 from streambank.driver.failure import root_cause
@@ -49,6 +49,35 @@ T = TypeVar("T")
 _SAVEPOINTS = 5
 _NOTHING_YET = ("not-a-checkpoint", "no-committed-batch")
 _MOMENT = timedelta(milliseconds=1)
+_STEPS = {
+    "end": (
+        "the end of the driver before",
+        "Most of it was the end of the driver before: look at how long a batch takes, and at "
+        "stop.force_after.",
+    ),
+    "launch": (
+        "the launch of the driver",
+        "Most of it was the launch of the driver, not the state: look at the load of its machine, at the "
+        "room in its cluster, and at what is installed or fetched at each start.",
+    ),
+    "first-batch": (
+        "from the driver's beginning to its first batch",
+        "Most of it was spent from the driver's beginning to its first batch: look at what the application "
+        "does before its query begins, and at the size of that batch. For a large state, take snapshots more "
+        "often, so that fewer changelogs are replayed.",
+    ),
+    "restore": (
+        "the restore itself",
+        "Most of it was the restore itself: keep a repository or replica near the checkpoint, and the state "
+        "small.",
+    ),
+    "between": (
+        "between the restore and the start",
+        "Most of it lay between the restore and the start: start the job when the restore is done, as "
+        "<job>.restore does.",
+    ),
+}
+"""The steps of a recovery: in words, and what to do where one takes most of it."""
 _LOOKS = 3
 """So often is looked at what moves while it is read."""
 _INTERVALS = 3
@@ -411,16 +440,26 @@ def breaks_of(control: JobControl, query: str | None) -> tuple[datetime, ...]:
 
 def _recoveries(control: JobControl, query: str | None, since: datetime) -> list[Fact]:
     return [
-        Fact(one.at, one.seconds, one.kind, _recovered(one))
+        Fact(one.at, one.seconds, one.kind, _recovered(one), *_longest(one))
         for one in recoveries(control, query, since=since)
     ]
 
 
 def _recovered(one: Recovery) -> str:
+    step = max(one.steps, key=lambda step: step[1], default=None)
+    longest = (
+        "" if step is None else f" The longest step: {_STEPS[step[0]][0]}, {say_duration(round(step[1]))}."
+    )
     if one.kind == "restore":
-        return f"A restore of {one.savepoint}."
+        return f"A restore of {one.savepoint}.{longest}"
     made_none = " of a driver that made no progress" if one.cause == "health" else ""
-    return f"A {one.kind}{made_none}, epoch {one.epoch}."
+    return f"A {one.kind}{made_none}, epoch {one.epoch}.{longest}"
+
+
+def _longest(one: Recovery) -> tuple[str, ...]:
+    """What to do about the longest step of a recovery, where its steps are known."""
+    step = max(one.steps, key=lambda step: step[1], default=None)
+    return () if step is None else (_STEPS[step[0]][1],)
 
 
 def _failure(event: Mapping[str, Any], query: str) -> str | None:
@@ -468,6 +507,7 @@ class Recovery:
         batch: That batch.
         savepoint: The savepoint that was restored; None for a start.
         cause: What a restart was for, where a program decided that: `health`.
+        steps: Its steps, by their names in `_STEPS`, with how many seconds each took.
     """
 
     kind: Literal["start", "restart", "restore"]
@@ -477,6 +517,7 @@ class Recovery:
     batch: int
     savepoint: str | None = None
     cause: str | None = None
+    steps: tuple[tuple[str, float], ...] = field(default=(), compare=False)
 
     @property
     def seconds(self) -> float:
@@ -497,9 +538,9 @@ def recoveries(
     Raises:
         StorageError: The records cannot be read.
     """
-    launched, restarted = _launched(control)
+    launched, restarted, leased = _launched(control)
     starts = [
-        _recovery(head, launched[head.epoch], restarted.get(head.epoch))
+        _recovery(head, launched[head.epoch], restarted.get(head.epoch), leased[head.epoch])
         for head in _first_of_epochs(Records.of_query(control.store, query), since)
         if head.epoch in launched and launched[head.epoch] <= head.at
     ]
@@ -509,24 +550,41 @@ def recoveries(
     )
 
 
-def _recovery(head: SegmentHead, launched: datetime, restarted: Mapping[str, Any] | None) -> Recovery:
+def _recovery(
+    head: SegmentHead, launched: datetime, restarted: Mapping[str, Any] | None, leased: datetime
+) -> Recovery:
+    steps = (("launch", _between(launched, leased)), ("first-batch", _between(leased, head.at)))
     asked = _recoveries_time(restarted, "asked_at") if restarted is not None else None
     if restarted is None or asked is None or asked > launched:
-        return Recovery("start", launched, head.at, head.epoch, head.batch)
+        return Recovery("start", launched, head.at, head.epoch, head.batch, steps=steps)
+    steps = (("end", _between(asked, launched)), *steps)
     cause = restarted.get("cause")
     return Recovery(
-        "restart", asked, head.at, head.epoch, head.batch, cause=None if cause is None else str(cause)
+        "restart",
+        asked,
+        head.at,
+        head.epoch,
+        head.batch,
+        cause=None if cause is None else str(cause),
+        steps=steps,
     )
 
 
-def _launched(control: JobControl) -> tuple[dict[int, datetime], dict[int, Mapping[str, Any]]]:
-    """When the driver of each epoch was launched, and the events of those that replaced another one.
+def _between(one: datetime, other: datetime) -> float:
+    return max(0.0, (other - one).total_seconds())
+
+
+def _launched(
+    control: JobControl,
+) -> tuple[dict[int, datetime], dict[int, Mapping[str, Any]], dict[int, datetime]]:
+    """When the driver of each epoch was launched, those that replaced another one, and when each came up.
 
     One that nobody launched counts from its own start.
     """
     by_launch: dict[str, datetime] = {}
     by_epoch: dict[int, datetime] = {}
     restarted: dict[int, Mapping[str, Any]] = {}
+    leased: dict[int, datetime] = {}
     for record in control.events(newest=NEWEST_EVENTS):
         event = record.data
         moment = _recoveries_time(event, "at")
@@ -535,10 +593,11 @@ def _launched(control: JobControl) -> tuple[dict[int, datetime], dict[int, Mappi
         if event.get("kind") == "launched":
             by_launch[str(event.get("launch_id"))] = moment
         elif event.get("kind") == "driver-started" and isinstance(event.get("epoch"), int):
+            leased.setdefault(event["epoch"], moment)
             by_epoch.setdefault(event["epoch"], by_launch.get(str(event.get("launch_id")), moment))
         elif event.get("kind") == RESTARTED and isinstance(event.get("epoch"), int):
             restarted.setdefault(event["epoch"], event)
-    return by_epoch, restarted
+    return by_epoch, restarted, leased
 
 
 def _first_of_epochs(records: Records, since: datetime | None) -> list[SegmentHead]:
@@ -568,7 +627,11 @@ def _restores(control: JobControl, query: str | None, starts: list[Recovery]) ->
         start = next((one for one in starts if one.began_at >= ended), None)
         if start is not None:
             savepoint = str(report.get("savepoint"))
-            found.append(Recovery("restore", began, start.at, start.epoch, start.batch, savepoint))
+            between = ("between", _between(ended, start.began_at))
+            steps = (("restore", float(seconds)), between, *start.steps)
+            found.append(
+                Recovery("restore", began, start.at, start.epoch, start.batch, savepoint, steps=steps)
+            )
     return found
 
 

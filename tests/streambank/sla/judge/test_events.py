@@ -320,3 +320,12 @@ def test_no_savepoint_at_all_is_worse_than_an_old_one() -> None:
     assert found["savepoint_age"].level == "breach" and found["savepoint_age"].value is None
     warned = verdicts(batches([STEADY]), declare(savepoint_age=Declared(warn=60.0)), Facts(savepoints=()))
     assert warned["savepoint_age"].level == "warn"
+
+
+def test_the_advice_of_a_slow_recovery_is_that_of_its_longest_step() -> None:
+    slow = Fact(NOW - timedelta(days=1), 900.0, what="A start.", advice="Look at the launch.")
+    quick = Fact(NOW - timedelta(days=2), 20.0, what="A start.", advice="Look at the batch.")
+    policy, history = declare(recovery_time=Declared()), batches([STEADY] * 5)
+    both = verdicts(history, policy, Facts(recoveries=(slow, quick)))["recovery_time"]
+    assert (both.level, both.advice) == ("breach", "Look at the launch.")
+    assert verdicts(history, policy, Facts(recoveries=(quick,)))["recovery_time"].advice == ""

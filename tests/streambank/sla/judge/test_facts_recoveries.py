@@ -11,7 +11,7 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
 from streambank.core.units import to_json_time
-from streambank.sla.judge.facts import Recovery, recoveries
+from streambank.sla.judge.facts import Recovery, _recoveries, recoveries
 from streambank.storage import open_store
 from tests.support.sla.progress_records import at, line
 
@@ -63,6 +63,21 @@ def test_a_start_takes_from_the_launch_to_the_first_batch(job: Job) -> None:
     job.records(2, (3, 145))
     assert [one.seconds for one in recoveries(job.control)] == [30, 45]
     assert [one.epoch for one in recoveries(job.control, since=at(100))] == [2]
+
+
+def test_the_longest_step_of_a_recovery_is_named_with_what_to_do(job: Job) -> None:
+    job.start(1, 100, launched=0)
+    job.records(1, (0, 130))
+    (one,) = recoveries(job.control)
+    assert one.steps == (("launch", 100.0), ("first-batch", 30.0))
+    (fact,) = _recoveries(job.control, None, at(0))
+    assert fact.what == "A start, epoch 1. The longest step: the launch of the driver, 1 min 40 s."
+    assert "the load of its machine" in fact.advice and "snapshots" not in fact.advice
+    job.restore(200, seconds=500.0)
+    job.start(2, 702, launched=701)
+    job.records(2, (1, 710))
+    restored = next(one for one in _recoveries(job.control, None, at(150)) if one.subject == "restore")
+    assert "The longest step: the restore itself, 8 min 20 s." in restored.what
 
 
 def test_a_driver_that_nobody_launched_counts_from_its_own_start(job: Job) -> None:

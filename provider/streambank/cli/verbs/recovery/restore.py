@@ -271,6 +271,8 @@ def _owner(of_job: str, repository: str, jobs: str | None, *, guess: bool) -> _O
 
 def show_plan(plan: dict[str, Any]) -> None:
     """What a restore would do, for people."""
+    from streambank.recovery.report import unknown_times
+
     console.line(
         f"would restore savepoint {plan['savepoint']} of {plan['job']}, batch {plan['batch']}, "
         f"into {_place(plan)}"
@@ -285,6 +287,8 @@ def show_plan(plan: dict[str, Any]) -> None:
             console.line(effect)
     for one in plan["estimates"]:
         console.line(f"takes {one['says']}")
+    if said := unknown_times([one["until"] for one in plan["estimates"]]):
+        console.line(said)
     for one in plan["next"]:
         console.line(f"next if this one fails: {one['says']}")
     for refusal in plan["refusals"]:
