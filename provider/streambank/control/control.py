@@ -40,7 +40,7 @@ from streambank.control.generations import Generation, Generations
 from streambank.control.lease import Lease
 from streambank.control.operation import Operation, OperationLock
 from streambank.control.place import MOVED, find_records
-from streambank.control.processes import HostId, this_host
+from streambank.control.processes import HostId, person, this_host
 from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.requests import Requests
 from streambank.control.signed import Signer
@@ -75,6 +75,12 @@ class Desired:
     why: str
     at: datetime
     number: int
+
+    @property
+    def words(self) -> str:
+        """Who set it to what, when, and why: `set to stopped by ann at ...: the disk is full`."""
+        why = f": {self.why.rstrip('.')}" if self.why else ""
+        return f"set to {self.state} by {person(self.by)} at {to_json_time(self.at)}{why}"
 
 
 class JobControl:

@@ -218,12 +218,12 @@ def restart_job(
         wait_s = lock_wait_s
     with records.operation(OPERATION, by=by, wait_s=wait_s) as held:
         if _is_unwanted(records):
-            return RestartResult("not-desired", StartResult(job.name, "not-desired"))
+            return RestartResult("not-desired", _unstarted(job, records))
         if still_needed is not None and not still_needed():
             return RestartResult("not-needed", StartResult(job.name, "already-running"))
         asked = asked or _ask(job, records, by, why, force_after_s, asker, only, launcher)
         if asked is None or _is_unwanted(records):
-            return RestartResult("not-desired", StartResult(job.name, "not-desired"))
+            return RestartResult("not-desired", _unstarted(job, records))
         view = records.lease.settle()
         if not asked.is_replaced(view):
             stopped = stop_job(
@@ -292,6 +292,11 @@ def _result(start: StartResult, stopped: StopResult | None) -> RestartResult:
 def _is_unwanted(records: JobControl) -> bool:
     desired = records.desired()
     return desired is not None and desired.state == "stopped"
+
+
+def _unstarted(job: Job, records: JobControl) -> StartResult:
+    desired = records.desired()
+    return StartResult(job.name, "not-desired", why=desired.words if desired is not None else "")
 
 
 def _asked_before(records: JobControl, asker: str) -> RestartAsked | None:

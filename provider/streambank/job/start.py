@@ -103,6 +103,7 @@ class StartResult:
         warnings: What will go wrong with the input that a query goes on from.
         code: That an upgrade chose other code than the job declares, and this start launched it; empty where
             it launched what the job declares, or nothing.
+        why: For `not-desired`, who set the job to stopped, when and why; else empty.
     """
 
     job: str
@@ -122,6 +123,7 @@ class StartResult:
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
     code: str = ""
+    why: str = ""
 
     @property
     def is_ready(self) -> bool:
@@ -251,7 +253,7 @@ class _Start:
         """Make sure that a driver holds the lease; a result only where nothing is left to wait for."""
         desired = self.control.desired()
         if obey_desired and desired is not None and desired.state == "stopped":
-            return StartResult(self.job.name, "not-desired", seconds=self._seconds())
+            return StartResult(self.job.name, "not-desired", seconds=self._seconds(), why=desired.words)
         if (view := self.control.lease.view()) is None or view.free:
             # With the lock in hand: an upgrade may have chosen another code while this start waited for it.
             self.job, self.chosen = as_chosen(self.declared, self.control)
@@ -457,6 +459,7 @@ class _Start:
         batches = {name: batches_of(query.checkpoint).committed for name, query in queries.items()}
         known = [batch for batch in batches.values() if batch is not None]
         starts = {} if state == "not-desired" else self._starts()
+        desired = self.control.desired() if state == "not-desired" else None
         return StartResult(
             job=self.job.name,
             state=state,
@@ -475,6 +478,7 @@ class _Start:
             seconds=self._seconds(),
             warnings=self.warnings,
             code=self.chosen.words if self.chosen is not None and state == "started" else "",
+            why=desired.words if desired is not None else "",
         )
 
     def _starts(self) -> dict[str, QueryStart]:

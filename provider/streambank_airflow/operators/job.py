@@ -182,7 +182,8 @@ class StartStreamingJobOperator(DriverOperator):
 
     def _done(self, result: StartResult, state: str | None = None) -> dict[str, Any]:
         if result.state == "not-desired":
-            raise AirflowSkipException(STOPPED_IN_BETWEEN.format(self.job))
+            said = f" It was {result.why}." if result.why else ""
+            raise AirflowSkipException(f"{STOPPED_IN_BETWEEN.format(self.job)}{said}")
         runs = {"finished": "ran to its end", "already-running": "was running already"}
         self.log.info(
             "Job %s %s: %s; batch %s, after %s. The driver's log: %s",

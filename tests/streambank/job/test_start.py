@@ -212,6 +212,7 @@ def test_whoever_keeps_jobs_running_obeys_a_person_who_stopped_one(folder: Path)
     stop_job(job, by=BY, launcher=fake_launcher(folder))
     kept = start(folder, job, obey_desired=True)
     assert (kept.state, kept.pid) == ("not-desired", None)
+    assert kept.why.startswith("set to stopped by ")
     assert len(launches(job)) == 1
     assert start(folder, job).state == "started"
 

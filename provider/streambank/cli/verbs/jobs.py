@@ -102,7 +102,7 @@ def _show_start(result: StartResult) -> None:
         "started": "started" if result.is_ready else "has its driver up",
         "already-running": "was running already",
         "finished": "has finished",
-        "not-desired": "is set to stopped, so nothing was started",
+        "not-desired": f"was {result.why or 'set to stopped'}, so nothing was started",
     }
     console.line(f"job {result.job} {said[result.state]}{_queries(result)}")
     _show_driver(result)
@@ -168,7 +168,7 @@ def _show_restart(result: RestartResult) -> None:
         "restarted": "restarted",
         "started": "started; no driver was running",
         "finished": "restarted, and has finished",
-        "not-desired": "is set to stopped, so nothing was started",
+        "not-desired": f"was {result.start.why or 'set to stopped'}, so nothing was started",
     }
     console.line(f"job {result.start.job} {said[result.state]}{_queries(result.start)}")
     if result.how is not None:
