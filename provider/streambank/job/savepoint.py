@@ -420,10 +420,10 @@ def with_found_sinks(request: TakeRequest, owners: Sequence[tuple[Job, str]] = (
         return replace(request, sinks=found, sinks_found=True)
     near = look_nearby(request.checkpoint.uri)
     if near.sink is not None:
-        sink = FileSinkCapture(
-            near.sink, found="near the checkpoint, by its log, whose entries were written while the query ran"
-        )
-        return replace(request, sinks=[sink], sinks_found=True)
+        how = "near the checkpoint, by its log, whose entries were written while the query ran"
+        if found := _usable(near.sink, how, request):
+            return replace(request, sinks=found, sinks_found=True)
+        return replace(request, sink_candidates=(near.sink,))
     return replace(request, sink_candidates=near.candidates)
 
 

@@ -111,6 +111,15 @@ class TestFoundSinks:
         assert again.already_there and again.savepoint == bare.savepoint
         assert again.warnings[0].startswith("No sink is known")
 
+    def test_one_that_no_longer_tells_of_the_batch_stops_no_take(self, tmp_path: Path) -> None:
+        shop = SimulatedJob(tmp_path / "near")
+        for _ in range(11):
+            shop.run(1)
+            time.sleep(0.01)
+        request = with_found_sinks(TakeRequest(shop.checkpoint, shop.repository, JOB, batch=6))
+        assert request.sinks == () and request.sink_candidates == (shop.sink_store.uri,)
+        assert shop.sink_store.uri in take(request).warnings[0]
+
     def test_the_command_line_and_a_declared_job(self, tmp_path: Path) -> None:
         shop = SimulatedJob(tmp_path / "near")
         for _ in range(4):
