@@ -322,7 +322,9 @@ def test_a_restart_and_giving_up_are_alerts(managed: Managed) -> None:
     assert task_states(run) == {"task": "failed"}
     restart, gave_up = told(file)
     assert restart.startswith("restart: The driver of job flights is gone (")
-    assert "It is restart 1 of this run" in restart
+    assert (
+        "After a pause of " in restart and "another one is launched. It is restart 1 of this run" in restart
+    )
     assert gave_up.startswith("giving-up: alone.task: Job flights is not started any more: 2 drivers of")
 
 

@@ -99,6 +99,16 @@ def test_hot_keys_of_the_last_progress_are_in_the_status_and_in_skew(job: Job, t
         assert "ago, before the job was last started or restored:" in succeed(*said_of).out
 
 
+def test_the_status_of_a_job_whose_checkpoint_is_lost_does_not_end_well(job: Job, tmp_path: Path) -> None:
+    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    job.records().generations().ensure_first(job.checkpoint, by={"user": "test"})
+    job.records().record_query(None, {"generation": 1, "query_id": "q"})
+    assert streambank("job", "status", "flights").code == 0
+    (tmp_path / "checkpoints/flights").rename(tmp_path / "gone")
+    answer = streambank("job", "status", "flights")
+    assert (answer.code, answer.out.partition(" (")[0]) == (1, "job flights: checkpoint-lost")
+
+
 @pytest.mark.usefixtures("job")
 def test_a_job_is_started_once_looked_at_and_stopped() -> None:
     assert succeed("job", "status", "flights", "--json").document["state"] == "never-started"
