@@ -74,8 +74,10 @@ class FilesStanding:
     def sentence(self) -> str:
         """What is gone or changed, for a person who decides; empty where nothing is known to be."""
         said = " ".join(filter(None, (self.says_gone(), self.says_changed())))
-        if not said:
-            return ""
+        return self.after(said) if said else ""
+
+    def after(self, said: str) -> str:
+        """What was found of the files, after how many they are."""
         return f"Source {self.source} has read {say_count(self.read, 'file')} after the savepoint. {said}"
 
     def says_gone(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from streambank.checkpoint.sources import cannot_repeat
 from streambank.core.choices import SourceChoice
 from streambank.core.errors import RefusedError, StorageError, StreambankError
-from streambank.core.units import say_count, utc_now
+from streambank.core.units import utc_now
 from streambank.inputs.clean_source import Cleaning, cleaning_of
 from streambank.inputs.files import FilesStanding, look_at_files
 from streambank.kafka.recording import sources_before
@@ -92,15 +92,14 @@ class Sources:
             for files in self.files:
                 if files.changed:
                     yield RefusedError(
-                        f"Source {files.source}: {files.says_changed()}",
+                        files.after(files.says_changed()),
                         code="source-files-changed",
                         hint="Bring the files back as they were; restore a newer savepoint; or use --source "
                         "accept to compute with what they hold now.",
                     )
                 if files.gone:
                     yield RefusedError(
-                        f"Source {files.source} has read {say_count(files.read, 'file')} after the "
-                        f"savepoint. {files.says_gone()}",
+                        files.after(files.says_gone()),
                         code="source-would-lose-files",
                         hint="Bring the files back, for example from the directory that cleanSource moves "
                         "them to; restore a newer savepoint; or use --source accept to go on without their "
