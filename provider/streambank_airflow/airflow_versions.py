@@ -5,11 +5,13 @@ docs/howto/airflow.md has the table for users. `streambank_airflow/__init__.py` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import BaseHook, BaseOperator, exceptions
+from airflow.sdk.execution_time import context as execution_context
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, CronDataIntervalTimetable, CronTriggerTimetable
@@ -29,6 +31,7 @@ else:
         from airflow.sdk.definitions.deadline import AsyncCallback
 
 __all__ = [
+    "KEEPS_IN_TASKS",
     "RETRY_BACKOFF",
     "AsyncCallback",
     "CronDataIntervalTimetable",
@@ -40,6 +43,7 @@ __all__ = [
     "keeps_in_assets",
     "named_deadline",
     "only_run_types",
+    "task_store",
 ]
 
 RETRY_BACKOFF: float = True if BaseOperator.retry_exponential_backoff is False else 2.0
@@ -97,6 +101,15 @@ def asset_state_store(trigger: BaseEventTrigger) -> AssetStateStoreAccessors | N
     return getattr(trigger, "asset_state_store", None)
 
 
+def task_store(context: Mapping[str, Any]) -> Any | None:
+    """Where a task keeps values between its processes; None before 3.3, which has no such store."""
+    return context.get("task_state_store")
+
+
+KEEPS_IN_TASKS = hasattr(execution_context, "TaskStateStoreAccessor")
+"""Whether there is such a store."""
+
+
 def keeps_in_assets() -> bool:
     """Whether the page's snapshots go to the asset state store, in Airflow's own database.
 
@@ -104,9 +117,8 @@ def keeps_in_assets() -> bool:
     values where the API server need not reach them.
     """
     from airflow.providers.common.compat.sdk import conf
-    from airflow.sdk.execution_time import context
 
-    if not hasattr(context, "AssetStateStoreAccessor") or conf.get(
+    if not hasattr(execution_context, "AssetStateStoreAccessor") or conf.get(
         "workers", "state_store_backend", fallback=""
     ):
         return False

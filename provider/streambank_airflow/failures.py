@@ -92,12 +92,13 @@ def close_log(context: Mapping[str, Any]) -> None:
     task_instance: Any = context["ti"]
     error = engine_error(raised)
     if error is not None:
-        why, hint = f"{error.message} [{error.code}]", hint_of(error, _job_of(task_instance.task))
+        task = task_instance.task
+        why, hint = f"{error.message} [{error.code}]", hint_of(error, _job_of(task), _dag_of(task))
     elif isinstance(raised, AirflowException) and _HINT.search(str(raised)):
         why, hint = _HINT.split(str(raised), maxsplit=1)
     else:
         return  # not of ours: Airflow shows it as it shows all others
-    task: Any = task_instance.task
+    task = task_instance.task
     attempt, attempts = getattr(task_instance, "try_number", 1), getattr(task, "retries", 0) + 1
     again = attempt < attempts and not isinstance(raised, AirflowFailException)
     then = f"attempt {attempt} of {attempts}, Airflow tries again" if again else "Airflow does not try again"
@@ -115,6 +116,10 @@ def _job_here() -> str | None:
     except RuntimeError:
         return None
     return _job_of(task)
+
+
+def _dag_of(task: Any) -> object:
+    return task.dag if getattr(task, "has_dag", lambda: False)() else None
 
 
 def _job_of(task: object) -> str | None:

@@ -1,17 +1,73 @@
-"""What to do about an error, in Airflow's words: DAGs, form fields, and operators.
+"""What to do about an error, in Airflow's words: DAGs, form fields, operators and arguments.
 
-The engine's hints name options of the command line, which nobody has on a task's page. A hint that does is
-replaced here, by the error's code. Hints without such words stay as they are.
+The engine's hints name options of the command line, which nobody has on a task's page. Where each of them is
+a field of a form, too, its title takes the option's place, so that no way out is lost that the engine has
+found for this very case. A hint that names a command is replaced by a text for the error's code. Hints
+without such words stay as they are.
+
+All of this speaks of the DAGs that `build_dags` makes. In the task of another DAG there are no such DAGs and
+forms: there the same hint names operators and their arguments.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from airflow.sdk import get_current_context
 
 from streambank.core.errors import StreambankError
+from streambank_airflow.page.names import TAG
 
 _OF_THE_COMMAND_LINE = re.compile(r"(?<![\w-])streambank [a-z]+|(?<![\w-])--[a-z]")
 """A command or an option."""
+
+OPERATORS = {
+    "compact": "CompactStateOperator",
+    "drill": "RunDrillOperator",
+    "failover": "FailoverStreamingJobOperator",
+    "restore": "RestoreSavepointOperator",
+    "run": "StartStreamingJobOperator",
+    "savepoint": "CreateSavepointOperator",
+    "sla": "CheckSlaOperator",
+    "stop": "StopStreamingJobOperator",
+    "upgrade": "UpgradeStreamingJobOperator",
+}
+"""Verb of a job's DAG -> the operator that does it in a DAG of one's own."""
+FIELDS = {
+    "A site that is down": ("failover", "is_down"),
+    "Accept lost records": ("run", "fresh_start"),
+    "Batches to execute again": ("drill", "batches"),
+    "Directory to restore into": ("restore", "into"),
+    "Go on without a rehearsal": ("upgrade", "unrehearsed"),
+    "Go on without a way back": ("upgrade", "no_way_back"),
+    "Input that cannot be read again": ("restore", "source"),
+    "Keep the copy": ("drill", "keep"),
+    "Last savepoint": ("failover", "final_savepoint"),
+    "Measure skew": ("sla", "skew"),
+    "New output directories": ("restore", "new_sinks"),
+    "Output written after the savepoint": ("restore", "sink"),
+    "Repository": ("restore", "repository"),
+    "Single sinks": ("restore", "sink_of"),
+    "Site": ("failover", "to"),
+    "Take a savepoint": ("stop", "savepoint"),
+    "What becomes of the savepoint": ("restore", "mode"),
+}
+"""Title of a form's field -> the verb of its DAG, and the argument of that verb's operator."""
+_SWITCHES = frozenset(
+    {"fresh_start", "unrehearsed", "no_way_back", "keep", "final_savepoint", "skew", "savepoint"}
+)
+_OPTIONS = {
+    "sink": "Output written after the savepoint",
+    "source": "Input that cannot be read again",
+    "mode": "What becomes of the savepoint",
+    "into": "Directory to restore into",
+    "new-sink": "New output directories",
+}
+"""Option of the command line -> the title of the field that is the same."""
+_CHOICES = "refuse|rollback-accept|rollback|accept|fork|no-claim|claim|full|nearest"
+_OPTION = re.compile(rf"`?--({'|'.join(_OPTIONS)})(?![\w-])(?: ({_CHOICES}|[^ `]+=\w+|DIR)(?![\w-]))?`?")
+_FIELD = "|".join(map(re.escape, sorted(FIELDS, key=len, reverse=True)))
 
 _TO_ROCKSDB = (
     "Move the query to RocksDB, whose state is not in the heap: trigger <job>.stop with *Take a savepoint*, "
@@ -66,10 +122,10 @@ HINTS = {
         "The DAGs work on the active site. To let the job go on at the other one, trigger <job>.failover."
     ),
     "failing-over": (
-        "Trigger <job>.failover again, which finishes it. With *Site* set to the other one, it is given up."
+        "Trigger <job>.failover again, which finishes it. With the other site in *Site*, it is given up."
     ),
     "failover-unfinished": (
-        "Trigger <job>.failover, which finishes it. With *Site* set to the other one, it is given up."
+        "Trigger <job>.failover, which finishes it. With the other site in *Site*, it is given up."
     ),
     "final-savepoint-failed": (
         "Trigger <job>.failover with *Last savepoint* off, to go on from the newest savepoint there is. To "
@@ -78,13 +134,6 @@ HINTS = {
     "fork-cannot-roll-back": (
         "Set *Output written after the savepoint* to refuse or accept. Let the fork write elsewhere: say "
         "where in *New output directories*, with a line for each."
-    ),
-    "fork-needs-directory": (
-        "Set *Directory to restore into* (`into` of RestoreSavepointOperator) to a new directory, and "
-        "declare another job whose checkpoint it is."
-    ),
-    "fork-shares-sink": (
-        "Let the fork write elsewhere: say where in *New output directories*, with a line for each."
     ),
     "generation-removed": "Go back by a savepoint: trigger <job>.restore.",
     "hdfs-backed": (
@@ -131,7 +180,7 @@ HINTS = {
     "no-place-answers": "Bring the repository or one of its replicas back, and clear this task.",
     "no-repository": (
         "The first run of <job>.savepoint creates it; or name the directory of repository.json. If it is "
-        "lost, trigger <job>.restore with *Repository* set to nearest, or to a replica."
+        "lost, trigger <job>.restore with *Repository* set to nearest, or a replica in it."
     ),
     "no-sibling": "Set `quarantine` of the operator.",
     "no-state": "The query keeps no state: there is nothing to compact or rescale.",
@@ -222,39 +271,18 @@ HINTS = {
         "Trigger <job>.stop and wait until nothing is written; or set `stopped` to False, which moves "
         "unfinished writes only."
     ),
-    "sink-ahead": (
-        "Trigger <job>.restore with *Output written after the savepoint* set to rollback, or give the query "
-        "another output directory."
-    ),
     "no-versions": (
         "Bring it back from a replica, or from a backup. A bucket keeps what is deleted only from the moment "
         "on at which it has versioning, or Object Lock."
-    ),
-    "sink-cannot-roll-back": (
-        "Bring back what is missing, or use another savepoint. If only older files are missing, set *Output "
-        "written after the savepoint* to rollback-accept: later output goes back all the same. Else set it "
-        "to accept."
     ),
     "sink-changed": (
         "Let it write to the old sink. To move it on purpose: trigger <job>.stop with *Take a "
         "savepoint*, then trigger <job>.restore with *New output directories*; or give it a new "
         "checkpoint."
     ),
-    "sink-log-gap": (
-        "Set *Output written after the savepoint* to rollback, or give a new directory in *New output "
-        "directories*: it gets a log that Spark goes on from."
-    ),
     "sink-not-saved": (
         "Trigger <job>.savepoint, whose savepoint has the log, and make the copy again; or name another "
         "savepoint."
-    ),
-    "sink-rollback-unfinished": (
-        "Finish it: trigger <job>.restore with *Output written after the savepoint* set to rollback."
-    ),
-    "sink-would-lose-rows": (
-        "Set *Output written after the savepoint* to rollback, or to rollback-accept if older files are "
-        "missing, too; or restore a savepoint from before those rows; or set it to accept, to go on without "
-        "them."
     ),
     "restore-unfinished": (
         "Trigger <job>.restore for each query that is left, all but the last with *Start afterwards* off."
@@ -263,46 +291,22 @@ HINTS = {
         "Trigger <job>.restore with the same savepoint, and *Output written after the savepoint* set to"
         " rollback."
     ),
-    "damaged-record": (
-        "It records that a restore rolled outputs back. Restore again with *Output written after the "
-        "savepoint* set to rollback, and move the record away."
-    ),
     "other-site-runs": "It ends by itself when it sees the records. Then trigger <job>.run again.",
     "site-moved": "Look at the runs of <job>.failover, and trigger it again when they have ended.",
     "site-not-fenced": (
         "If you know that no driver of the job runs there, trigger <job>.failover with *A site that is down*."
     ),
     "sites-disagree": (
-        "Look which site has the right output, and trigger <job>.failover with *Site* set to that one."
-    ),
-    "source-cannot-repeat": (
-        "Set *Input that cannot be read again* to accept to restore anyway. A query that must go on "
-        "reads from a source that keeps its records, such as files or Kafka."
+        "Look which site has the right output, and trigger <job>.failover with that one in *Site*."
     ),
     "source-files-changed": (
         "Bring the files back as they were; restore a newer savepoint; or set *Input that cannot be read "
         "again* to accept, to compute with what they hold now."
     ),
-    "source-would-lose-files": (
-        "Bring the files back, for example from the directory that cleanSource moves them to; restore a "
-        "newer savepoint; or set *Input that cannot be read again* to accept, to go on without their rows."
-    ),
-    "source-would-lose-records": (
-        "Restore a newer savepoint; or set *Input that cannot be read again* to accept, to go on without"
-        " those records. Spark itself then also needs failOnDataLoss=false."
-    ),
     "spark-failed": (
         "If it ran out of memory, give it more in the connection of Spark or in the job's [spark]."
     ),
     "scratch-not-apart": "Declare drill.scratch of the job: a location that is apart.",
-    "sink-not-known": (
-        "Let the sink answer and try again, or use a savepoint that says how far it was. To leave this sink "
-        "as it is, trigger <job>.restore with it and accept in *Single sinks*."
-    ),
-    "sink-not-guarded": (
-        "Roll its output back yourself. If *Output written after the savepoint* is set to accept, a restore "
-        "leaves it as it is."
-    ),
     "sink-log-not-retained": "Use a savepoint that names the sink, or a newer batch.",
     "not-this-sink": (
         "Name the directory that the query of the savepoint writes to, or use a savepoint that was taken "
@@ -314,10 +318,6 @@ HINTS = {
         "Trigger <job>.sla with *Measure skew* for how uneven it is; docs/howto/skew.md says how to find "
         "the keys, and what to do about them."
     ),
-    "unguarded-sink": (
-        "docs/howto/sinks.md says how to roll such a sink back yourself. With *Output written after the "
-        "savepoint* set to accept it stays as it is."
-    ),
     "unplanned-first-batch": (
         "While no driver runs, move these folders out of the checkpoint, leave metadata and sources, and "
         "trigger <job>.run: nothing of the query is committed, so nothing is lost. If its output has "
@@ -327,29 +327,47 @@ HINTS = {
 }
 """Code of an error or a finding -> the hint in Airflow, where the engine's speaks of the command line."""
 
+IN_OWN_DAGS = {
+    "copy-not-made": "Run RefreshCopyOperator with the name of the copy.",
+    "lease-held": (
+        "Run StopStreamingJobOperator first, which asks the cluster. A restore beside the running job takes "
+        'both `mode="fork"` and a directory in `into`.'
+    ),
+    "no-committed-batch": "Wait for its first batch, such as by BatchCommittedSensor.",
+    "no-good-savepoint": (
+        'Run VerifySavepointOperator with `level="full"` to see what is wrong. If the job has replicas, run '
+        'RestoreSavepointOperator with `repository="nearest"`.'
+    ),
+    "restore-unfinished": (
+        "Run RestoreStreamingJobOperator again, or RestoreSavepointOperator for each query that is left; "
+        "then start the job."
+    ),
+}
+"""The same where DAGs of one's own do it in another way than the job's DAGs."""
 
-def hint_of(error: StreambankError, job: str | None = None) -> str:
-    """What to do about an error, as a task says it.
 
-    Args:
-        error: An error of the engine.
-        job: The job whose DAGs are named; `<job>` stands for it where it is not known.
-    """
-    return hint_for(error.code, error.hint, job)
+def hint_of(error: StreambankError, job: str | None = None, dag: object = None) -> str:
+    """What to do about an error, as a task says it; arguments as for `hint_for`."""
+    return hint_for(error.code, error.hint, job, dag)
 
 
-def hint_for(code: str, hint: str, job: str | None = None) -> str:
+def hint_for(code: str, hint: str, job: str | None = None, dag: object = None) -> str:
     """A hint in Airflow's words: that of an error, a finding, or a verdict.
 
     Args:
         code: What the hint is about.
         hint: The engine's hint.
         job: The job whose DAGs are named; `<job>` stands for it where it is not known.
+        dag: The DAG in which it is read; that of the task that runs here where it is left out.
     """
+    own = is_own_dag(dag)
     # What follows the first line is quoted: the end of a driver's log.
-    if speaks_cli(hint.partition("\n")[0]):
-        hint = HINTS.get(code, hint)
-    return hint.replace("<job>", job) if job else hint
+    first, line, quoted = hint.partition("\n")
+    if speaks_cli(first):
+        found = by_fields(first)
+        known = (IN_OWN_DAGS.get(code) if own else None) or HINTS.get(code)
+        hint = known or (hint if speaks_cli(found) else found + line + quoted)
+    return _spoken(hint, job, own=own)
 
 
 def hint_of_code(code: str, job: str | None = None) -> str:
@@ -359,8 +377,90 @@ def hint_of_code(code: str, job: str | None = None) -> str:
         code: The code.
         job: The job whose DAGs are named; `<job>` stands for it where it is not known.
     """
-    hint = HINTS.get(code, "")
+    own = is_own_dag()
+    return _spoken((IN_OWN_DAGS.get(code) if own else None) or HINTS.get(code, ""), job, own=own)
+
+
+def in_words(text: str, job: str | None = None, dag: object = None) -> str:
+    """A sentence of the engine, such as a warning, as the task that runs here says it.
+
+    Args:
+        text: The sentence.
+        job: The job whose DAGs it names.
+        dag: As for `hint_for`.
+    """
+    return _spoken(by_fields(text), job, own=is_own_dag(dag))
+
+
+def by_fields(text: str) -> str:
+    """The same with titles of form fields instead of the options of the command line that are the same."""
+
+    def field(match: re.Match[str]) -> str:
+        title, value = f"*{_OPTIONS[match[1]]}*", match[2]
+        if not value or value == "DIR":
+            return title
+        return f"{title} with {value}" if "=" in value else f"{title} set to {value}"
+
+    return _OPTION.sub(field, text)
+
+
+def is_own_dag(dag: object = None) -> bool:
+    """Whether this is a task of a DAG that `build_dags` has not made; False where nothing says so.
+
+    Args:
+        dag: The DAG; that of the task that runs here where it is left out.
+    """
+    if dag is None:
+        try:
+            dag = getattr(get_current_context().get("task"), "dag", None)
+        except (RuntimeError, ValueError):
+            return False
+    return dag is not None and TAG not in (getattr(dag, "tags", None) or ())
+
+
+def _spoken(hint: str, job: str | None, *, own: bool) -> str:
+    if own:
+        hint = _by_arguments(hint, job)
     return hint.replace("<job>", job) if job else hint
+
+
+def _by_arguments(hint: str, job: str | None) -> str:
+    """The same for a DAG of one's own: operators instead of DAGs, arguments instead of fields."""
+    names = "|".join(re.escape(one) for one in ("<job>", job) if one)
+    dag = rf"`?(?:{names})\.({'|'.join(OPERATORS)})\b`?"
+    hint = re.sub(rf"\b(?:unpause and )?([Tt])rigger {dag}", _run_it, hint)
+    hint = re.sub(r"\btrigger it\b", "run it", hint)
+    hint = re.sub(dag, lambda match: OPERATORS[match[1]], hint)
+    hint = re.sub(rf"\*({_FIELD})\* to ({_CHOICES}) or ({_CHOICES})\b", _either, hint)
+    # `set *Title* to X`, `*Title* set to X`, `*Title* is set to X`
+    hint = re.sub(
+        rf"\*({_FIELD})\*(?: is| set)* to ({_CHOICES})\b", lambda one: _argument(one[1], one[2]), hint
+    )
+    hint = re.sub(rf"\*({_FIELD})\* with ([^ ]+=\w+)", lambda one: _argument(one[1], [one[2]]), hint)
+    hint = re.sub(rf"\*({_FIELD})\* off\b", lambda one: _argument(one[1], False), hint)
+    hint = re.sub(rf"\*({_FIELD})\*", lambda one: _argument(one[1]), hint)
+    if "perator" not in hint:
+        hint = re.sub(_ARGUMENT, lambda one: f"{one[0]} of {_OPERATOR_OF[one[1]]}", hint, count=1)
+    return hint
+
+
+def _run_it(match: re.Match[str]) -> str:
+    return f"{'Run' if match[1] == 'T' else 'run'} {OPERATORS[match[2]]}"
+
+
+def _either(match: re.Match[str]) -> str:
+    return f"{_argument(match[1], match[2])} or {_argument(match[1], match[3])}"
+
+
+def _argument(title: str, value: Any = None) -> str:
+    name = FIELDS[title][1]
+    if value is None:
+        return f"`{name}=True`" if name in _SWITCHES else f"`{name}`"
+    return f'`{name}="{value}"`' if isinstance(value, str) else f"`{name}={value}`"
+
+
+_OPERATOR_OF = {name: OPERATORS[verb] for verb, name in FIELDS.values()}
+_ARGUMENT = re.compile(rf"`({'|'.join(_OPERATOR_OF)})(?:=[^`]*)?`")
 
 
 def speaks_cli(text: str) -> bool:

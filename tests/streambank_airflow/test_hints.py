@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from airflow.sdk import BaseOperator
 
 from streambank.cleaning.left_directories import LeftDirectories, LeftDirectory
 from streambank.core.errors import InputError, RefusedError, StorageError
@@ -20,7 +23,18 @@ from streambank.declaration.state import CompactPolicy
 from streambank.doctor.checks.left import check_left
 from streambank.sla.judge.judge import Unreadable
 from streambank_airflow.dags.forms import daily, recovery, rewrite
-from streambank_airflow.hints import HINTS, hint_for, hint_of, speaks_cli
+from streambank_airflow.hints import (
+    FIELDS,
+    HINTS,
+    IN_OWN_DAGS,
+    OPERATORS,
+    by_fields,
+    hint_for,
+    hint_of,
+    in_words,
+    speaks_cli,
+)
+from tests.streambank_airflow.test_reference import arguments, classes
 from tests.support.paths import ROOT
 
 PROVIDER = ROOT / "provider"
@@ -149,7 +163,7 @@ def test_errors_are_found() -> None:
 
 
 def test_what_an_operator_can_raise_has_a_hint_in_airflows_words() -> None:
-    missing = [one for one in raised() if speaks_cli(one.hint) and one.code not in HINTS]
+    missing = [one for one in raised() if speaks_cli(by_fields(one.hint)) and one.code not in HINTS]
     assert not missing, "\n".join(f"{one.place} {one.code}: {one.hint}" for one in missing)
 
 
@@ -157,7 +171,7 @@ def test_what_doctor_finds_has_a_hint_in_airflows_words() -> None:
     found = found_by_doctor()
     assert len(found) > 30
     assert {"hdfs-state-exceeds-heap", "sink-ahead"} <= {one.code for one in found if speaks_cli(one.hint)}
-    missing = [one for one in found if speaks_cli(one.hint) and one.code not in (*HINTS, *BOTH)]
+    missing = [one for one in found if speaks_cli(by_fields(one.hint)) and one.code not in (*HINTS, *BOTH)]
     assert not missing, "\n".join(f"{one.place} {one.code}: {one.hint}" for one in missing)
 
 
@@ -206,8 +220,8 @@ def test_other_hints_stay(hint: str) -> None:
 
 
 def test_a_hint_of_an_unknown_code_stays() -> None:
-    error = InputError("No.", code="of-another-version", hint="Use --sink accept.")
-    assert hint_of(error) == "Use --sink accept."
+    error = InputError("No.", code="of-another-version", hint="Use --quarantine DIR.")
+    assert hint_of(error) == "Use --quarantine DIR."
 
 
 def test_every_field_that_a_hint_names_is_in_a_form_under_that_title() -> None:
@@ -232,3 +246,77 @@ def test_every_field_that_a_hint_names_is_in_a_form_under_that_title() -> None:
 def test_lost_records_are_restored_before_they_are_given_up() -> None:
     hint = HINTS["repository-lost"]
     assert hint.index("<job>.restore") < hint.index("*Accept lost records*")
+
+
+OWN: Any = SimpleNamespace(tags=set(), dag_id="nightly")
+GENERATED: Any = SimpleNamespace(tags={"streambank", "orders"}, dag_id="orders.restore")
+
+
+def all_hints() -> set[tuple[str, str]]:
+    """Each hint that a task may show, by its code, with values in it as a driver's are."""
+    engine = {(one.code, one.hint.replace("{}", "x")) for one in (*raised(), *found_by_doctor()) if one.hint}
+    return engine | {(code, "Use `streambank x`.") for code in HINTS}
+
+
+def test_every_hint_names_operators_and_arguments_in_a_dag_of_ones_own() -> None:
+    operators = {found.__name__: found for _, found in classes("operators", BaseOperator)}
+    sensors = {found.__name__ for _, found in classes("sensors", BaseOperator)}
+    assert set(OPERATORS.values()) <= operators.keys()
+    for title, (verb, argument) in FIELDS.items():
+        assert argument in arguments(operators[OPERATORS[verb]]), title
+    fields = (*FIELDS, "Verification", "Stop the job if it runs", "Start afterwards")
+    own = 0
+    for code, hint in sorted(all_hints()):
+        said = hint_for(code, hint, "orders", OWN)
+        assert not re.search(rf"orders\.({'|'.join(OPERATORS)})\b", said), said
+        assert not any(f"*{title}*" in said for title in fields), said
+        assert {one for one in re.findall(r"\b[A-Z]\w+Operator\b", said)} <= operators.keys(), said
+        assert {one for one in re.findall(r"\b[A-Z]\w+Sensor\b", said)} <= sensors, said
+        own += said != hint_for(code, hint, "orders", GENERATED)
+    assert own > 50
+    assert not IN_OWN_DAGS.keys() - HINTS.keys()
+
+
+def test_a_generated_dag_keeps_the_words_of_its_forms() -> None:
+    restore = hint_for("query-went-on", "`streambank restore`", "orders", GENERATED)
+    assert "trigger orders.restore with *Output written after the savepoint* set to rollback" in restore
+    assert restore == hint_for("query-went-on", "`streambank restore`", "orders"), (
+        "so do alerts, and the page"
+    )
+
+
+@pytest.mark.parametrize(
+    ("hint", "generated", "own"),
+    [
+        (
+            "--sink rollback sets them; --sink accept restores anyway.",
+            "*Output written after the savepoint* set to rollback sets them; *Output written after the "
+            "savepoint* set to accept restores anyway.",
+            '`sink="rollback"` of RestoreSavepointOperator sets them; `sink="accept"` restores anyway.',
+        ),
+        (
+            "--new-sink file:///out=DIR gives a new directory a log.",
+            "*New output directories* with file:///out=DIR gives a new directory a log.",
+            "`new_sinks=['file:///out=DIR']` of RestoreSavepointOperator gives a new directory a log.",
+        ),
+        (
+            "Restore a newer savepoint, or use `--source accept` to go on.",
+            "Restore a newer savepoint, or use *Input that cannot be read again* set to accept to go on.",
+            'Restore a newer savepoint, or use `source="accept"` of RestoreSavepointOperator to go on.',
+        ),
+    ],
+)
+def test_the_ways_out_that_the_engine_found_are_kept_in_their_order(
+    hint: str, generated: str, own: str
+) -> None:
+    assert hint_for("sink-would-lose-rows", hint, "orders", GENERATED) == generated
+    assert hint_for("sink-would-lose-rows", hint, "orders", OWN) == own
+    assert in_words(hint, "orders", OWN) == own, "of a warning, too"
+
+
+def test_what_a_crash_loop_says_names_operators_in_a_dag_of_ones_own() -> None:
+    text = "Hint: repair the cause and trigger orders.run again, restore the savepoint with orders.restore."
+    assert in_words(text, "orders", OWN) == (
+        "Hint: repair the cause and run StartStreamingJobOperator again, restore the savepoint with "
+        "RestoreSavepointOperator."
+    )

@@ -160,12 +160,14 @@ class Failure:
             counted only. Empty where nothing but a sentence is known.
         query: The query that failed, where the job has several; None where that is not known.
         known: Whether that is an error, and not only how a log ends.
+        hint: What to do, where the driver has refused to run; empty where it has died.
     """
 
     cause: str
     lines: tuple[str, ...] = ()
     query: str | None = None
     known: bool = True
+    hint: str = ""
 
     @property
     def sentence(self) -> str:
@@ -176,7 +178,7 @@ class Failure:
 def driver_failure(
     control: JobControl, launch_id: str | None, lines: Sequence[str], *, newest: int = NEWEST_EVENTS
 ) -> Failure | None:
-    """Why a driver died: what the runner recorded of its query, else what its log says.
+    """Why a driver died: what it refused, else what the runner recorded of its query, else what its log says.
 
     Args:
         control: The job's records.
@@ -190,6 +192,9 @@ def driver_failure(
     Raises:
         StorageError: The records cannot be read.
     """
+    refused = _refusal(control, launch_id, newest) if launch_id is not None else None
+    if refused is not None:
+        return Failure(shown(str(refused["why"])), hint=shown(str(refused.get("hint") or "")))
     event = _failed_query(control, launch_id, newest) if launch_id is not None else None
     logged = failure_in(lines)
     if event is None:
@@ -250,6 +255,12 @@ def _is_same(one: str, other: str) -> bool:
     """Whether two lines name one error: the one may have a class before it, and be cut off at its end."""
     bare = [_CLASS.sub("", text)[:_COMPARED].strip() for text in (one, other)]
     return all(len(text) >= _SHORTEST for text in bare) and (bare[0] in other or bare[1] in one)
+
+
+def _refusal(control: JobControl, launch_id: str, newest: int) -> JsonDict | None:
+    """The record of what the driver of a launch has refused."""
+    event = control.last_event("driver-refused", launch_id=launch_id, newest=newest)
+    return event if event is not None and event.get("why") else None
 
 
 def _failed_query(control: JobControl, launch_id: str, newest: int) -> JsonDict | None:

@@ -530,7 +530,8 @@ class _Start:
             if lost is not None:
                 return lost
         if exit_code == RefusedError.exit_code:
-            return RefusedError(message, code="driver-refused", hint=self._log_hint(lines))
+            hint = f"{failure.hint}\n" if failure is not None and failure.hint else ""
+            return RefusedError(message, code="driver-refused", hint=hint + self._log_hint(lines))
         return StorageError(message, code="driver-died", hint=self._log_hint(lines))
 
     def _how_far(self) -> str:

@@ -107,7 +107,12 @@ def newest_records(records: Iterator[NameRecord]) -> dict[tuple[str, str], list[
 
 
 def read_name(store: Store, record: NameRecord) -> str:
-    """The savepoint that a record gives its name to.
+    """The savepoint that a record gives its name to; raises as `read_given`."""
+    return read_given(store, record)[0]
+
+
+def read_given(store: Store, record: NameRecord) -> tuple[str, Mapping[str, Any]]:
+    """The savepoint that a record gives its name to, and who gave it.
 
     Raises:
         NotFoundError: It is gone.
@@ -120,7 +125,8 @@ def read_name(store: Store, record: NameRecord) -> str:
     savepoint = fields.get("savepoint")
     if place != ("name", record.job, record.name, record.number) or not isinstance(savepoint, str):
         raise damaged(what, "it is the record of another name")
-    return savepoint
+    by = fields.get("by")
+    return savepoint, by if isinstance(by, dict) else {}
 
 
 def names_there(

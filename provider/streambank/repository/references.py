@@ -17,10 +17,10 @@ digit, so nothing means two things.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from streambank.core.errors import InputError, NotFoundError
 from streambank.core.names import check_name
@@ -44,7 +44,7 @@ from streambank.repository.catalog import (
     some,
     summarize,
 )
-from streambank.repository.names import is_like_an_id, read_name, records_of_name
+from streambank.repository.names import is_like_an_id, read_given, records_of_name
 from streambank.storage.store import Store
 
 Kind: TypeAlias = Literal["latest", "latest-good", "batch", "time", "id", "name"]
@@ -313,13 +313,23 @@ def holder_of(store: Store, job: str, name: str) -> str | None:
 
 
 def _recorded(store: Store, job: str, name: str) -> str | None:
+    found = recorded_name(store, job, name)
+    return None if found is None else found[0]
+
+
+def recorded_name(store: Store, job: str, name: str) -> tuple[str, Mapping[str, Any]] | None:
+    """The listed savepoint that has a name by records, and who gave it that; None where none has.
+
+    Raises:
+        IntegrityError, FormatError: The record cannot be read.
+    """
     for record in records_of_name(store, job, name):
         try:
-            savepoint = read_name(store, record)
+            found = read_given(store, record)
         except NotFoundError:
             continue
-        if store.exists(manifest_key(job, savepoint)):
-            return savepoint
+        if store.exists(manifest_key(job, found[0])):
+            return found
     return None
 
 

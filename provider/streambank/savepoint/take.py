@@ -35,7 +35,7 @@ from streambank.core.units import say_count_are
 from streambank.repository.catalog import distrusted, heads, settle_listed
 from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
 from streambank.repository.names import check_savepoint_name
-from streambank.repository.references import check_name_free, name_taken
+from streambank.repository.references import check_name_free, holder_of, name_taken, recorded_name
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.savepoint.lost_state import Reported, check_state_is_there
 from streambank.savepoint.plan import (
@@ -66,6 +66,8 @@ from streambank.work.pace import LOCK, Meter, counted
 
 _log = logging.getLogger(__name__)
 
+ASKER = "asker"
+"""Under which key of who takes it its task and round of tries are, separated by the last blank."""
 _PLAN_AGAIN = ("checkpoint-moved", "objects-condemned", "sink-moved", "size-changed")
 
 
@@ -87,7 +89,9 @@ class TakeRequest:
         note: What a person wants to remember about it.
         name: A name that is unique within the job; empty for none. It exempts it from nothing.
         pin: Exempt it from retention.
-        taken_by: Who takes it and why; user and host are added.
+        taken_by: Who takes it and why; user and host are added. What it says as `asker` (`ASKER`) tells
+            another try of the same task from a person who asks once more: a try that finds its name given by
+            the try before ends with that savepoint, and a later round takes the name along.
         new_query: The query id may be another one than that of the job's savepoints.
         max_replans: How often to plan again before giving up.
         lease_epoch: Tells the epoch of the job's lease; another one afterwards means that drivers changed.
@@ -163,29 +167,59 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
         "name": request.name,
         **{name: getattr(known, name) for name in ("spark_version", "application", "conf")},
     }
+    own = _own_holder(request)
+    again = own is not None and own[1] == request.taken_by[ASKER]
+    one = _Take(request, details, pace, own[0] if own is not None else None)
     try:
-        result = _Take(request, details, pace).run(
-            request.batch, request.closure, request.max_replans, request.new_query
-        )
+        result = one.take_again() if again else None
+        if result is None:
+            result = one.run(request.batch, request.closure, request.max_replans, request.new_query)
     except (FormatError, NotFoundError) as error:
         if request.batch is None:
             raise CheckpointReader(request.checkpoint).explained(error) from error
         raise
     if request.name:
-        _give_name(request, result.savepoint)
+        _give_name(request, result.savepoint, own[0] if own is not None else None)
     if request.pin:
         request.repository.pin(request.job, result.savepoint)
     return replace(result, name=request.name)
 
 
-def _give_name(request: TakeRequest, savepoint: str) -> None:
+def _own_holder(request: TakeRequest) -> tuple[str, str] | None:
+    """The savepoint to which the task that asks has given the name already, and in which round of its tries.
+
+    None where no savepoint has the name, or another task gave it.
+    """
+    asker = request.taken_by.get(ASKER)
+    if not request.name or not asker:
+        return None
+    store = request.repository.store
+    found = recorded_name(store, request.job, request.name)
+    if found is None:
+        # A try that was lost before it recorded the name has left it in the manifest.
+        holder = holder_of(store, request.job, request.name)
+        if holder is None:
+            return None
+        found = holder, request.repository.load(request.job, holder).taken_by
+    before = str(found[1].get(ASKER, ""))
+    same_task = before.rpartition(" ")[0] == str(asker).rpartition(" ")[0]
+    return (found[0], before) if same_task else None
+
+
+def _give_name(request: TakeRequest, savepoint: str, own: str | None) -> None:
     """Record the name, now that the savepoint is there.
+
+    Args:
+        request: What was asked.
+        savepoint: The savepoint.
+        own: The one to which the same task has given the name; None for none.
 
     Raises:
         InputError: Another take was faster (code `name-taken`).
     """
     repository, by = request.repository, dict(request.taken_by)
-    holder = repository.give_name(request.job, savepoint, request.name, by=by)
+    moves = own is not None and own != savepoint
+    holder = repository.give_name(request.job, savepoint, request.name, by=by, anyway=moves)
     if holder != savepoint:
         raise name_taken(
             request.job, request.name, holder, f" The savepoint {savepoint} was taken without a name."
@@ -195,7 +229,8 @@ def _give_name(request: TakeRequest, savepoint: str) -> None:
 class _Take:
     """One take: what it was asked, and what has arrived so far."""
 
-    def __init__(self, request: TakeRequest, details: Mapping[str, Any], pace: Pace) -> None:
+    def __init__(self, request: TakeRequest, details: Mapping[str, Any], pace: Pace, own: str | None) -> None:
+        self.own = own
         self.checkpoint = request.checkpoint
         self.repository = request.repository
         self.job = request.job
@@ -262,6 +297,20 @@ class _Take:
             hint="Let the query retain more batches, or stop it at a batch boundary and take then.",
         ) from last
 
+    def take_again(self) -> TakeResult | None:
+        """The savepoint that an earlier try of the same task took; None where it is gone."""
+        assert self.own is not None, "there is one"
+        self.repository.check_lock()
+        self.repository.require_key(self.job)
+        with self.repository.objects.writer() as writer:
+            return self._already_there(self.own, writer, 0)
+
+    def _check_name(self, savepoint: str) -> None:
+        if not self.name:
+            return
+        if self.own is None or holder_of(self.repository.store, self.job, self.name) != self.own:
+            check_name_free(self.repository.store, self.job, self.name, savepoint)
+
     def _attempt(
         self,
         writer: ObjectWriter,
@@ -276,8 +325,7 @@ class _Take:
         closure = plan_closure(listing, self.checkpoint.read, batch=batch, kind=closure_kind)
         self._check_query(closure.query_id, new_query)
         savepoint = self._savepoint_id(closure.query_id, closure.batch)
-        if self.name:
-            check_name_free(self.repository.store, self.job, self.name, savepoint)
+        self._check_name(savepoint)
         if (there := self._already_there(savepoint, writer, replans)) is not None:
             return there
         captured = capture_files(self.sinks, closure.batch)
@@ -373,8 +421,7 @@ class _Take:
             if batch is None:
                 return None
             savepoint = self._savepoint_id(self.reader.query_id(), batch)
-            if self.name:
-                check_name_free(self.repository.store, self.job, self.name, savepoint)
+            self._check_name(savepoint)
             return self._already_there(savepoint, writer, 0)
         except (ConflictError, NotFoundError, FormatError):
             return None  # whatever it is, the plan will say it, or find it again

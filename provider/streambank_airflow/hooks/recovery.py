@@ -141,7 +141,17 @@ class RecoveryVerbs:
                 skipped=Skipped.all_of(skipped),
                 file_sinks=tuple(file_sinks),
             )
-            return restore(request, pace=pace).to_dict()
+            return {**restore(request, pace=pace).to_dict(), "already_restored": False}
+
+    @connected
+    def restored_before(self, ref: str, *, into: str | None, by: Mapping[str, str]) -> dict[str, Any] | None:
+        """What an earlier try of the task that asks has restored; see `streambank.recovery.retried`."""
+        from streambank.recovery.retried import restored_before
+
+        if into is not None:
+            return restored_before(by, control=None, query=None, into=into)
+        job, query = self.declared.find(ref)
+        return restored_before(by, control=job.records(), query=query)
 
     @connected
     def refresh(

@@ -106,6 +106,33 @@ class TogetherVerbs:
             self._request(ref, asked, pace, by=asked_by, record=True), pace=pace
         ).to_dict()
 
+    @connected
+    def restored_before(self, ref: str, by: Mapping[str, str]) -> dict[str, Any] | None:
+        """What an earlier try of the task that asks has restored; None unless that is all queries of the job.
+
+        Args:
+            ref: The job.
+            by: Who asks.
+        """
+        from streambank.core.units import from_json_time
+        from streambank.recovery.retried import restored_before
+        from streambank.recovery.together import skew_s
+
+        job, _ = self.declared.find(ref)
+        records = job.records()
+        found = {name: restored_before(by, control=records, query=name) for name in job.queries}
+        reports = {name: one for name, one in found.items() if one is not None}
+        if len(reports) < len(found):
+            return None
+        moments = [from_json_time(str(one["taken_at"])) for one in reports.values()]
+        return {
+            "job": job.name,
+            "skew_s": round(skew_s(moments), 1),
+            "queries": reports,
+            "already_restored": list(reports),
+            "seconds": 0.0,
+        }
+
     def _request(
         self, ref: str, asked: AskedTogether, pace: Pace, *, by: Mapping[str, str], record: bool
     ) -> TogetherRequest:

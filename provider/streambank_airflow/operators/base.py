@@ -20,6 +20,7 @@ from streambank.core.units import parse_duration_s
 from streambank.driver.installed import own_installation
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import close_log, describe
+from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
@@ -289,9 +290,10 @@ def left_stopped(hook: StreambankHook, ref: str) -> str:
             return ""
     except StreambankError as error:
         return f"It is not known whether job {job} is stopped: {describe(error)}"
-    return (
-        f"Job {job} is stopped and not restored: nothing starts it until a restore succeeds, or {job}.run is "
-        "triggered to go on without one."
+    return in_words(
+        f"Job {job} is stopped and not restored: nothing starts it until a restore succeeds. To go on "
+        f"without one, trigger {job}.run.",
+        job,
     )
 
 
@@ -305,6 +307,22 @@ def asked_by(context: Context) -> dict[str, str]:
         task_id=context["ti"].task_id,
         triggered_by=run.triggering_user_name,
     )
+
+
+def asker(context: Context) -> str:
+    """Who asks, for as long as Airflow tries again by itself; a task that a person clears asks again.
+
+    Clearing raises `max_tries` by the tries there have been, so what is left names the round of tries.
+    """
+    instance: Any = context["ti"]
+    begun = instance.max_tries - (instance.task.retries or 0)
+    parts = (instance.dag_id, instance.run_id, instance.task_id, instance.map_index, begun)
+    return " ".join(map(str, parts))
+
+
+def tried_by(context: Context) -> dict[str, str]:
+    """Who asks, and in which round of tries: another try goes on with what the one before has done."""
+    return {**asked_by(context), "asker": asker(context)}
 
 
 def by_schedule(context: Context) -> bool:

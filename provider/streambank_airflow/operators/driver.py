@@ -24,6 +24,7 @@ from streambank.core.errors import (
 )
 from streambank.driver.failure import shown
 from streambank_airflow.failures import describe
+from streambank_airflow.hints import hint_for, in_words
 from streambank_airflow.operators.base import StreambankOperator, asked_by
 
 if TYPE_CHECKING:
@@ -111,6 +112,10 @@ class DriverOperator(StreambankOperator):
             AirflowException: It died.
         """
         kind = AirflowFailException if event["exit_code"] in HOPELESS else AirflowException
+        found = self.hook.jobs.driver_log(self.job).failure
+        if found is not None and found.hint:
+            hint = hint_for("driver-refused", found.hint, self.job.partition("/")[0])
+            raise kind(f"{what}: {found.sentence} Hint: {hint}")
         raise kind(f"{what}: {event['why']}{cause}. Hint: the end of the driver's log is above.")
 
     def raise_hopeless(self, context: Context) -> None:
@@ -132,7 +137,7 @@ class DriverOperator(StreambankOperator):
             self.log.warning("It is not known whether a retry can help: %s", describe(error))
             return
         if why is not None:
-            raise AirflowFailException(why)
+            raise AirflowFailException(in_words(why, self.job.partition("/")[0]))
 
     def raise_for_error(self, event: dict[str, Any]) -> None:
         """End the task where the wait itself failed.
@@ -143,4 +148,4 @@ class DriverOperator(StreambankOperator):
         """
         if event["status"] == "error":
             kind = AirflowException if event["retryable"] else AirflowFailException
-            raise kind(event["message"])
+            raise kind(in_words(event["message"], self.job.partition("/")[0]))

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import in_words
 from streambank_airflow.operators.base import StreambankOperator, as_bool, by_schedule
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class JobWatchedOperator(StreambankOperator):
         """
         if event["status"] == "error":
             kind = AirflowException if event["retryable"] else AirflowFailException
-            raise kind(event["message"])
+            raise kind(in_words(event["message"], self.job.partition("/")[0]))
         if event["status"] == "late":
             self._fail(f"No run of {self.run_dag_id} has begun to watch job {self.job} in time.")
         if event["status"] == "ended":

@@ -23,6 +23,7 @@ from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
 from streambank_airflow.choices import IF_RUNNING, sink_choices
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.together import AskedTogether
 from streambank_airflow.operators.base import (
     StreambankOperator,
@@ -30,11 +31,13 @@ from streambank_airflow.operators.base import (
     as_number,
     as_text,
     asked_by,
+    asker,
     by_schedule,
     flat,
     known_or_template,
     left_stopped,
     measured,
+    tried_by,
 )
 from streambank_airflow.operators.driver import DriverOperator
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
@@ -195,7 +198,7 @@ class StartStreamingJobOperator(DriverOperator):
             result.log or result.tracking or result.submission or "not known",
         )
         for warning in result.warnings:
-            self.log.warning("%s", warning)
+            self.log.warning("%s", in_words(warning))
         return flat(result.to_dict()) | ({"state": state} if state else {})
 
 
@@ -365,24 +368,13 @@ class StopStreamingJobOperator(DriverOperator):
         for query, taken in result.savepoints.items():
             self.log.info("Savepoint %s of query %s holds batch %s.", taken, query, result.batches[query])
         for warning in result.warnings:
-            self.log.warning("%s", warning)
+            self.log.warning("%s", in_words(warning))
         if result.savepoints:
             task_instance: Any = context["ti"]
             task_instance.xcom_push(key=SAVEPOINTS_KEY, value=dict(result.savepoints))
         return flat(result.to_dict()) | (
             {"savepoint": " ".join(result.savepoints.values())} if result.savepoints else {}
         )
-
-
-def asker(context: Context) -> str:
-    """Who asks, for as long as Airflow tries again by itself; a task that a person clears asks again.
-
-    Clearing raises `max_tries` by the tries there have been, so what is left names the round of tries.
-    """
-    instance: Any = context["ti"]
-    begun = instance.max_tries - (instance.task.retries or 0)
-    parts = (instance.dag_id, instance.run_id, instance.task_id, instance.map_index, begun)
-    return " ".join(map(str, parts))
 
 
 def asked_at(context: Context) -> datetime | None:
@@ -565,7 +557,10 @@ class RestoreStreamingJobOperator(OnSavepoint):
             if as_bool(self.plan_only, "plan_only"):
                 done = self.hook.together.plan(self.job, asked, may_stop=False, whole=False).to_dict()
             else:
-                done = self.hook.together.restore(self.job, asked, note=self.why, by=asked_by(context))
+                by = tried_by(context)
+                done = self.hook.together.restored_before(self.job, by) or self.hook.together.restore(
+                    self.job, asked, note=self.why, by=by
+                )
                 self.did("restored", *done["queries"].values())
         names = ("savepoint", "batch", "taken_at", "generation", "location")
         queries = {}
@@ -573,5 +568,5 @@ class RestoreStreamingJobOperator(OnSavepoint):
             queries[query] = {name: one[name] for name in names}
             self.log.info("Query %s: savepoint %s of batch %d.", query, one["savepoint"], one["batch"])
             for warning in one["warnings"]:
-                self.log.warning("%s", warning)
+                self.log.warning("%s", in_words(warning))
         return {**{name: done[name] for name in ("job", "skew_s", "already_restored")}, "queries": queries}

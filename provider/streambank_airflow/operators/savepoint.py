@@ -13,6 +13,7 @@ from streambank.core.units import say_bytes, say_count, say_duration
 from streambank.declaration.savepoints import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import in_words
 from streambank_airflow.operators.base import (
     SparkWork,
     StreambankOperator,
@@ -22,6 +23,7 @@ from streambank_airflow.operators.base import (
     asked_by,
     known_or_template,
     measured,
+    tried_by,
 )
 from streambank_airflow.operators.on_savepoint import OnSavepoint
 
@@ -51,7 +53,9 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
         batch: An older batch that Spark still retains; None for the last committed one.
         closure: `safe`, or `minimal` for the fewest files; None for what is declared.
         name: A name that is unique within the job, such as `before-upgrade`; None for none. It
-            keeps nothing from retention: `pin` does.
+            keeps nothing from retention: `pin` does. Another try of the task ends with the savepoint to which
+            the try before gave the name. A task that a person clears takes a savepoint of now, and the name
+            moves to it.
         pin: Exempt the savepoint from retention.
         new_query: Accept that another query than before runs under this job's name.
         skip_if_never_started: Skip, instead of failing, while the job was never started.
@@ -108,6 +112,7 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
     def execute(self, context: Context) -> dict[str, Any]:
         """Take it; see the class."""
         with airflow_failures():
+            name = "" if self.name in NOTHING else str(self.name).strip()
             try:
                 result = self.hook.savepoints.take(
                     self.job,
@@ -118,8 +123,8 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
                     pin=as_bool(self.pin, "pin"),
                     new_query=as_bool(self.new_query, "new_query"),
                     note=self.why,
-                    name="" if self.name in NOTHING else str(self.name).strip(),
-                    by=asked_by(context),
+                    name=name,
+                    by=tried_by(context) if name else asked_by(context),
                     kafka=self.kafka or None,
                     executor=self.machines,
                 )
@@ -132,7 +137,7 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
             if outlet == savepoint_asset(self.job):
                 context["outlet_events"][outlet].extra = event_extra(result)
         for warning in result["warnings"]:
-            self.log.warning("%s", warning)
+            self.log.warning("%s", in_words(warning))
         if result["already_there"]:
             self.log.info(
                 "Savepoint %(savepoint)s of batch %(batch)d was there already: nothing was written.", result
@@ -225,7 +230,7 @@ class ImportSavepointOperator(OnSavepoint):
             if outlet == savepoint_asset(self.job):
                 context["outlet_events"][outlet].extra = event_extra(result)
         for warning in result["warnings"]:
-            self.log.warning("%s", warning)
+            self.log.warning("%s", in_words(warning))
         for one in result["passed_over"]:
             self.log.warning("Batch %d of the copy is not whole: %s", one["batch"], one["why"])
         self.log.info("Savepoint %(savepoint)s holds batch %(batch)d of the copy %(source)s.", result)

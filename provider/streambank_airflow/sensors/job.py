@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from os import PathLike
@@ -11,7 +12,9 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from streambank.core.errors import InputError
+from streambank_airflow.airflow_versions import KEEPS_IN_TASKS, task_store
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_integer
@@ -21,6 +24,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from streambank_airflow.triggers.base import JobTrigger, Watcher
+
+
+_LOOK_AGAIN_S = 0.5
+_JUDGED_S = 45.0
+"""Within this a driver on another host is judged: its heartbeat has to stand still for 30 s by default."""
+_AFTER_BATCH = "streambank.after_batch"
+"""Under which key of the task's store a sensor that is rescheduled keeps where it began."""
 
 
 class JobSensor(FindsJobs, BaseSensorOperator):
@@ -98,12 +108,12 @@ class JobSensor(FindsJobs, BaseSensorOperator):
         """Wait; the result says how the job was at the end."""
         with airflow_failures():
             self.check_deferrable()
-            self.prepare()
+            self.prepare(context)
             if self.deferrable:
                 self._defer()
             return super().execute(context)
 
-    def prepare(self) -> None:
+    def prepare(self, context: Context) -> None:
         """What has to be settled before the first look."""
 
     def _defer(self) -> NoReturn:
@@ -120,7 +130,17 @@ class JobSensor(FindsJobs, BaseSensorOperator):
             trigger = self.make_trigger()
             if self._watcher is None:
                 self._watcher = trigger.open_watcher(self.hook)
-            event = trigger.judge(self._watcher.look())
+            view = self._watcher.look()
+            event = trigger.judge(view)
+            # A driver elsewhere is judged by whether its heartbeat moves, which takes more than one look. A
+            # sensor that is rescheduled is another process each time, so it takes all of them here.
+            give_up_at = time.monotonic() + _JUDGED_S
+            while event is None and self.reschedule and view.state == "unknown":
+                if time.monotonic() > give_up_at:
+                    break
+                time.sleep(_LOOK_AGAIN_S)
+                view = self._watcher.look()
+                event = trigger.judge(view)
         if event is None:
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self.execute_complete(context, event))
@@ -135,7 +155,7 @@ class JobSensor(FindsJobs, BaseSensorOperator):
         """
         if event["status"] == "error":
             kind = AirflowException if event["retryable"] else AirflowFailException
-            raise kind(event["message"])
+            raise kind(in_words(event["message"], self.job.partition("/")[0]))
         if event["status"] == "failed":
             raise AirflowFailException(
                 f"Job {self.job} is {event['state']}, so this wait cannot succeed: {event['why']}. "
@@ -174,10 +194,15 @@ class BatchCommittedSensor(JobSensor):
     Args:
         after_batch: Any batch above this one; None for any above the newest when the sensor began.
         accept_idle: Also be content with a driver whose first trigger found no data.
-        kwargs: As for every `JobSensor`; of a job with several queries the slowest counts.
+        kwargs: As for every `JobSensor`; of a job with several queries the slowest counts. With
+            `mode="reschedule"` each look is another process: the newest batch when the sensor began is kept
+            in Airflow's store of the task, which came with 3.3. Before that it needs `after_batch`.
 
     Returns:
         `job`, `state`, `why`, `desired`, `operation`, `epoch`, `batch`, `idle`.
+
+    Raises:
+        InputError: It could never succeed in this Airflow (code `bad-option`).
     """
 
     template_fields: Sequence[str] = (*JobSensor.template_fields, "after_batch")
@@ -188,14 +213,31 @@ class BatchCommittedSensor(JobSensor):
         super().__init__(**kwargs)
         self.after_batch = after_batch
         self.accept_idle = accept_idle
+        if after_batch is None and self.reschedule and not self.deferrable and not KEEPS_IN_TASKS:
+            raise _nowhere_to_keep()
 
-    def prepare(self) -> None:
+    def prepare(self, context: Context) -> None:
         """Settle which batch is the last that does not count."""
         number = as_integer(self.after_batch, "after_batch")
         if number is None:
-            newest = self.hook.watchers.job(self.job).look().batch
-            number = -1 if newest is None else newest
+            keeps = self.reschedule and not self.deferrable
+            number = self._newest_kept(context) if keeps else self._newest()
         self.after_batch = number
+
+    def _newest(self) -> int:
+        newest = self.hook.watchers.job(self.job).look().batch
+        return -1 if newest is None else newest
+
+    def _newest_kept(self, context: Context) -> int:
+        """The newest batch when this try of the sensor began; kept, since each look is another process."""
+        store, attempt = task_store({**context}), getattr(context["ti"], "try_number", 0)
+        if store is None:
+            raise _nowhere_to_keep()
+        kept = store.get(_AFTER_BATCH)
+        if not isinstance(kept, dict) or kept.get("try") != attempt:
+            kept = {"try": attempt, "batch": self._newest()}
+            store.set(_AFTER_BATCH, kept)
+        return int(kept["batch"])
 
     def make_trigger(self) -> JobTrigger:
         """See `JobSensor.make_trigger`."""
@@ -208,6 +250,15 @@ class BatchCommittedSensor(JobSensor):
             failed_states=self.failed_states,
             **self.trigger_arguments,
         )
+
+
+def _nowhere_to_keep() -> InputError:
+    return InputError(
+        'With mode="reschedule" each look is another process, and before Airflow 3.3 none of them knows '
+        "which batch was the newest when the sensor began.",
+        code="bad-option",
+        hint='Give after_batch, such as the batch of a take or a start; or mode="poke", or deferrable=True.',
+    )
 
 
 def check_states(states: Sequence[str]) -> list[str]:

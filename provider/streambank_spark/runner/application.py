@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from streambank.core.errors import StreambankError
+from streambank_spark.failures import say_error
 
 INTERRUPTED = 130
 """Exit code of a program that Ctrl-C ended."""
@@ -29,7 +30,8 @@ def run(
         refused: The exit code where the runner refused something, and the program let that pass.
 
     Returns:
-        The exit code that Python would have ended with; a traceback has been printed where Python prints one.
+        The exit code that Python would have ended with; a traceback has been printed where Python prints one,
+        and what the runner refused as a sentence and a hint.
     """
     module = ModuleType("__main__")
     module.__file__ = str(application)
@@ -46,7 +48,7 @@ def run(
         traceback.print_exc()
         return INTERRUPTED
     except StreambankError as error:
-        traceback.print_exc()
+        say_error(error)
         return refused(error)
     except BaseException:
         traceback.print_exc()

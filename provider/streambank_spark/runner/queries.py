@@ -11,14 +11,11 @@ from typing import Any
 from streambank.core.errors import RefusedError
 from streambank.core.names import MAIN
 from streambank.declaration.state import HotKeysPolicy
+from streambank.driver.application import DECLARE
 from streambank.driver.outputs import Output
 from streambank.driver.spec import QuerySpec
 from streambank_spark.private import jvm
 from streambank_spark.runner.key_sampling import KeySampling
-
-_DECLARE = (
-    "Name each query in the application with queryName(...), and list the names as `queries` of the job."
-)
 
 _END_S = 30.0
 """How long a query that was told to end is waited for before it is started again."""
@@ -147,7 +144,7 @@ class Queries:
                     f"Job {self.job} starts {_shown(spark_name)} while its query {self._called(name)} is "
                     "still running.",
                     code="undeclared-query" if name == MAIN else "query-runs-already",
-                    hint=_DECLARE,
+                    hint=DECLARE,
                 )
             other = looks.unlike(seen.looks)
             if other is not None:
@@ -155,7 +152,7 @@ class Queries:
                     f"Job {self.job} starts {_shown(spark_name)} on the checkpoint of its query "
                     f"{self._called(name)}, which {other}.",
                     code="undeclared-query",
-                    hint=_DECLARE,
+                    hint=DECLARE,
                 )
             seen.starting = True
         try:

@@ -33,7 +33,7 @@ from streambank.control.marker import renew_marker
 from streambank.control.processes import ProcessId, process, program_of, this_process
 from streambank.core.errors import InternalError, RefusedError, StreambankError
 from streambank.declaration.state import HotKeysPolicy
-from streambank.driver.application import check_application
+from streambank.driver.application import check_application, check_queries
 from streambank.driver.location import REFUSED
 from streambank.driver.outputs import Output, check_output
 from streambank.driver.preflight import check_records, check_start, launched_query
@@ -72,6 +72,7 @@ def run(spec: LaunchSpec) -> int:
     refusals.check_environment(os.environ)
     boundary.require_known_spark(__version__)
     program = check_application(where_it_is(spec))
+    check_queries(spec.job, program, spec.queries)
     parent = _jvm_process()
     control = spec.control_of_job()
     released = spec if spec.held_by is None else released_launch(control, spec)

@@ -87,16 +87,21 @@ def exit_code(spec: LaunchSpec, error: StreambankError) -> int:
     Where a supervisor starts again whatever ends with another code than 0, that is the code of a driver that
     no other try would help: it has failed all the same, and the job's records say so.
     """
+    control = spec.control_of_job()
+    try:
+        control.record_event(
+            "driver-refused",
+            launch_id=spec.launch_id,
+            code=error.code,
+            exit_code=error.exit_code,
+            why=error.message,
+            hint=error.hint,
+        )
+    except StreambankError:
+        if spec.deploy_mode == "cluster":
+            raise
     if spec.deploy_mode != "cluster":
         return error.exit_code
-    control = spec.control_of_job()
-    control.record_event(
-        "driver-refused",
-        launch_id=spec.launch_id,
-        code=error.code,
-        exit_code=error.exit_code,
-        why=error.message,
-    )
     return 0 if spec.supervised and not _another_try_helps(spec, control, error) else error.exit_code
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import InputError, NotFoundError
-from streambank.driver.application import check_application
+from streambank.core.errors import InputError, NotFoundError, RefusedError
+from streambank.driver.application import check_application, check_queries
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.job.start import start_job
 from tests.support.jobs.declared import BY, declare, fake_launcher
 
@@ -36,3 +37,53 @@ def test_nothing_is_launched_for_an_application_that_is_not_there(folder: Path) 
     lock = job.records().operation_lock.view()
     assert lock is not None and lock.state == "ended"
     assert job.records().desired() is None, "what cannot be launched is not meant to run"
+
+
+FIRST = 'first = rows.writeStream.queryName("first").format("parquet").start("/out/first")'
+SECOND = 'second = rows.writeStream.format("delta").queryName("second").toTable("second")'
+SEVERAL = {
+    "one after the other": f"{FIRST}\n{SECOND}\n",
+    "in a function": f"def main():\n    {FIRST}\n    {SECOND}\n    first.awaitTermination()\n",
+    "under one condition": f"if __name__ == '__main__':\n    {FIRST}\n    {SECOND}\n",
+    "in a try": f"try:\n    {FIRST}\n    {SECOND}\nfinally:\n    pass\n",
+    "in a loop": (
+        "for name in ('first', 'second'):\n    rows.writeStream.queryName(name).start(f'/out/{name}')\n"
+    ),
+}
+ONE = {
+    "one with a name": FIRST,
+    "one of two": f"if kind == 'first':\n    {FIRST}\nelse:\n    {SECOND}\n",
+    "one perhaps": f"{FIRST}\nif kind:\n    {SECOND}\n",
+    "in two functions": f"def one():\n    {FIRST}\ndef other():\n    {SECOND}\n",
+    "the same once more": f"{FIRST}\nfirst.stop()\n{FIRST}\n",
+    "without names": "a = x.writeStream.start()\nb = y.writeStream.start()\n",
+    "a name that is computed": f"{FIRST}\nb = y.writeStream.queryName(name).start()\n",
+    "in a lambda": f"{FIRST}\nlater = lambda: rows.writeStream.queryName('b').start()\n",
+    "not started": f"{FIRST}\nwriter = rows.writeStream.queryName('b')\n",
+    "a text": f"{FIRST}\nprint('writeStream.queryName(2).start()')\n",
+    "no Python": "writeStream.queryName(",
+}
+
+
+@pytest.mark.parametrize("how", SEVERAL)
+def test_several_named_queries_that_a_job_does_not_declare_are_refused_before_one_runs(
+    folder: Path, how: str
+) -> None:
+    job = declare(folder)
+    (folder / "app.py").write_text(SEVERAL[how], encoding="utf-8")
+
+    with pytest.raises(RefusedError, match="first, second") as refused:
+        start_job(job, by=BY, launcher=LocalLauncher())
+
+    assert refused.value.code == "undeclared-query"
+    assert "`queries` of the job" in refused.value.hint
+    assert job.records().lease.view() is None
+    check_queries("flights", folder / "app.py", ["first", "second"])
+
+
+@pytest.mark.parametrize("how", ONE)
+def test_what_may_be_one_query_is_left_to_the_runner(tmp_path: Path, how: str) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(ONE[how], encoding="utf-8")
+
+    check_queries("flights", program, ["main"])

@@ -80,8 +80,8 @@ def test_the_cure_is_in_airflows_words(jobs_file: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(diagnose, "diagnose_job", lambda job, query, jobs: found)
     run = run_dag(dag_of(jobs_file))
     (finding,) = xcom(run, "doctor")["findings"]
-    assert finding["hint"].startswith("Trigger flights.restore.")
-    assert "Hint: Trigger flights.restore." in xcom(run, "doctor")["worst"]
+    assert finding["hint"].startswith("Run RestoreSavepointOperator.")
+    assert "Hint: Run RestoreSavepointOperator." in xcom(run, "doctor")["worst"]
 
 
 def test_findings_are_in_the_log_with_their_cure(

@@ -107,7 +107,7 @@ def test_a_drill_that_fails_fails_the_task_for_good_and_its_report_is_kept(
     assert "| Differs | the output of batch" in xcom(run, "drill", REPORT_KEY)
     said = capfd.readouterr().out
     assert "The drill of job flights failed at the step compare: The copy did not compute" in said
-    assert "trigger flights.drill with *Keep the copy*" in said
+    assert "run RunDrillOperator with `keep=True`" in said
     run_dag(dag)
     (alert,) = told(chat)
     assert alert.startswith("drill-failed: one_drill.drill: The drill of job flights failed at the step")
@@ -210,7 +210,7 @@ def test_a_copy_that_takes_too_long_fails_and_may_be_kept(
 
     result = xcom(run, "drill")
     assert (result["failed_step"], result["code"]) == ("batches", "drill-timeout")
-    assert "trigger flights.drill with fewer *Batches to execute again*" in capfd.readouterr().out
+    assert "run RunDrillOperator with fewer `batches`" in capfd.readouterr().out
     kept = local_path(result["scratch"])
     assert kept is not None and copies(saved) == [kept]
     assert (kept / "checkpoint/main/commits").is_dir()

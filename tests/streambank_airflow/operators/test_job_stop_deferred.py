@@ -19,7 +19,8 @@ from airflow.triggers.base import TriggerEvent
 from streambank.core.errors import StorageError
 from streambank.job.stop_request import StopAsked
 from streambank_airflow.hooks.jobs import JobVerbs
-from streambank_airflow.operators.job import StopStreamingJobOperator, asker
+from streambank_airflow.operators.base import asker
+from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.triggers.base import Event
 from streambank_airflow.triggers.job import DriverGoneTrigger
 from streambank_airflow.watch.job import JobView

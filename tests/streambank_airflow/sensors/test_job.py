@@ -1,15 +1,23 @@
 from __future__ import annotations
 
+import threading
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG
 
+from streambank.control.claims import Claim, Holder
+from streambank.control.control import JobControl
+from streambank.control.processes import this_process
 from streambank.core.errors import InputError
 from streambank_airflow.sensors.job import BatchCommittedSensor, JobSensor, StreamingJobStatusSensor
 from streambank_airflow.triggers.job import BatchCommittedTrigger, JobStatusTrigger
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.releases import needs_3_3
+from tests.support.jobs.declared import ELSEWHERE
 from tests.support.jobs.managed_job import Managed
 
 
@@ -92,3 +100,107 @@ def test_each_sensor_has_a_trigger_of_its_own() -> None:
     sensor = StreamingJobStatusSensor(task_id="task", job="flights", states=["stopped"])
 
     assert isinstance(sensor.make_trigger(), JobStatusTrigger)
+
+
+@needs_3_3
+def test_a_batch_is_waited_for_by_a_sensor_that_is_rescheduled(
+    airflow_database: None, managed: Managed
+) -> None:
+    managed.start()
+    newest = managed.last_batch()
+    with DAG("one_sensor", schedule=None) as dag:
+        BatchCommittedSensor(
+            task_id="task",
+            job="flights",
+            jobs_file=managed.jobs_file,
+            poke_interval=1,
+            mode="reschedule",
+            timeout=120,
+        )
+
+    run = run_dag(dag)
+
+    assert task_states(run) == {"task": "success"}
+    assert xcom(run, "task")["batch"] > newest
+
+
+class Kept(dict[str, Any]):
+    """A task's store."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+def look_once(store: Kept, managed: Managed, attempt: int = 1) -> int:
+    """The batch above which a sensor waits in a process of its own, as one that is rescheduled looks."""
+    sensor = BatchCommittedSensor(
+        task_id="task", job="flights", jobs_file=str(managed.jobs_file), mode="reschedule"
+    )
+    context: Any = {"ti": SimpleNamespace(try_number=attempt), "task_state_store": store}
+    sensor.prepare(context)
+    return int(sensor.after_batch or 0)
+
+
+def test_each_process_of_a_rescheduled_sensor_waits_for_the_same_and_another_try_begins_once_more(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank_airflow.sensors.job.KEEPS_IN_TASKS", True)
+    managed.start()
+    store = Kept()
+
+    first = look_once(store, managed)
+    managed.wait_for_batch(first + 2)
+
+    assert look_once(store, managed) == first
+    assert look_once(store, managed, attempt=2) >= first + 2
+
+
+def test_a_sensor_that_could_never_succeed_is_refused_when_the_dag_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streambank_airflow.sensors.job.KEEPS_IN_TASKS", False)
+
+    with pytest.raises(InputError, match=r"before Airflow 3\.3") as refused:
+        BatchCommittedSensor(task_id="task", job="flights", mode="reschedule")
+    assert "after_batch" in refused.value.hint
+    others: list[dict[str, Any]] = [
+        {"after_batch": 3},
+        {"after_batch": "{{ params.x }}"},
+        {"deferrable": True},
+        {"mode": "poke"},
+    ]
+    for how in others:
+        BatchCommittedSensor(task_id="task", job="flights", **{"mode": "reschedule", **how})
+
+
+@pytest.mark.parametrize(
+    ("sensor", "beats", "found"),
+    [
+        (partial(StreamingJobStatusSensor, states=["running"]), True, True),
+        (partial(StreamingJobStatusSensor, states=["failed"]), False, True),
+        (partial(StreamingJobStatusSensor, states=["stopped"]), True, False),
+    ],
+)
+def test_one_look_of_a_rescheduled_sensor_is_enough_for_a_driver_on_another_host(
+    managed: Managed, sensor: Any, beats: bool, found: bool
+) -> None:
+    theirs = JobControl(managed.control.store, "flights", here=ELSEWHERE)
+    holder = Holder(ELSEWHERE, (this_process("python"),), {"purpose": "run", "launch_id": "x"}, 0.1, 1.5)
+    claim = theirs.lease.claims.claim(holder)
+    assert isinstance(claim, Claim)
+    claim.beat({})
+    over = threading.Event()
+
+    def go_on() -> None:
+        while beats and not over.wait(0.1):
+            claim.beat({})
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        waits = partial(sensor, task_id="task", job="flights", jobs_file=str(managed.jobs_file))
+        assert bool(waits(mode="reschedule").poke({})) is found
+        assert not waits(mode="poke").poke({}), "one look tells nothing"
+    finally:
+        over.set()
+        thread.join()

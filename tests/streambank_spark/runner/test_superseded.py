@@ -14,6 +14,7 @@ from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.control.requests import STOP
 from streambank.core.errors import ConflictError, InputError, RefusedError, StorageError, StreambankError
+from streambank.driver.failure import driver_failure
 from streambank.driver.location import mark_stop, why_superseded
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch
@@ -180,10 +181,15 @@ def test_a_supervisor_tries_again_only_where_that_helps(
     assert exit_code(replace(spec, supervised=False), error) == error.exit_code
 
 
-def test_outside_a_cluster_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_outside_a_cluster_the_code_is_its_own_and_the_reason_is_left_behind(tmp_path: Path) -> None:
     spec, control = coming_up(tmp_path)
-    assert exit_code(replace(spec, deploy_mode="client"), RefusedError("x", hint="x")) == 8
-    assert control.last_event("driver-refused") is None
+    refusal = RefusedError("It is not declared.", code="undeclared-query", hint="Declare it; token=abcdefgh")
+
+    assert exit_code(replace(spec, deploy_mode="client"), refusal) == 8
+
+    found = driver_failure(control, spec.launch_id, ["the end of a log"])
+    assert found is not None
+    assert (found.sentence, found.hint) == ("It is not declared.", "Declare it; token=***")
 
 
 @pytest.mark.parametrize(

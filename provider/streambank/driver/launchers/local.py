@@ -27,7 +27,7 @@ from streambank.control.processes import (
 from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import IMAGE, TAG_PREFIX
-from streambank.driver.application import check_application
+from streambank.driver.application import check_application, check_queries
 from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation, installation_of, require_known_spark
 from streambank.driver.launcher import DriverState, Handle
@@ -84,7 +84,7 @@ class LocalLauncher:
 
     def check(self, job: Job) -> str | None:
         """See `Launcher.check`."""
-        check_application(job.application)
+        check_queries(job.name, check_application(job.application), job.queries)
         return require_known_spark(self._installation or installation_of(job))
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:

@@ -20,7 +20,7 @@ from streambank.control.control import JobControl
 from streambank.core.errors import InputError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import ATTEMPTS
-from streambank.driver.application import check_application
+from streambank.driver.application import check_application, check_queries
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.launchers.http import ask, entries, get_json, misshapen, send_json
 from streambank.driver.launchers.local import job_tag, yarn_options
@@ -51,7 +51,7 @@ class YarnLauncher(Submitter):
 
     def check(self, job: Job) -> str | None:
         """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
-        check_application(job.application)
+        check_queries(job.name, check_application(job.application), job.queries)
         return None
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:

@@ -31,6 +31,7 @@ from streambank_airflow.choices import (
     sink_choices,
 )
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.together import AskedTogether
 from streambank_airflow.operators.approve import CHOICES_KEY, PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
@@ -39,11 +40,11 @@ from streambank_airflow.operators.base import (
     as_data,
     as_text,
     as_texts,
-    asked_by,
     flat,
     known_or_template,
     left_stopped,
     measured,
+    tried_by,
 )
 from streambank_airflow.operators.on_savepoint import OnSavepoint
 from streambank_airflow.restore_plans import plan_markdown, together_markdown
@@ -55,8 +56,15 @@ if TYPE_CHECKING:
     from streambank.recovery.together import TogetherPlan
 
 
+RESTORED_BEFORE = "An earlier try of this task has restored it already: nothing is done now."
+
+
 class RestoreSavepointOperator(OnSavepoint, SparkWork):
     """Restores a savepoint into the next generation of its job, or into an empty directory.
+
+    Another try of the task gives what an earlier one has restored, and changes nothing. One that a person
+    clears restores into a further generation; for a directory it gives what is there, since nothing is
+    restored over a checkpoint.
 
     With `JOB/*` as its job it restores all queries of the job as one, to savepoints that belong together, as
     `RestoreStreamingJobOperator` does; its approval is then of the whole set. That works for the next
@@ -105,8 +113,9 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
 
     Returns:
         Flat: `savepoint`, `job`, `batch`, `taken_at`, `age_s`, `files`, `bytes`, `rows`, `location`,
-            `generation`, `sink_effect` (what became of output that is newer than the savepoint), ..., and the
-            list `skipped` (`savepoint` and `why` of newer ones that were passed over).
+            `generation`, `sink_effect` (what became of output that is newer than the savepoint), ...,
+            `already_restored` (by an earlier try of this task, so that nothing was done), and the list
+            `skipped` (`savepoint` and `why` of newer ones that were passed over).
     """
 
     operation = "restore"
@@ -204,7 +213,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
                 self.log.info("%s", said)
         self._say_skipped(report)
         for warning in report["warnings"]:
-            self.log.warning("%s", warning)
+            self.log.warning("%s", in_words(warning))
         return _flat(report)
 
     def _say_skipped(self, report: Mapping[str, Any]) -> None:
@@ -227,15 +236,18 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             check_form_origin(self.hook.declared.job(self.job), as_text(self.repository))
         if as_bool(self.plan_only, "plan_only"):
             return self._show_all(context, self._plan_all(offer=self.offer))
-        approved = chosen_of(as_data(self.approved))
+        approved, by = chosen_of(as_data(self.approved)), tried_by(context)
         try:
+            done = self.hook.together.restored_before(self.job, by)
+            if done is not None:
+                self.log.info("%s", RESTORED_BEFORE)
+                approved = None
             if approved is not None:
                 self._check_all_still_so(approved)
                 self.sink, self.source = approved.sink, approved.source
                 self.sink_of = {**sink_choices(self.sink_of), **approved.sink_of}
-            done = self.hook.together.restore(
-                self.job, self._asked_together(), note=self.why, by=asked_by(context)
-            )
+            if done is None:
+                done = self.hook.together.restore(self.job, self._asked_together(), note=self.why, by=by)
         except StreambankError as error:
             error.hint = f"{error.hint} {self.aftermath()}".strip()
             raise
@@ -247,7 +259,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
                     self.log.info("%s", said)
             self._say_skipped(one)
             for warning in one["warnings"]:
-                self.log.warning("%s", warning)
+                self.log.warning("%s", in_words(warning))
         return _flat_together(done)
 
     def _asked_together(self) -> AskedTogether:
@@ -312,6 +324,11 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             task_instance.xcom_push(key=CHOICES_KEY, value=[one.to_dict() for one in offered])
 
     def _restore(self, context: Context) -> dict[str, Any]:
+        by = tried_by(context)
+        before = self.hook.recovery.restored_before(self.job, into=self.into or None, by=by)
+        if before is not None:
+            self.log.info("%s", RESTORED_BEFORE)
+            return before
         approved = chosen_of(as_data(self.approved))
         if approved is not None:
             self._check_still_so(approved)
@@ -323,7 +340,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             str(self.savepoint),
             link=as_bool(self.link, "link"),
             note=self.why,
-            by=asked_by(context),
+            by=by,
             unmoved=as_bool(self.unmoved, "unmoved"),
             executor=self.machines,
             skipped=skipped if isinstance(skipped, (list, tuple)) else (),

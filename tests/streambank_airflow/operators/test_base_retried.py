@@ -1,0 +1,144 @@
+"""A task whose worker is lost after its work: another try finds what was done; who clears it asks once more.
+
+`execute` is called as Airflow does for each try; between two of them the job may go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from streambank.job.savepoint import savepoint_job
+from streambank_airflow.operators.job import RestoreStreamingJobOperator
+from streambank_airflow.operators.restore import RestoreSavepointOperator
+from streambank_airflow.operators.savepoint import CreateSavepointOperator
+from tests.support.jobs.managed_job import BY, Managed, managed_job
+
+pytestmark = pytest.mark.usefixtures("airflow_database")
+
+
+def attempt(*, run: str = "scheduled__2026-11-28", cleared: int = 0) -> Any:
+    """What Airflow gives a try: `max_tries` grows by the tries before, whenever a person clears the task."""
+    task = SimpleNamespace(retries=1)
+    return {
+        "dag_run": SimpleNamespace(dag_id="own", run_id=run, run_type="scheduled", triggering_user_name=None),
+        "ti": SimpleNamespace(
+            dag_id="own", run_id=run, task_id="t", map_index=-1, max_tries=1 + cleared, task=task
+        ),
+        "outlet_events": {},
+    }
+
+
+@pytest.fixture
+def stopped(managed: Managed) -> Managed:
+    """A job that stands still, with a savepoint."""
+    managed.start()
+    managed.wait_for_batch(1)
+    managed.stop()
+    savepoint_job(managed.job, by=BY)
+    return managed
+
+
+def generations(managed: Managed, query: str | None = None) -> list[int]:
+    return [one.number for one in managed.control.generations(query).all()]
+
+
+def test_a_restore_in_place_is_done_once_for_all_tries(stopped: Managed) -> None:
+    restore = RestoreSavepointOperator(task_id="t", job="flights", jobs_file=stopped.jobs_file, sink="accept")
+
+    first = restore.execute(attempt())
+    again = restore.execute(attempt())
+
+    assert generations(stopped) == [1, 2]
+    assert [
+        one.name for one in sorted((stopped.folder / "checkpoints").glob("flights.g*")) if one.is_dir()
+    ] == ["flights.g0002"]
+    assert (first["already_restored"], again["already_restored"]) == (False, True)
+    assert {**again, "already_restored": False} == first
+    restore.execute(attempt(cleared=1))
+    assert generations(stopped) == [1, 2, 3], "a person asks for it once more"
+    restore.execute(attempt(run="scheduled__2026-11-29"))
+    assert generations(stopped) == [1, 2, 3, 4], "so does another run"
+
+
+def test_a_restore_that_is_gone_or_was_followed_by_another_one_is_done_again(stopped: Managed) -> None:
+    restore = RestoreSavepointOperator(task_id="t", job="flights", jobs_file=stopped.jobs_file, sink="accept")
+    restore.execute(attempt())
+    (stopped.checkpoint / "metadata").unlink()
+
+    assert restore.execute(attempt())["generation"] == 3
+
+    restore.execute(attempt(run="manual__2026-11-28"))
+    assert restore.execute(attempt())["generation"] == 5
+
+
+def test_a_restore_into_a_directory_can_be_tried_again_and_cleared(stopped: Managed, tmp_path: Path) -> None:
+    into = tmp_path / "proof"
+    restore = RestoreSavepointOperator(
+        task_id="t", job="flights", jobs_file=stopped.jobs_file, into=str(into), mode="fork", sink="accept"
+    )
+
+    first = restore.execute(attempt())
+
+    assert {**restore.execute(attempt()), "already_restored": False} == first
+    assert restore.execute(attempt(cleared=1))["already_restored"]
+    with pytest.raises(AirflowFailException, match="target-not-empty"):
+        restore.execute(attempt(run="scheduled__2026-11-29"))
+    (into / "metadata").unlink()
+    with pytest.raises(AirflowFailException):
+        restore.execute(attempt())
+
+
+def test_a_named_take_of_a_running_job_can_be_tried_again_and_cleared(managed: Managed) -> None:
+    managed.start()
+    managed.wait_for_batch(1)
+    take = CreateSavepointOperator(task_id="t", job="flights", jobs_file=managed.jobs_file, name="nightly")
+    take.outlets = []
+
+    first = take.execute(attempt())
+    managed.wait_for_batch(first["batch"] + 2)
+    again = take.execute(attempt())
+    cleared = take.execute(attempt(cleared=1))
+
+    assert (again["savepoint"], again["already_there"]) == (first["savepoint"], True)
+    assert cleared["batch"] > first["batch"]
+    assert managed.repository.find("nightly") == ("flights", cleared["savepoint"])
+    with pytest.raises(AirflowFailException, match="name-taken"):
+        take.execute(attempt(run="scheduled__2026-11-29"))
+
+
+@pytest.fixture
+def several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed]:
+    """A stopped job with two queries, with a savepoint of each."""
+    with managed_job(tmp_path, monkeypatch, ("hourly", "sessions")) as job:
+        job.start()
+        for query in ("hourly", "sessions"):
+            job.wait_for_batch(1, query)
+        job.stop()
+        savepoint_job(job.job, by=BY)
+        yield job
+
+
+@pytest.mark.parametrize(
+    ("operator", "job"), [(RestoreStreamingJobOperator, "flights"), (RestoreSavepointOperator, "flights/*")]
+)
+def test_a_restore_of_all_queries_is_done_once_for_all_tries(
+    several: Managed, operator: type[Any], job: str
+) -> None:
+    where: dict[str, Any] = {"task_id": "t", "jobs_file": several.jobs_file, "sink": "accept"}
+
+    first = operator(job=job, **where).execute(attempt())
+    again = operator(job=job, **where).execute(attempt())
+
+    assert generations(several, "hourly") == generations(several, "sessions") == [1, 2]
+    assert (first["already_restored"], again["already_restored"]) == ([], ["hourly", "sessions"])
+    for query in ("hourly", "sessions"):
+        assert again["queries"][query]["savepoint"] == first["queries"][query]["savepoint"]
+    assert again["skew_s"] == first["skew_s"]
+    operator(job=job, **where).execute(attempt(cleared=1))
+    assert generations(several, "hourly") == [1, 2, 3]
