@@ -108,6 +108,7 @@ def test_a_named_take_of_a_running_job_can_be_tried_again_and_cleared(managed: M
     assert (again["savepoint"], again["already_there"]) == (first["savepoint"], True)
     assert cleared["batch"] > first["batch"]
     assert managed.repository.find("nightly") == ("flights", cleared["savepoint"])
+    managed.wait_for_batch(cleared["batch"] + 1)
     with pytest.raises(AirflowFailException, match="name-taken"):
         take.execute(attempt(run="scheduled__2026-11-29"))
 

@@ -553,7 +553,10 @@ def recoveries(
 def _recovery(
     head: SegmentHead, launched: datetime, restarted: Mapping[str, Any] | None, leased: datetime
 ) -> Recovery:
-    steps = (("launch", _between(launched, leased)), ("first-batch", _between(leased, head.at)))
+    steps: tuple[tuple[str, float], ...] = (
+        ("launch", _between(launched, leased)),
+        ("first-batch", _between(leased, head.at)),
+    )
     asked = _recoveries_time(restarted, "asked_at") if restarted is not None else None
     if restarted is None or asked is None or asked > launched:
         return Recovery("start", launched, head.at, head.epoch, head.batch, steps=steps)
