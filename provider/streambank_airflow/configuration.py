@@ -11,6 +11,8 @@ from airflow.providers.common.compat.sdk import conf
 
 from streambank.core.signing import VARIABLE as KEYS_VARIABLE
 
+TAG = "streambank"
+"""What tags every DAG of a job, beside the job's name."""
 SECTION = "streambank"
 JOBS_VARIABLE = "STREAMBANK_JOBS"
 

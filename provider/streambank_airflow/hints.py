@@ -17,7 +17,7 @@ from typing import Any
 from airflow.sdk import get_current_context
 
 from streambank.core.errors import StreambankError
-from streambank_airflow.page.names import TAG
+from streambank_airflow.configuration import TAG
 
 _OF_THE_COMMAND_LINE = re.compile(r"(?<![\w-])streambank [a-z]+|(?<![\w-])--[a-z]")
 """A command or an option."""

@@ -20,10 +20,10 @@ from streambank_airflow.airflow_versions import (
     CronTriggerTimetable,
     only_run_types,
 )
+from streambank_airflow.configuration import TAG
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, ApprovePlanOperator
 from streambank_airflow.operators.base import StreambankOperator
-from streambank_airflow.page.names import TAG
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert

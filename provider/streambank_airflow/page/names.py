@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-TAG = "streambank"
-"""What tags every DAG of a job, beside the job's name."""
 PAGES = "streambank://pages/"
 """How the URIs of page assets begin; the job's name follows."""
 

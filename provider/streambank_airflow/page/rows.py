@@ -13,7 +13,8 @@ from sqlalchemy.orm import aliased
 
 from streambank.core.json_text import loads
 from streambank_airflow.airflow_versions import keeps_in_assets
-from streambank_airflow.page.names import PAGES, TAG, page_name
+from streambank_airflow.configuration import TAG
+from streambank_airflow.page.names import PAGES, page_name
 from streambank_airflow.page.rights import VERBS
 from streambank_airflow.page.store import LINE, variable_key
 
