@@ -23,13 +23,14 @@ _INSIDE_CERTIFICATES = "/etc/ssl/of-this-machine.crt"
 _FROM_HERE = ("/etc/resolv.conf", "/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources")
 _OF_CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# A command within the root, with its own /proc and /dev, and a host name that nothing resolves.
+# A command within the root, with its own /proc and /dev, and a host name of its own.
 _INSIDE = """
 set -e
+mount --bind "$0" "$0" && cd "$0"
 mount -t proc proc "$0/proc"
 mount --rbind /dev "$0/dev" && mount --make-rslave "$0/dev"
 mount -t tmpfs -o size=512m tmpfs "$0/dev/shm"
-hostname nothing-resolves-this
+hostname newcomers-machine
 exec chroot "$0" /usr/bin/env -i "$@"
 """
 
@@ -62,11 +63,14 @@ class BareDebian:
         command = ["debootstrap", "--variant=minbase", "bookworm", str(folder), *_mirror()]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         for name in _FROM_HERE:
+            (folder / name.lstrip("/")).unlink(missing_ok=True)
             if Path(name).exists():
                 shutil.copy(name, folder / name.lstrip("/"))
         own = folder / _INSIDE_CERTIFICATES.lstrip("/")
         own.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(_CERTIFICATES, own)
+        with (folder / "etc" / "hosts").open("a", encoding="utf-8") as hosts:
+            hosts.write("127.0.1.1 newcomers-machine\n")  # as Debian's installer does
         subprocess.run(["chroot", str(folder), "useradd", "--create-home", PERSON], check=True)
         clone = folder / CLONE.lstrip("/")
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], check=True)

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from tests.spark_jobs.patterns.cases import hot, keys, order, sessions, sources, variables, windows
 
-CASES = [
-    *keys.CASES,
-    *windows.CASES,
-    *order.CASES,
-    *sources.CASES,
-    *variables.CASES,
-    *hot.CASES,
-    *sessions.CASES,
-]
+_KINDS = (keys, windows, order, sources, variables, hot, sessions)
+CASES = [case for kind in _KINDS for case in kind.CASES]
+OF_EACH_KIND = [kind.CASES[0] for kind in _KINDS]
+"""Those that `make test` plays; the storm plays the others."""
