@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from streambank.core.units import say_bytes, say_duration, to_json_time, utc_now
 from streambank.recovery.approval import HELD, Choice, is_alive, shown_choices
-from streambank.recovery.report import unknown_times
 from streambank_airflow.markdown import code, filled, table
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ def _alive(plans: Mapping[str, RestorePlan]) -> list[tuple[str, str]]:
 
 
 def _rows(plan: RestorePlan) -> list[tuple[str, str]]:
+    from streambank.recovery.report import unknown_times
+
     savepoint = filled("{} of {}", code(plan.savepoint), code(plan.job))
     rows: list[tuple[str, str]] = [
         ("Savepoint", filled("{}: {}", savepoint, plan.note) if plan.note else savepoint),

@@ -22,7 +22,6 @@ from streambank.declaration.declaration import Declarations, Job
 from streambank.declaration.load import load_jobs
 from streambank.declaration.places.copies import copy_name
 from streambank.driver.connections import using_connections
-from streambank.inputs.folders import check_new_repository
 from streambank.repository.repository import Repository
 from streambank.storage import Store, open_store, using_s3
 from streambank_airflow.configuration import (
@@ -231,6 +230,8 @@ class DeclaredJobs:
         with self.access():
             store = self.repository_store(ref)
             if checkpoint is not None:
+                from streambank.inputs.folders import check_new_repository
+
                 check_new_repository(store, open_store(checkpoint))
             job = self.get(ref)
             if job is not None:
