@@ -13,7 +13,7 @@ from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.shape import Closure
 from streambank.checkpoint.sources import SourceState
-from streambank.checkpoint.state.rocksdb import ReadRange
+from streambank.checkpoint.state.rocksdb import ReadRange, ZipMetadata
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, StorageError, StreambankError
 from streambank.core.finding import Finding, Severity
 from streambank.core.units import from_epoch_ms, say_count, to_json_time
@@ -139,6 +139,8 @@ def inspect_listing(
     if closure:
         findings += [_note(note) for note in closure.notes]
     findings += _oddities(index, closure)
+    if closure is not None:
+        findings += counted_twice(closure, planner.files.zip_metadata)
     with suppress(FormatError, StorageError):  # what cannot be read stands already
         if (behind := logs_behind(index, planner.files)) is not None:
             findings.append(_logs_behind(max(index.offsets), behind))
@@ -309,6 +311,36 @@ def _logs_behind(planned: int, behind: str) -> Finding:
         f"A savepoint of batch {planned} leaves out what belongs to later batches: take it, and restore it "
         "into another directory. Or restore a savepoint from before.",
     )
+
+
+def counted_twice(closure: Closure, metadata: Callable[[str], ZipMetadata]) -> Sequence[Finding]:
+    """Joins whose snapshots count rows twice, as versions before the mend of `state` rewrites left them.
+
+    Args:
+        closure: The state.
+        metadata: What a snapshot says, by its path.
+    """
+    paths: dict[int, str] = {}
+    for file in closure.files:
+        part = classify(file.path)
+        if part.kind is not Kind.ZIP or part.operator is None or part.operator in paths:
+            continue
+        if metadata(file.path).counted_twice:
+            paths[part.operator] = file.path
+    return [
+        Finding(
+            "rows-counted-twice",
+            "warning",
+            path,
+            f"The snapshots of operator {operator}, a join, count the rows of its indexes as rows: a rewrite "
+            "of the state by an earlier version left them so.",
+            "The query's results are right. Its row counts (numRowsTotal, limits of an SLA, forecasts) are "
+            "about twice as high as its rows, for good.",
+            "Rewrite the state once more with this version (`streambank state compact` or `state rescale`): "
+            "the counts are right from then on.",
+        )
+        for operator, path in paths.items()
+    ]
 
 
 def _note(note: str) -> Finding:

@@ -33,7 +33,7 @@ from streambank.core.errors import (
 from streambank.core.units import say_count, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launchers.choose import launcher_for, placed
-from streambank.driver.other_release import check_rewritable, writer_of
+from streambank.driver.other_release import JOIN_FORMAT, check_rewritable, writer_of
 from streambank.job.savepoint import place_of
 from streambank.job.start import check_launch
 from streambank.repository.catalog import SavepointSummary
@@ -125,6 +125,7 @@ def foresee_state(
     _check_state(closure, order)
     with suppress(FormatError, NotFoundError):  # a schema that cannot be read is left to Spark
         check_no_limit(checkpoint, closure)
+    check_join(closure)
     if order.get("partitions") is not None:
         _check_rescale(
             checkpoint, closure, int(order["partitions"]), migrates=order.get("provider") is not None
@@ -227,6 +228,22 @@ def check_no_limit(checkpoint: Readable, closure: Closure) -> None:
             f"The RocksDB state of a limit (operator {', '.join(limits)}) cannot be rewritten.",
             code="limit-state",
             hint="Spark's writer does not support a limit. Start with an empty checkpoint, or keep it.",
+        )
+
+
+def check_join(closure: Closure) -> None:
+    """Refuse to rewrite a join's state of format 4, of which Spark cannot read what its rewriter has written.
+
+    Raises:
+        RefusedError: There is such an operator (code `join-format`).
+    """
+    version = closure.offset_conf.get(JOIN_FORMAT)
+    if version == "4" and any((one.name or "").startswith(_JOIN) for one in closure.operators):
+        raise RefusedError(
+            "The state of a join of format 4 cannot be rewritten.",
+            code="join-format",
+            hint=f"The first batch fixes {JOIN_FORMAT}: start the job with an empty checkpoint and format 3, "
+            "or keep it. Savepoints and restores take every format.",
         )
 
 

@@ -12,6 +12,7 @@ MB/s.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 
@@ -51,6 +52,24 @@ def disagreements(repository: Repository, entries: Mapping[str, FileEntry]) -> I
             yield main.path, f"{main.path} has {main.size_bytes} bytes, and {path} says {size_bytes}."
         elif found != value:
             yield main.path, f"{main.path} has the CRC-32C {found:08x}, and {path} says {value:08x}."
+
+
+def checksum_of(data: bytes, before: bytes) -> bytes:
+    """Spark's checksum of a file that was written again.
+
+    Args:
+        data: The file as it is now.
+        before: The checksum of what it was: what else it says stays; one of another algorithm, too.
+
+    Raises:
+        ValueError: `before` is no checksum as Spark writes them.
+    """
+    if _parse(before) is None:
+        return before
+    value = crc32c(data)
+    signed = value - (1 << 32) if value >> 31 else value
+    fields = {**loads(before), "value": signed, "mainFileSize": len(data)}
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def _parse(data: bytes) -> tuple[int, int] | None:

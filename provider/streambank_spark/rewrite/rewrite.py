@@ -21,12 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streambank.core.errors import RefusedError
-from streambank.recovery.foresee import check_no_limit, check_strict
+from streambank.recovery.foresee import check_join, check_no_limit, check_strict
 from streambank.storage.store import Store
 from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
 from streambank_spark.rewrite.check import Compared, compare
 from streambank_spark.rewrite.expiry import Expired
 from streambank_spark.rewrite.hdfs_rewriter import GoneRows, rewrite_hdfs_stores
+from streambank_spark.rewrite.row_counts import count_once
 from streambank_spark.rewrite.row_patch import ChangedRows, Patch, not_encoded
 from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.digest import count_kept
@@ -119,6 +120,8 @@ def rewrite(
     with skeleton.finished(ids):
         written = QueryState(spark, target.uri, closure.batch)
         after = list(store_rows(session, written))
+        if not hdfs:
+            count_once(target, written.closure, after)
         compared = compare(stores, kept, after, partitions, counted, unpatched)
         for one in patches:
             one.verify(written)
@@ -145,6 +148,7 @@ def check_rewritable(state: QueryState, partitions: int | None) -> None:
             hint="`streambank inspect` shows what a checkpoint holds.",
         )
     check_no_limit(state.store, state.closure)
+    check_join(state.closure)
     if provider == "hdfs" and partitions is not None:
         raise RefusedError(
             "The number of partitions of HDFS-backed state cannot be changed: Spark refuses it, too.",

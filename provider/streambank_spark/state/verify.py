@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
 from pyspark.errors import PySparkException
@@ -21,7 +21,9 @@ from pyspark.sql import SparkSession
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.checkpoint.index import CheckpointIndex
+from streambank.checkpoint.inspection import counted_twice
 from streambank.checkpoint.schema.store import parse_state_schema
+from streambank.checkpoint.state.rocksdb import read_zip_metadata
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.finding import Finding
 from streambank.repository.manifest import Manifest
@@ -84,7 +86,11 @@ def look_deep(
         counts = _counts(found.manifest)
         look = _Look(state, CheckpointIndex.build(SavedFiles(repository, found.manifest).listing()))
         named = {one["operator"]: one.get("name") for one in found.manifest.operators}
-        return [
+        sizes = {file.path: file.size_bytes for file in state.closure.files}
+        miscounted = counted_twice(
+            state.closure, lambda path: read_zip_metadata(path, sizes[path], state.store.read)
+        )
+        return [replace(one, severity="info") for one in miscounted] + [
             finding
             for operator in state.operators()
             for part, counted in _readings(operator, counts)

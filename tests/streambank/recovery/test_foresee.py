@@ -119,6 +119,15 @@ def test_checksums_of_rows_are_seen_before_the_stop(tmp_path: Path) -> None:
     assert refusal(job, operation="compact", where="true").code == "row-checksum"
 
 
+def test_a_join_of_format_4_is_refused_by_name(tmp_path: Path) -> None:
+    job = job_with(tmp_path, "4.3.0/rocksdb-changelog-join3")
+    order = {"operation": "compact", "where": "true", "operator": 0}
+    foresee(job, None, order)
+    name = "spark.sql.streaming.join.stateFormatVersion"
+    set_in_offset_log(tmp_path, name, "3", "4")
+    assert refusal(job, **order).code == "join-format"
+
+
 @pytest.mark.parametrize("after", ["false", None])
 def test_rows_whose_key_does_not_say_where_they_are_get_no_other_partition(
     tmp_path: Path, after: str | None
