@@ -24,6 +24,9 @@ UNFINISHED_TASK_STATES = {
     "up_for_retry",
 }
 
+WAITS = ("awaiting_input", "deferred")
+"""States of a task that waits for an answer: the second one before Airflow 3.3."""
+
 
 class RestError(Exception):
     """Airflow refused or could not be reached."""
@@ -133,9 +136,13 @@ class Airflow:
         return [text for line in content for text in _texts(line) if not text.startswith(_NOT_SERVED)]
 
     def open_questions(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        """What waits for a person's answer in a run (human-in-the-loop tasks)."""
+        """What waits for a person's answer in a run (human-in-the-loop tasks).
+
+        The question is there some time before its task waits. An answer in between can be lost.
+        """
         path = f"{_run(dag_id, run_id)}/hitlDetails?response_received=false"
-        return list(self.call("GET", path)["hitl_details"])
+        asked = self.call("GET", path)["hitl_details"]
+        return [one for one in asked if one["task_instance"]["state"] in WAITS]
 
     def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
         """Give a person's answer."""

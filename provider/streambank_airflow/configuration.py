@@ -13,6 +13,8 @@ from streambank.core.signing import VARIABLE as KEYS_VARIABLE
 
 TAG = "streambank"
 """What tags every DAG of a job, beside the job's name."""
+MISTAKE = "The declaration of this job has a mistake."
+"""How the description of a DAG begins whose job has one; what it is follows."""
 SECTION = "streambank"
 JOBS_VARIABLE = "STREAMBANK_JOBS"
 

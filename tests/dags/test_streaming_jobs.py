@@ -85,4 +85,4 @@ def test_a_broken_declaration_is_one_import_error_that_names_line_and_field(
     assert file.endswith("streaming_jobs.py")
     last = error.strip().splitlines()[-1]
     assert f"{broken}, line " in last
-    assert "jobs.trains.checkpoint: it is missing" in last
+    assert "jobs.trains.checkpont: there is no such field. Did you mean checkpoint?" in last

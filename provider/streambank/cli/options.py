@@ -382,20 +382,20 @@ def job_named(name: str, jobs: str) -> Job:
     Raises:
         StreambankError: See there; or the file is wrong.
     """
-    from streambank.declaration.load import load_jobs
+    from streambank.declaration.load import read_jobs
 
-    return load_jobs(jobs).job(name, console.note)
+    return read_jobs(jobs).around(name).job(name, console.note)
 
 
 def declared_job(job: str, jobs: str | None) -> Job | None:
     """What a jobs file declares of a job; None where there is no file, or no such job."""
     from streambank.core.names import QueryRef
-    from streambank.declaration.load import load_jobs
+    from streambank.declaration.load import read_jobs
 
     name = QueryRef.parse(job).job
     if jobs is None:
         return None
-    declared = load_jobs(jobs)
+    declared = read_jobs(jobs).around(name)
     known = name in declared.jobs or declared.copy_named(name)
     return declared.job(name, console.note) if known else None
 

@@ -9,8 +9,10 @@ watch/0000000003.idle.json     why it could not act although it gives signs: its
 
 A watcher is not a driver: it starts another driver where one is gone, and starting is safe whoever does it.
 So nothing here is a lock. Of two watchers the newer one acts: the older one finds that the newest record is
-not its own, before it acts and with each sign, and ends well. A sign is written once a minute at most, into
-one object.
+not its own, before it acts and with each sign, and does nothing more. It ends once it has seen that the newer
+one gives signs. A newest record without signs proves no watcher: Airflow's database may have come back from a
+backup that does not have that run, the run may be deleted, the records may be a copy from before. Then the
+older one begins again, as the newest. A sign is written once a minute at most, into one object.
 
 A number alone does not say who a watcher is: where the records were lost, the next one begins at 1. So each
 record has an `id` of a moment and a random number, and so has all that accompanies it: what a watcher from
@@ -60,19 +62,6 @@ class Watcher:
         """When it began, in milliseconds of the epoch, by its own clock; None if that is not known."""
         began, _, rest = (self.identity or "").partition("-")
         return int(began) if rest and began.isascii() and began.isdigit() else None
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a watcher stands; it is the one that acts where neither is so.
-
-    Attributes:
-        replaced_by: Who watches instead; None where no other watcher has the newest record.
-        lost: Whether its record is gone, and no watcher that began after it has one.
-    """
-
-    replaced_by: str | None = None
-    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +117,38 @@ class WatchView:
         if self.by.get("dag_id"):
             return f"run {self.by.get('run_id', '?')} of {self.by['dag_id']}"
         return f"{self.by.get('user', 'somebody')} on {self.by.get('host', 'some host')}"
+
+    @property
+    def last_word(self) -> str:
+        """How it ended, or when it gave its last sign, as a sentence."""
+        if not self.end:
+            return f"Its watcher, {self.who}, has given no sign since {to_json_time(self.seen_at)}."
+        how, why = str(self.end.get("how")), str(self.end.get("why") or "")
+        said = f": {why.rstrip('.')}" if why else ""
+        return f"Its watcher, {self.who}, ended ({how}{said})."
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a watcher stands; it is the one that acts where nothing here is said.
+
+    Attributes:
+        other: The watcher that has the newest record instead, and may act; None where none does.
+        lost: Whether no watcher acts: its record is gone and none began after it, or the newest one is
+            another watcher's that has ended or is silent.
+        why: In that second case what became of that one, as a sentence.
+        process: Which process left the last sign of this watcher; None for none, or one that does not say.
+    """
+
+    other: WatchView | None = None
+    lost: bool = False
+    why: str = ""
+    process: str | None = field(default=None, compare=False)
+
+    @property
+    def replaced_by(self) -> str | None:
+        """Who has the newest record instead, for people."""
+        return None if self.other is None else self.other.who
 
 
 class Watches:
@@ -185,11 +206,28 @@ class Watches:
         return Watcher(self.records.append(data), identity)
 
     def begin_again(
-        self, watcher: Watcher, *, by: Mapping[str, str], desired: int | None, next_s: float = SIGN_EVERY_S
+        self,
+        watcher: Watcher,
+        *,
+        by: Mapping[str, str],
+        desired: int | None,
+        next_s: float = SIGN_EVERY_S,
+        gone: Watcher | None = None,
     ) -> Watcher | None:
-        """As `begin`, for a watcher whose record is lost; None where it is not, or another one was faster."""
+        """As `begin`, for a watcher where none acts; None where one does, or another one was faster.
+
+        Args:
+            watcher: What `begin` gave.
+            by: Who watches.
+            desired: The number of the record of what is meant to be.
+            next_s: When the first sign is due.
+            gone: The newest watcher, which makes room although its record does not say why: the caller has
+                seen for long that it gives no signs, or it is the caller's own, and another process has it.
+        """
         last = max((*self.records.numbers(), self.records.pruned_up_to()))
-        if not self.standing(watcher).lost:
+        standing = self.standing(watcher)
+        newest = watcher if standing.other is None else standing.other.watcher
+        if not (standing.lost or (gone is not None and newest == gone)):
             return None
         identity, data = _begun(by, desired, next_s)
         return Watcher(last + 1, identity) if self.records.create(last + 1, data) else None
@@ -201,6 +239,7 @@ class Watches:
         desired: int | None,
         next_s: float = SIGN_EVERY_S,
         doing: str = "watching",
+        process: str | None = None,
     ) -> Standing:
         """Give a sign, if the watcher still is the one that acts.
 
@@ -209,14 +248,15 @@ class Watches:
             desired: The number of the record of what is meant to be.
             next_s: When the next sign is due.
             doing: What is done until then.
+            process: Which process gives it, in which many are given.
 
         Returns:
-            How it stands. Where it was replaced, or its record is lost, no sign was left.
+            How it stands. Where another one acts, or none does, no sign was left.
         """
         standing = self.standing(watcher)
         if standing == Standing():
             data = {"at": to_json_time(utc_now()), "next_s": next_s, "doing": doing, "desired": desired}
-            self._write(watcher, ".beat", data)
+            self._write(watcher, ".beat", data if process is None else {**data, "process": process})
         return standing
 
     def standing(self, watcher: Watcher) -> Standing:
@@ -232,13 +272,16 @@ class Watches:
         if newest is None:
             return Standing(lost=True)
         if _watcher(newest) == watcher:
-            return Standing()
+            return Standing(process=self._companion(watcher, ".beat").get("process"))
         view = self.view()
         if view is None:
             return Standing(lost=True)
         began, other = watcher.began_ms, view.watcher.began_ms or view.since.timestamp() * 1000
-        before = began is not None and view.number < watcher.number and other < began
-        return Standing(lost=True) if before else Standing(view.who)
+        if began is not None and view.number < watcher.number and other < began:
+            return Standing(lost=True)
+        if view.end or view.is_silent(utc_now()):
+            return Standing(lost=True, why=view.last_word)
+        return Standing(view)
 
     def end(self, watcher: Watcher, how: WatchEnd, why: str = "") -> bool:
         """Record that a watcher has ended; False where that is recorded, or its own record is lost."""

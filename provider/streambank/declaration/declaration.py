@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from functools import partial
@@ -356,6 +357,19 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokenJob:
+    """A job whose declaration has a mistake.
+
+    Attributes:
+        error: The mistake.
+        job: The job, of which only the name is known.
+    """
+
+    error: InputError
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
 class Declarations:
     """A whole jobs file.
 
@@ -365,6 +379,7 @@ class Declarations:
         control: URI of the control location of jobs that declare none of their own; None for the default.
         jobs: The jobs by name, in the order of the file.
         maintenance: What is done to the repository as a whole; None where that is not declared.
+        broken: Jobs whose declaration has a mistake, by name: they are not among `jobs`.
     """
 
     path: str
@@ -372,6 +387,28 @@ class Declarations:
     control: str | None
     jobs: Mapping[str, Job]
     maintenance: MaintenancePolicy | None = None
+    broken: Mapping[str, BrokenJob] = field(default_factory=dict)
+
+    def whole(self) -> Declarations:
+        """Itself, for who needs all jobs of the file.
+
+        Raises:
+            InputError: A job has a mistake.
+        """
+        for one in self.broken.values():
+            raise copy(one.error)  # each has the traceback of who asked
+        return self
+
+    def around(self, name: str) -> Declarations:
+        """Itself, for who needs this job alone: a mistake in another one does not matter.
+
+        Raises:
+            InputError: The job has a mistake; or no such job is known, and one that has a mistake may be it.
+        """
+        name = name.partition(SEPARATOR)[0]
+        if name in self.broken:
+            raise copy(self.broken[name].error)
+        return self if name in self.jobs else self.whole()
 
     def job(self, name: str, say: Callable[[str], object] = lambda words: None) -> Job:
         """A job by name; `NAME@standby` and `NAME@primary`: at one of its sites; `NAME@COPY`: on a copy.
@@ -396,6 +433,8 @@ class Declarations:
 
             job = self.job(name)
             return at_active_site(job, say).as_copy(which) if which in job.copies else job.at_site(which)
+        if name in self.broken:
+            raise copy(self.broken[name].error)
         if name not in self.jobs:
             raise NotFoundError(
                 f"{self.path} declares no job {name!r}.",

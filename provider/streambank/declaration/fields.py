@@ -22,6 +22,8 @@ from streambank.core.units import parse_duration_s
 from streambank.core.zones import check_time_zone, time_zone
 from streambank.storage import normalize_location, scheme_of
 
+_MISSPELT = 0.75
+"""How alike two names are of which one is taken for the other, misspelt."""
 T = TypeVar("T")
 C = TypeVar("C", bound=str)
 
@@ -109,8 +111,15 @@ class Fields:
         return value
 
     def required(self, name: str, value: T | None) -> T:
-        """The value, if it is there."""
+        """The value, if it is there.
+
+        Raises:
+            InputError: It is not; of a field whose name is misspelt that says more.
+        """
         if value is None:
+            unread = [one for one in self.data if one not in self._known]
+            for near in difflib.get_close_matches(name, unread, 1, cutoff=_MISSPELT):
+                raise self.mistake(near, "there is no such field", f"Did you mean {name}?")
             raise self.mistake(name, "it is missing", f"Add {name} to [{'.'.join(self.path)}].")
         return value
 

@@ -14,7 +14,7 @@ from streambank.core.python310 import parse_toml
 from streambank.core.zones import UTC_NAME
 from streambank.declaration.airflow import read_airflow
 from streambank.declaration.credentials import read_environment, refuse_credentials
-from streambank.declaration.declaration import Declarations, Job
+from streambank.declaration.declaration import BrokenJob, Declarations, Job
 from streambank.declaration.drill import read_drill
 from streambank.declaration.fields import Fields, Source, TomlLines, expand, merge, read_text
 from streambank.declaration.health import read_health
@@ -50,7 +50,20 @@ _APART = (
 
 
 def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | None = None) -> Declarations:
-    """Read and check a jobs file.
+    """Read and check a jobs file; as `read_jobs`, for who needs all of its jobs.
+
+    Args:
+        path: The TOML file.
+        variables: What `${NAME}` stands for; the environment by default.
+
+    Raises:
+        InputError: As `read_jobs`; or a job has a mistake.
+    """
+    return read_jobs(path, variables=variables).whole()
+
+
+def read_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | None = None) -> Declarations:
+    """Read and check a jobs file. A mistake in one job takes no other job away: it is left in `broken`.
 
     Args:
         path: The TOML file.
@@ -71,8 +84,12 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
             hint="Repair that line; docs/reference/jobs.md shows how a job is declared.",
         ) from error
     source = Source(file, TomlLines(text))
-    data = expand(data, source, (), os.environ if variables is None else variables)
-    top = Fields(data, (), source)
+    known = os.environ if variables is None else variables
+    given = {
+        name: value if name == "jobs" else expand(value, source, (name,), known)
+        for name, value in data.items()
+    }
+    top = Fields(given, (), source)
     repository = top.required("repository", top.location("repository"))
     control = top.location("control")
     defaults = top.table("defaults")
@@ -80,15 +97,33 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
         if name in defaults.data:
             raise defaults.mistake(name, "it belongs to a job, not to the defaults of all")
     _read_job(Fields(defaults.data, ("defaults",), source), None, repository, control)
-    jobs = {}
+    jobs: dict[str, Job] = {}
+    broken: dict[str, BrokenJob] = {}
     for name in top.table("jobs").data:
-        own = top.table("jobs").table(name)
-        merged = Fields(merge(defaults.data, own.data), own.path, source)
-        jobs[name] = _read_job(merged, name, repository, control)
+        try:
+            own = top.table("jobs").table(name)
+            mine = expand(own.data, source, own.path, known)
+            merged = Fields(merge(defaults.data, mine), own.path, source)
+            jobs[name] = _read_job(merged, name, repository, control)
+        except InputError as error:
+            broken[name] = BrokenJob(error, _nameless(error, name, source, repository, control))
     maintenance = read_maintenance(top.table("maintenance")) if "maintenance" in data else None
     top.done()
     refuse_shared(jobs, source)
-    return Declarations(str(file), repository, control, jobs, maintenance)
+    return Declarations(str(file), repository, control, jobs, maintenance, broken)
+
+
+def _nameless(error: InputError, name: str, source: Source, repository: str, control: str | None) -> Job:
+    """A job of which only the name counts, for what shows that its declaration has a mistake.
+
+    Raises:
+        InputError: Its name is the mistake: then there is no such job.
+    """
+    known = {"application": "not-known", "checkpoint": "not-known"}
+    try:
+        return _read_job(Fields(known, ("jobs", name), source), name, repository, control)
+    except InputError:
+        raise error from None
 
 
 def _read_job(fields: Fields, name: str | None, repository: str, control: str | None) -> Job:

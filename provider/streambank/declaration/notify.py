@@ -22,6 +22,7 @@ KINDS = (
     "repository-lost",
     "checkpoint-damaged",
     "restart",
+    "not-watched",
     "approval-waits",
     "late-restore",
     "replica-failed",

@@ -28,7 +28,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import Desired, JobControl
 from streambank.control.records import JsonDict
 from streambank.control.watch import WatchView
-from streambank.core.units import from_json_time, to_json_time
+from streambank.core.units import from_json_time
 from streambank.job.liveness import (
     NEWEST_LIVES,
     DriverLife,
@@ -103,6 +103,14 @@ class Life:
     def unwatched_s(self, now: datetime) -> float:
         """For how long it is unwatched, in seconds."""
         return _since_s(self.unwatched_since, now)
+
+    def is_unwatched(self, now: datetime, patience_s: float) -> bool:
+        """Whether it is surely unwatched: its watcher said that it ended, or cannot act, or for so long."""
+        if self.unwatched_since is None:
+            return False
+        watcher = self.watcher
+        certain = watcher is not None and bool(watcher.end or watcher.idle) and self.expected
+        return certain or self.unwatched_s(now) > patience_s
 
 
 def beside_a_driver(hint: str) -> str:
@@ -300,16 +308,12 @@ def _unwatched(
         due_at = start_over_at() + timedelta(seconds=COMES_S)
         return (due_at, "Nothing has watched it since it was started.") if now > due_at else (None, "")
     if watch.end:
-        how, why = str(watch.end.get("how")), str(watch.end.get("why") or "")
-        said = f": {why.rstrip('.')}" if why else ""
-        return _moment(watch.end) or watch.seen_at, f"Its watcher, {watch.who}, ended ({how}{said})."
+        return _moment(watch.end) or watch.seen_at, watch.last_word
     if watch.idle:
         why = f"Its watcher, {watch.who}, cannot act: {watch.idle['why']}."
         return _moment(watch.idle) or watch.seen_at, why
     if now > watch.due_at:
-        last = to_json_time(watch.seen_at)
-        since = max(watch.due_at, desired.at)
-        return since, f"Its watcher, {watch.who}, has given no sign since {last}."
+        return max(watch.due_at, desired.at), watch.last_word
     return None, ""
 
 

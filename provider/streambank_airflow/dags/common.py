@@ -23,7 +23,7 @@ from streambank_airflow.airflow_versions import (
 from streambank_airflow.configuration import TAG
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY, ApprovePlanOperator
-from streambank_airflow.operators.base import StreambankOperator
+from streambank_airflow.operators.base import GENERATIONS_KEY, StreambankOperator
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert
@@ -237,7 +237,7 @@ def dag_id(job: str, verb: str) -> str:
 
 
 def approve_task(policy: RestorePolicy, plan: StreambankOperator, **more: Any) -> ApprovePlanOperator:
-    """The task that asks a person whether what another one has planned is to be done; silence rejects it.
+    """The task that asks a person whether what another one has planned is to be done; silence is no consent.
 
     Args:
         policy: The job's table `restore`: who may answer, and for how long they are waited for.
@@ -249,6 +249,7 @@ def approve_task(policy: RestorePolicy, plan: StreambankOperator, **more: Any) -
         subject=left_by(plan, SUBJECT_KEY),
         body=left_by(plan, PLAN_KEY),
         defaults=ApprovePlanOperator.REJECT,
+        shown=left_by(plan, GENERATIONS_KEY),
         assigned_users=[{"id": one, "name": one} for one in policy.approvers] or None,
         response_timeout=timedelta(seconds=policy.approval_timeout_s),
         **more,

@@ -15,8 +15,9 @@ from airflow.sdk import DAG, Param, TriggerRule
 
 from streambank.declaration.declaration import Job
 from streambank.declaration.state import BootstrapPolicy, TransformPolicy
-from streambank_airflow.dags.common import DagFile, approve_task, dag_id
+from streambank_airflow.dags.common import DagFile, approve_task, dag_id, left_by
 from streambank_airflow.dags.forms import rewrite
+from streambank_airflow.operators.base import GENERATIONS_KEY
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import (
     SAVEPOINTS_KEY,
@@ -151,9 +152,11 @@ def _exchange_dag(
         )
         # Of a run that asks nobody the preview is skipped, and so is this.
         approve = approve_task(job.restore, preview, only_if=goes_on, **where)
+        generations = left_by(preview, GENERATIONS_KEY)
         stop = StopStreamingJobOperator(
             task_id="stop",
             savepoint=True,
+            shown=generations,
             only_if=goes_on,
             skip_if_stopped="{{ dag_run.run_type == 'scheduled' }}",
             trigger_rule=TriggerRule.NONE_FAILED,
@@ -161,6 +164,7 @@ def _exchange_dag(
         )
         shown = {
             "planned": f"{{{{ ti.xcom_pull(task_ids='preview', key='{REQUEST_KEY}') }}}}",
+            "shown": generations,
             **asked,
             **(planned or {}),
             **of_query,
@@ -171,11 +175,13 @@ def _exchange_dag(
             savepoint=f"{{{{ {REWRITTEN}['savepoint'] }}}}",
             only_if=f"{{{{ {REWRITTEN}['savepoint'] is not none }}}}",
             unmoved=True,
+            shown=generations,
             **of_query,
         )
         start = StartStreamingJobOperator(
             task_id="start",
             only_if="{{ params.start }}",
+            if_stopped="fail",
             trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
             **args,
         )
@@ -190,7 +196,9 @@ def _exchange_dag(
             trigger_rule=TriggerRule.ONE_FAILED,
             **of_query,
         )
-        start_again = StartStreamingJobOperator(task_id="start_again", only_if="{{ params.start }}", **args)
+        start_again = StartStreamingJobOperator(
+            task_id="start_again", only_if="{{ params.start }}", if_stopped="fail", **args
+        )
         keep_running_again = _keep_running(job, "keep_running_again", f"{verb} failed: the job is as it was")
         watched_again = _watched("watched_again", job, args)
         [check_run, preview] >> approve

@@ -18,16 +18,17 @@ provider.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import InputError, check_choice
-from streambank.declaration.declaration import Job
-from streambank.declaration.load import load_jobs
+from streambank.declaration.declaration import BrokenJob, Job
+from streambank.declaration.load import read_jobs
 from streambank_airflow.airflow_versions import keeps_in_assets
 from streambank_airflow.assets import page_asset
-from streambank_airflow.configuration import page_is_on
+from streambank_airflow.configuration import MISTAKE, page_is_on
 from streambank_airflow.dags import (
     bootstrap_dag,
     compact_dag,
@@ -48,9 +49,12 @@ from streambank_airflow.dags.maintenance import maintenance_dag
 from streambank_airflow.dags.refresh import VERB as REFRESH
 from streambank_airflow.dags.stagger import unshifted_alone
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.markdown import cell
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
+
+_log = logging.getLogger(__name__)
 
 BUILDERS: Mapping[str, Callable[[Job, DagFile], DAG]] = {
     "run": run_dag,
@@ -77,6 +81,8 @@ VERBS = (*BUILDERS, REFRESH)
 """What `only` may name, besides that of the repository: `refresh` is that of each copy of a job's state."""
 _NAMES_PAGE = ("sla", "drill", "savepoint", "stop")
 """Which DAG of a job names the asset of its page, the first that is built."""
+_AS_EVER = ("run", "sla")
+"""DAGs of a job that have the same tasks whatever it declares."""
 MAINTENANCE = "maintenance"
 """The DAG of the whole repository, where the file declares one."""
 
@@ -94,6 +100,9 @@ def build_dags(
     What a job declares in `[jobs.NAME.airflow]` comes before what is given here, and that before our own
     defaults. Callbacks, tags and permissions add up.
 
+    A mistake in one job takes no DAG of another one away. The job itself has `<job>.run` and `<job>.sla`,
+    whose description is the mistake, and whose tasks fail with it.
+
     Args:
         jobs_file: The declaration, docs/reference/jobs.md.
         default_args: Arguments of all tasks, as in Airflow's `DAG(default_args=)`: `owner`, `pool`, `queue`,
@@ -108,9 +117,9 @@ def build_dags(
         The DAGs by the names under which a DAG file should publish them: their ids.
 
     Raises:
-        InputError: The file declares something wrong; the message names the line and the field, and Airflow
-            shows it as the import error of the DAG file. Or an argument is one that may not be given (code
-            `bad-option`), or `only` has something unknown (`bad-choice`).
+        InputError: The file declares something wrong that is not in one job of several; the message names
+            the line and the field, and Airflow shows it as the import error of the DAG file. Or an argument
+            is one that may not be given (code `bad-option`), or `only` has something unknown (`bad-choice`).
     """
     if isinstance(only, str):
         only = (only,)
@@ -120,16 +129,41 @@ def build_dags(
     file = DagFile(str(path), conn_id, default_args or {}, dag_args or {})
     file.check(verbs)
     try:
-        declared = load_jobs(path)
+        declared = read_jobs(path)
+        if not declared.jobs:
+            declared.whole()
     except InputError as error:
         # Only this line reaches the import error's page as a whole, so the way out has to be part of it.
-        raise InputError(f"{error.message} {error.hint}".strip(), code=error.code, hint=error.hint) from None
+        raise InputError(_whole(error), code=error.code, hint=error.hint) from None
     jobs = [unshifted_alone(job, declared.jobs.values()) for job in declared.jobs.values()]
     dags = {dag.dag_id: dag for job in jobs for dag in _with_page(job, _dags_of(job, file, verbs))}
-    if declared.maintenance is not None and (only is None or MAINTENANCE in only):
+    for one in declared.broken.values():
+        dags |= {dag.dag_id: dag for dag in _broken_dags(one, file, verbs)}
+    # What keeps the repository must know all of its jobs.
+    if declared.maintenance is not None and not declared.broken and (only is None or MAINTENANCE in only):
         dag = maintenance_dag(declared, declared.maintenance, file)
         dags[dag.dag_id] = dag
     return dags
+
+
+def _broken_dags(broken: BrokenJob, file: DagFile, verbs: Sequence[str]) -> list[DAG]:
+    """Those DAGs of a job whose declaration has a mistake that look alike whatever it says.
+
+    An import error would take away all DAGs of the file, so these show it: in the list, and by runs that fail
+    with it. A run of `<job>.run` that watches goes on when the mistake is gone.
+    """
+    said = _whole(broken.error)
+    _log.error("Job %s: %s", broken.job.name, said)
+    dags = _with_page(broken.job, _dags_of(broken.job, file, [one for one in verbs if one in _AS_EVER]))
+    for dag in dags:
+        dag.description = f"{MISTAKE} {said}"
+        dag.doc_md = f"**{MISTAKE}** {cell(said)}\n\n{dag.doc_md}"
+        dag.tags = {*dag.tags, "broken"}
+    return dags
+
+
+def _whole(error: InputError) -> str:
+    return f"{error.message} {error.hint}".strip()
 
 
 def _with_page(job: Job, dags: Iterable[DAG]) -> list[DAG]:

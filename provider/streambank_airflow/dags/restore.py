@@ -15,6 +15,7 @@ from streambank_airflow.dags.common import DagFile, approve_task, dag_id, left_b
 from streambank_airflow.dags.forms import recovery
 from streambank_airflow.notify.deadlines import restore_deadline
 from streambank_airflow.operators.approve import CHOICES_KEY, ApprovePlanOperator
+from streambank_airflow.operators.base import GENERATIONS_KEY
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
@@ -124,6 +125,7 @@ def restore_tasks(
         "savepoint": f"{{{{ {shown}['savepoint'] }}}}",
         "skipped": f"{{{{ {shown}.get('skipped') }}}}",  # None in what an older version has planned
         "approved": approved,
+        "shown": left_by(plan, GENERATIONS_KEY),
         **how,
         **args,
     }
@@ -133,9 +135,10 @@ def restore_tasks(
         if_running=f"{{{{ 'stop' if {stop} else 'refuse' }}}}",
         only_if=f"{{{{ {in_place} }}}}",
         only_before=restore.task_id,
+        shown=left_by(plan, GENERATIONS_KEY),
         **of_job,
     )
-    start_job = StartStreamingJobOperator(task_id="start", only_if=started, **of_job)
+    start_job = StartStreamingJobOperator(task_id="start", only_if=started, if_stopped="fail", **of_job)
     keep_running = TriggerDagRunOperator(
         task_id="keep_running", trigger_dag_id=run, conf={"note": "handed over after a restore"}
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from streambank.core.errors import InputError
 from streambank.core.names import SEPARATOR, QueryRef
 from streambank.declaration.declaration import Declarations, Job
-from streambank.declaration.load import load_jobs
+from streambank.declaration.load import read_jobs
 from streambank.declaration.places.copies import copy_name
 from streambank.driver.connections import using_connections
 from streambank.repository.repository import Repository
@@ -120,6 +120,10 @@ class DeclaredJobs:
         Raises:
             InputError: Nobody names a file (code `no-declaration`), or it is wrong.
         """
+        return self.read().whole()
+
+    def read(self) -> Declarations:
+        """The same, where a mistake in one job does not matter to who asks for another one."""
         return remembered_jobs(self.jobs_file)
 
     def find(self, ref: str, site: str | None = None) -> tuple[Job, str | None]:
@@ -142,7 +146,7 @@ class DeclaredJobs:
                 return self.at_active_site(job)
             return job.at_site(site)
 
-        return find_declared(self.load(), ref, placed)
+        return find_declared(self.read(), ref, placed)
 
     def at_active_site(self, job: Job) -> Job:
         """A job at its active site, as `find` has it.
@@ -172,7 +176,7 @@ class DeclaredJobs:
             asked, copy = parse_ref(ref)
         except InputError:
             return ref
-        job = self.load().jobs.get(asked.job) if self._named_file() else None
+        job = self.read().around(asked.job).jobs.get(asked.job) if self._named_file() else None
         if job is None or copy is None or copy not in job.copies:
             return ref
         return str(QueryRef(copy_name(asked.job, copy), asked.query))
@@ -193,9 +197,9 @@ class DeclaredJobs:
         """
         if not self._named_file():
             return None
-        declared = self.load()
+        declared = self.read()
         asked, copy = _parsed(declared, ref)
-        job = declared.jobs.get(asked.job)
+        job = declared.around(asked.job).jobs.get(asked.job)
         if job is None:
             return None
         job = self.at_active_site(job)
@@ -308,7 +312,7 @@ _finds_file = Lock()
 
 
 def remembered_jobs(path: str) -> Declarations:
-    """As `load_jobs`; a file that this process has read already, and that is as it was, is not parsed again.
+    """As `read_jobs`; a file that this process has read already, and that is as it was, is not parsed again.
 
     A triggerer asks for one job of the same file for each of its watches and pages: with a thousand jobs in
     it, parsing it takes seconds of a processor each time. What is wrong with it is remembered for half a
@@ -318,7 +322,7 @@ def remembered_jobs(path: str) -> Declarations:
         path: The jobs file.
 
     Raises:
-        InputError: As `load_jobs`.
+        InputError: As `read_jobs`.
     """
     with _finds_file:
         file = _files[path] = _files.pop(path) if path in _files else _File()
@@ -332,7 +336,8 @@ def remembered_jobs(path: str) -> Declarations:
             # One that was written to meanwhile may have been read half before and half after.
             file.read = now if now is not None and _Read.now(path) == now else None
             file.found = found if file.read is not None else None
-            file.until = time.monotonic() + _ERROR_COUNTS_S if isinstance(found, InputError) else math.inf
+            is_wrong = isinstance(found, InputError) or bool(found.broken)
+            file.until = time.monotonic() + _ERROR_COUNTS_S if is_wrong else math.inf
     if isinstance(found, InputError):
         raise duplicate(found)  # each has the traceback of who asked
     return found
@@ -340,7 +345,7 @@ def remembered_jobs(path: str) -> Declarations:
 
 def _parsed_jobs(path: str) -> Declarations | InputError:
     try:
-        return load_jobs(path)
+        return read_jobs(path)
     except InputError as error:
         return error.with_traceback(None)
 
@@ -356,7 +361,7 @@ def find_declared(
         placed: Brings a job to the site that is meant.
     """
     asked, copy = _parsed(declared, ref)
-    job = placed(declared.job(asked.job))
+    job = placed(declared.around(asked.job).job(asked.job))
     if copy is not None:
         job = job.as_copy(copy)
     job.queries_named(asked.query)

@@ -108,15 +108,22 @@ class HealthVerbs:
 
     @connected
     def watch_again(
-        self, ref: str, watcher: Watcher, site: str | None, *, by: Mapping[str, str]
+        self,
+        ref: str,
+        watcher: Watcher,
+        site: str | None,
+        *,
+        by: Mapping[str, str],
+        gone: Watcher | None = None,
     ) -> Watcher | None:
-        """Become the one that keeps a job running again, where the record of that is lost.
+        """Become the one that keeps a job running again, where no watcher acts.
 
         Args:
             ref: The job.
             watcher: What `begin_watch` gave.
             site: So it did.
             by: Who watches.
+            gone: See `Watches.begin_again`.
 
         Returns:
             As which watcher; None where another one watches by now, or all records of the job are lost.
@@ -125,18 +132,18 @@ class HealthVerbs:
         desired = records.desired()
         if desired is None:
             return None
-        return records.watches.begin_again(watcher, by=by, desired=desired.number)
+        return records.watches.begin_again(watcher, by=by, desired=desired.number, gone=gone)
 
     @connected
-    def is_watch_lost(self, ref: str, watcher: Watcher, site: str | None) -> bool:
-        """Whether the record of a watcher is lost, and no other one watches.
+    def watch_standing(self, ref: str, watcher: Watcher, site: str | None) -> Standing:
+        """How a watcher stands, by the records alone.
 
         Args:
             ref: The job.
             watcher: What `begin_watch` gave.
             site: So it did.
         """
-        return self.declared.job(ref, site).records().watches.standing(watcher).lost
+        return self.declared.job(ref, site).records().watches.standing(watcher)
 
     @connected
     def watch_on(

@@ -411,7 +411,9 @@ class RecoveryVerbs:
     def _failover_request(self, ref: str, **asked: Any) -> FailoverRequest:
         from streambank.failover.report import FailoverRequest
 
-        return FailoverRequest(self.declared.load().job(ref), **asked)  # the fail-over asks both sites
+        return FailoverRequest(
+            self.declared.read().around(ref).job(ref), **asked
+        )  # the fail-over asks both sites
 
     @connected
     def restored_by(self, ref: str, since: datetime) -> str | None:
@@ -438,6 +440,34 @@ class RecoveryVerbs:
         job, query = self.declared.find(ref)
         current = job.records().generation(query)
         return current is not None and generation not in (current.number, current.again)
+
+    @connected
+    def shown_generations(self, ref: str) -> dict[str, int]:
+        """What a plan is of: `streambank.recovery.shown.shown_generations`.
+
+        Args:
+            ref: `job` for all of its queries, or `job/query`.
+        """
+        from streambank.recovery.shown import shown_generations
+
+        return shown_generations(*self.declared.find(ref))
+
+    @connected
+    def check_generations(self, ref: str, shown: Mapping[str, int], *, run_id: str | None) -> None:
+        """Make sure that what a plan was of still counts: `streambank.recovery.shown.check_generations`.
+
+        Args:
+            ref: The job, or a query of it.
+            shown: What `shown_generations` gave.
+            run_id: The DAG run that asks.
+
+        Raises:
+            RefusedError: It does not (code `approval-outdated`).
+        """
+        from streambank.recovery.shown import check_generations
+
+        job, _ = self.declared.find(ref)
+        check_generations(job, shown, run_id=run_id)
 
     @connected
     def check_not_gone_on(self, ref: str, savepoint: str) -> None:

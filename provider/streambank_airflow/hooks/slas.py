@@ -37,14 +37,14 @@ class SlaSubjects:
         """Several jobs, or (for None) all that are declared; the file is read once.
 
         Returns:
-            By reference, as given; for one that is not declared, what is wrong with it.
+            By reference, as given; for one that is not declared, or has a mistake, what is wrong with it.
 
         Raises:
             InputError: The jobs file is wrong.
         """
-        declared, access = self.declared.load(), self.declared.settings.s3
+        declared, access = self.declared.read(), self.declared.settings.s3
         found: dict[str, SlaSubject | StreambankError] = {}
-        for ref in declared.jobs if refs is None else refs:
+        for ref in (*declared.jobs, *declared.broken) if refs is None else refs:
             try:
                 found[ref] = SlaSubject(
                     ref, *find_declared(declared, ref, self.declared.at_active_site), access=access

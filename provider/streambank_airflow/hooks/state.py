@@ -104,7 +104,8 @@ class StateVerbs:
 
         Returns:
             What `streambank state compact --json` prints (or `state erase`, `state validate`), with
-            `generation`: the one that counts, by number, and `taken_at`: when the savepoint was taken.
+            `generation`: the one that counts, by number; `taken_at`: when the savepoint was taken; and
+            `watermark_ms`: its event-time watermark.
 
         Raises:
             InputError: The request is not valid, or the query is missing (code `which-query`).
@@ -142,6 +143,7 @@ class StateVerbs:
         return report | {
             "generation": current.number if current is not None else 1,
             "taken_at": to_json_time(manifest.taken_at),
+            "watermark_ms": manifest.watermark_ms,
         }
 
     @connected

@@ -19,7 +19,7 @@ from streambank.control.records import RecordStream
 from streambank.core.errors import StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.notify import Notify
-from streambank.storage import using_s3
+from streambank.storage import S3Access, using_s3
 from streambank_airflow.failures import describe, engine_error, said
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ CODES = {
     "savepoint-damaged": "savepoint-damaged",
 }
 """Codes of errors that are alerts wherever they end a task, and the kind of alert that each is."""
-FOUND_AGAIN = frozenset({*CODES.values(), "replica-failed", "drill-failed", "refresh-failed"})
+NOT_WATCHED = "not-watched"
+FOUND_AGAIN = frozenset({*CODES.values(), NOT_WATCHED, "replica-failed", "drill-failed", "refresh-failed"})
 """Kinds that every scheduled run finds again as long as nobody repairs the cause."""
 QUIET = timedelta(days=1)
 """How long the same incident of such a kind is not sent again."""
@@ -87,6 +88,21 @@ def send_alert(hook: StreambankHook, ref: str, alert: Alert, context: Mapping[st
     except Exception as error:
         log.error("No alert about job %s could be sent: %s", ref, said(error))
         return 0
+    return send_alert_of(job, access, alert, context)
+
+
+def send_alert_of(job: Job, access: S3Access | None, alert: Alert, context: Mapping[str, Any]) -> int:
+    """The same, of a job as it is known.
+
+    Args:
+        job: It, also where its declaration cannot be read any more.
+        access: How S3 is reached; None for what the process's own settings say.
+        alert: What is sent.
+        context: As for `send_alert`; empty in a triggerer, where no task runs.
+
+    Returns:
+        How many notifiers have got it.
+    """
     wanted: list[tuple[Notify, str, _Memory | None]] = []
     for one in job.notify:
         kind = _kind_for(one, alert)

@@ -28,17 +28,32 @@ CHOICES_KEY = "choices"
 """XCom key under which it leaves what an approval offers."""
 
 
+ASKED_AGAIN = (
+    "This is asked again: Airflow ended an earlier try of the task. If you have answered that one, the "
+    "answer is lost, and nothing was done. The plan is the one that was shown then."
+)
+
+
+def is_retry(context: Context) -> bool:
+    """Whether Airflow has tried the task before by itself; one that a person has cleared begins again."""
+    instance: Any = context["ti"]
+    before = instance.max_tries - (instance.task.retries or 0)  # clearing raises max_tries
+    return bool(instance.try_number - before > 1)
+
+
 class ApprovePlanOperator(FindsJobs, ApprovalOperator):
     """Asks a person whether a plan is to be done, and how, where the form's answers do not settle it.
 
-    It offers what the plan found possible beside *Reject*, which is also what silence means. What was chosen
-    of several is in XCom `choice`, for `RestoreSavepointOperator`. Whom the job's `restore.ask` and `notify`
-    name is told that it waits.
+    It offers what the plan found possible beside *Reject*. Silence is no consent either: then the task fails,
+    for no person has decided. What was chosen of several is in XCom `choice`, for `RestoreSavepointOperator`.
+    Whom the job's `restore.ask` and `notify` name is told that it waits.
 
     Args:
         job: The declared job's name, or `job/query`.
         choices: What a plan left in its XCom `choices`; nothing: only *Approve*.
         only_if: Skip unless this is true; for a form's answer.
+        shown: The generations that the plan was of (its XCom `planned_generations`): nothing is asked about a
+            plan where another one counts since.
         jobs_file: The file that declares it; None for the one that the connection names.
         streambank_conn_id: The connection.
         kwargs: As for Airflow's `ApprovalOperator`.
@@ -49,6 +64,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         "job",
         "choices",
         "only_if",
+        "shown",
         "jobs_file",
         "streambank_conn_id",
     )
@@ -61,6 +77,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         job: str,
         choices: Sequence[Mapping[str, Any]] | str | None = None,
         only_if: bool | str = True,
+        shown: Mapping[str, int] | str | None = None,
         jobs_file: str | PathLike[str] | None = None,
         streambank_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
@@ -69,6 +86,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         self.job = job
         self.choices = choices
         self.only_if = only_if
+        self.shown = shown
         self.jobs_file = as_plain(jobs_file)
         self.streambank_conn_id = streambank_conn_id
 
@@ -76,13 +94,18 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         """Ask; see the class.
 
         Raises:
-            AirflowFailException: This run has asked already, and Airflow would show that question.
+            AirflowFailException: This run has asked already, and Airflow would show that question; or the
+                plan is not of how things are.
             AirflowSkipException: Nobody is to be asked.
             TaskAwaitingInput: The task waits for a person; before Airflow 3.3 it is `TaskDeferred`.
         """
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException("This run needs no approval.")
+            generations = as_data(self.shown)
+            if isinstance(generations, Mapping):
+                run_id = str(context["dag_run"].run_id)
+                self.hook.recovery.check_generations(self.job, generations, run_id=run_id)
         self._take_choices()
         self._check_shown(context)
         try:
@@ -95,6 +118,12 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         """Go on with what was chosen; see the class."""
         chosen = self._take_choices()
         label = next(iter(event.get("chosen_options") or ()), None)
+        if event.get("timedout") and label == self.REJECT:
+            dag_id = context["dag_run"].dag_id
+            raise AirflowFailException(
+                f"No person has answered in time: {self.subject} So nothing was changed. Hint: trigger "
+                f"{dag_id} again: its plan shows how things are then."
+            )
         if "error" in event or label not in chosen:
             return super().execute_complete(context, event)
         result = HITLOperator.execute_complete(self, context, event)
@@ -118,8 +147,12 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
             if (self.response_timeout)
             else ""
         )
+        again = ASKED_AGAIN if is_retry(context) else ""
+        if again:
+            self.log.warning("%s", again)
         seen = {**context, "subject": self.subject, "body": self.body, "link": link}
-        ask_approvers(self.hook, self.job, f"{self.subject}{where}{until}", seen)
+        said = f"{again} {self.subject}{where}{until}".strip()
+        ask_approvers(self.hook, self.job, said, seen)
 
     def _take_choices(self) -> dict[str, Choice]:
         """What the plan offers, by label; from now on the options of this question."""

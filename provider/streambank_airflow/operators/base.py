@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 REPORT_KEY = "report_markdown"
 """XCom key under which a report is left for people."""
+GENERATIONS_KEY = "planned_generations"
+"""XCom key under which a plan leaves the generations that it is of."""
 RESULT_KEY = "return_value"
 """XCom key of what an operator returns, for one that leaves it there and then fails."""
 _TEMPLATE_HINT = "If it is a template, the task's rendered fields show its value."
@@ -155,6 +157,22 @@ class StreambankOperator(FindsJobs, BaseOperator):
     def why(self) -> str:
         """The note as text; empty without one."""
         return "" if self.note is None else str(self.note)
+
+    def leave_generations(self, context: Context) -> None:
+        """Leave the generations that a plan is of, for what is done when a person has approved it."""
+        task_instance: Any = context["ti"]
+        task_instance.xcom_push(key=GENERATIONS_KEY, value=self.hook.recovery.shown_generations(self.job))
+
+    def check_shown(self, context: Context, shown: Any) -> None:
+        """Make sure that a plan still is of the generations that count; nothing was shown for None.
+
+        Raises:
+            RefusedError: It is not (code `approval-outdated`).
+        """
+        found = as_data(shown)
+        if isinstance(found, Mapping):
+            run_id = str(context["dag_run"].run_id)
+            self.hook.recovery.check_generations(self.job, found, run_id=run_id)
 
 
 Op = TypeVar("Op", bound=StreambankOperator)

@@ -8,6 +8,7 @@ to those who may read it and to nobody else, and names the whole file.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
@@ -22,10 +23,11 @@ from streambank.core.errors import (
     RefusedError,
     StreambankError,
 )
+from streambank.core.units import from_json_time, to_json_time
 from streambank.driver.failure import shown
 from streambank_airflow.failures import describe
 from streambank_airflow.hints import hint_for, in_words
-from streambank_airflow.operators.base import StreambankOperator, asked_by
+from streambank_airflow.operators.base import StreambankOperator, asked_by, by_schedule
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
@@ -149,3 +151,12 @@ class DriverOperator(StreambankOperator):
         if event["status"] == "error":
             kind = AirflowException if event["retryable"] else AirflowFailException
             raise kind(in_words(event["message"], self.job.partition("/")[0]))
+
+
+def asked_at(context: Context) -> datetime | None:
+    """When a person, or a DAG on a person's behalf, asked for this DAG run; None where a schedule did."""
+    run: Any = context["dag_run"]
+    if by_schedule(context):
+        return None
+    moment: datetime = run.run_after
+    return from_json_time(to_json_time(moment))

@@ -39,6 +39,7 @@ class EraseStateOperator(StateOperator):
     """
 
     operation = "erase"
+    limited = True
     template_fields: Sequence[str] = (*StateOperator.template_fields, "key", "operator", "replicas", "search")
 
     alert_kinds = ()

@@ -68,7 +68,7 @@ class JobWatchedOperator(StreambankOperator):
 
     A run that is triggered may wait in the queue for ever, as where its DAG is paused: only a sign proves
     that the job is watched, and only one of a watcher that has seen the start. It succeeds, too, where the
-    job is stopped meanwhile, or runs to its end.
+    job runs to its end; where somebody stops it meanwhile it fails, and says who.
 
     Args:
         run_dag_id: The DAG that was triggered.
@@ -78,7 +78,7 @@ class JobWatchedOperator(StreambankOperator):
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
-        `job`, `status` (`watched`, `stopped` or `finished`), `watcher` (which run watches, in words).
+        `job`, `status` (`watched` or `finished`), `watcher` (which run watches, in words).
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class JobWatchedOperator(StreambankOperator):
         """Go on when the wait is over.
 
         Raises:
-            AirflowFailException: Nobody watches the job.
+            AirflowFailException: Nothing watches the job, or somebody has stopped it.
             AirflowException: The storage failed again and again.
         """
         if event["status"] == "error":
@@ -130,6 +130,12 @@ class JobWatchedOperator(StreambankOperator):
             self._fail(f"No run of {self.run_dag_id} has begun to watch job {self.job} in time.")
         if event["status"] == "ended":
             self._fail(f"The run that should keep job {self.job} running gave up: {event['gave_up']}")
+        if event["status"] == "stopped":
+            stopped = f"Job {self.job} was {self.hook.watchers.job(self.job).desired_words()}."
+            raise AirflowFailException(
+                f"{stopped} That was before it was watched, so this run does not hand it over, and it stays "
+                f"stopped. Hint: see what that was for, and trigger {self.run_dag_id} if the job should run."
+            )
         return {"job": self.job, "status": event["status"], "watcher": event["watcher"]}
 
     def _fail(self, what: str) -> None:

@@ -39,7 +39,7 @@ from streambank_airflow.operators.base import (
     measured,
     tried_by,
 )
-from streambank_airflow.operators.driver import DriverOperator
+from streambank_airflow.operators.driver import DriverOperator, asked_at
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.on_savepoint import OnSavepoint
 
@@ -61,7 +61,8 @@ SAVEPOINTS_KEY = "savepoints"
 """XCom key under which a stop leaves the savepoint of each query."""
 ENDED = frozenset({"success", "skipped", "failed", "upstream_failed", "removed"})
 """States in which a task stays unless somebody clears it."""
-STOPPED_IN_BETWEEN = "Job {} was stopped after this start was asked for, so it is not started."
+IF_STOPPED = ("skip", "fail")
+"""What a start does where somebody has stopped the job after it was asked for."""
 
 
 class StartStreamingJobOperator(DriverOperator):
@@ -70,7 +71,7 @@ class StartStreamingJobOperator(DriverOperator):
     Idempotent by the job's name: a retry, a second click or a lost worker never makes a second driver. Done
     when each query has committed a batch since, or found no data. From now on the job is meant to run; but a
     stop that came after this DAG run was asked for counts, so a queued or retried start never undoes it: the
-    task is skipped.
+    task is skipped, or fails, and says who it was.
 
     Airflow does not try again what would end the same way: a checkpoint that is damaged or that Spark cannot
     load, and a second driver of this run that dies before its first batch by the same error.
@@ -79,6 +80,8 @@ class StartStreamingJobOperator(DriverOperator):
         only_if: Skip unless this is true; for a form's answer.
         fresh_start: Accept that the job's records are lost (`repository-lost`), and begin again. It takes a
             person: in a run that a schedule has made it is refused.
+        if_stopped: What becomes of the task where somebody has stopped the job after this run was asked for:
+            `skip`, or `fail` where the run itself has stopped the job, and would end well with it stopped.
         deferrable: Wait for the first batch in the triggerer.
         poll_interval_s: Seconds between two looks while waiting there.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
@@ -96,6 +99,7 @@ class StartStreamingJobOperator(DriverOperator):
         *,
         only_if: bool | str = True,
         fresh_start: bool | str = False,
+        if_stopped: str = "skip",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval_s: float = 2.0,
         **kwargs: Any,
@@ -103,6 +107,7 @@ class StartStreamingJobOperator(DriverOperator):
         super().__init__(**kwargs)
         self.only_if = only_if
         self.fresh_start = fresh_start
+        self.if_stopped = check_choice(if_stopped, "if_stopped", IF_STOPPED)
         self.deferrable = deferrable
         self.poll_interval_s = poll_interval_s
 
@@ -185,8 +190,7 @@ class StartStreamingJobOperator(DriverOperator):
 
     def _done(self, result: StartResult, state: str | None = None) -> dict[str, Any]:
         if result.state == "not-desired":
-            said = f" It was {result.why}." if result.why else ""
-            raise AirflowSkipException(f"{STOPPED_IN_BETWEEN.format(self.job)}{said}")
+            self._overtaken(result)
         runs = {"finished": "ran to its end", "already-running": "was running already"}
         self.log.info(
             "Job %s %s: %s; batch %s, after %s. The driver's log: %s",
@@ -200,6 +204,22 @@ class StartStreamingJobOperator(DriverOperator):
         for warning in result.warnings:
             self.log.warning("%s", in_words(warning))
         return flat(result.to_dict()) | ({"state": state} if state else {})
+
+    def _overtaken(self, result: StartResult) -> NoReturn:
+        """End where somebody has stopped the job after this start was asked for.
+
+        Raises:
+            AirflowSkipException: The stop counts, and this run has not stopped the job.
+            AirflowFailException: It has, so that it must not end well.
+        """
+        why = f"Job {self.job} was {result.why}. That was after this start was requested."
+        if self.if_stopped == "fail":
+            raise AirflowFailException(
+                f"{why} So this run does not start it, and it stays stopped. Hint: see what that was for, "
+                f"and trigger {self.job.partition('/')[0]}.run if the job should run."
+            )
+        self.log.warning("%s So it is not started.", why)  # Airflow does not log why a task is skipped
+        raise AirflowSkipException(f"{why} So it is not started.")
 
 
 class StopStreamingJobOperator(DriverOperator):
@@ -219,6 +239,8 @@ class StopStreamingJobOperator(DriverOperator):
             started).
         only_if: Skip unless this is true; for a form's answer.
         skip_if_stopped: Skip where the job is meant to be stopped already, or was never started.
+        shown: The generations that a plan was of (its XCom `planned_generations`): where another one counts
+            since, the job is not stopped (`approval-outdated`).
         only_before: A task of the same run for which the job is stopped: fail where that one will not run, as
             after a person has cleared a part of the run.
         deferrable: Wait for the driver's end in the triggerer.
@@ -238,6 +260,7 @@ class StopStreamingJobOperator(DriverOperator):
         "if_running",
         "only_if",
         "skip_if_stopped",
+        "shown",
     )
 
     def __init__(
@@ -249,6 +272,7 @@ class StopStreamingJobOperator(DriverOperator):
         if_running: str = "stop",
         only_if: bool | str = True,
         skip_if_stopped: bool | str = False,
+        shown: Mapping[str, int] | str | None = None,
         only_before: str | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval_s: float = 2.0,
@@ -261,6 +285,7 @@ class StopStreamingJobOperator(DriverOperator):
         self.if_running = known_or_template(if_running, "if_running", IF_RUNNING)
         self.only_if = only_if
         self.skip_if_stopped = skip_if_stopped
+        self.shown = shown
         self.only_before = only_before
         self.deferrable = deferrable
         self.poll_interval_s = poll_interval_s
@@ -291,6 +316,7 @@ class StopStreamingJobOperator(DriverOperator):
         if left_alone and self.hook.jobs.is_left_stopped(self.job, str(context["dag_run"].run_id)):
             raise AirflowSkipException(f"Job {self.job} is stopped already, and stays as it is.")
         self._require_what_follows(context)
+        self.check_shown(context, self.shown)
 
     def _require_what_follows(self, context: Context) -> None:
         """Stop nothing for a task that will not run.
@@ -375,15 +401,6 @@ class StopStreamingJobOperator(DriverOperator):
         return flat(result.to_dict()) | (
             {"savepoint": " ".join(result.savepoints.values())} if result.savepoints else {}
         )
-
-
-def asked_at(context: Context) -> datetime | None:
-    """When a person, or a DAG on a person's behalf, asked for this DAG run; None where a schedule did."""
-    run: Any = context["dag_run"]
-    if by_schedule(context):
-        return None
-    moment: datetime = run.run_after
-    return from_json_time(to_json_time(moment))
 
 
 class RestartStreamingJobOperator(StartStreamingJobOperator):

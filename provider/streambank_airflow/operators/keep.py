@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from streambank.control.watch import SIGN_EVERY_S, Watcher
-from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
+from streambank.control.watch import SIGN_EVERY_S, Standing, Watcher
+from streambank.core.errors import ConflictError, InputError, RefusedError, StorageError, StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures, describe
 from streambank_airflow.operators.base import asked_by
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 SHORT_PAUSE_S = 10.0
 """A pause before a start of no more seconds is made in the task, a longer one in the triggerer."""
+DECLARED_AGAIN_S = 30.0
+"""After so long a declaration that has a mistake is read again."""
 _LONGEST = 300
 _PATIENCE = ("max_failures", "backoff_s", "max_backoff_s")
 
@@ -98,7 +100,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     two starts travels with the trigger, so a triggerer or scheduler that is restarted changes nothing.
 
     While it watches it leaves a sign of that in the job's records, once a minute, so that others can tell a
-    job that nothing would restart. There is one watcher: a newer one takes over, and the older one ends well.
+    job that nothing would restart. There is one watcher: a newer one takes over, and the older one ends well
+    once it has seen the newer one's signs. If those do not come, it watches on, and alerts (`not-watched`).
     Do not pause the DAG: a paused one starts nothing any more.
 
     Args:
@@ -140,15 +143,37 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on after the pause before a start."""
+        self._wait_for_declaration(event)
         remember = event["remember"]
-        course = self._resumed(context, remember)
+        course = self._resumed(context, event)
         with self._watching(course):
-            replaced = self._replaced(course)
-            if replaced is not None:
-                return replaced
+            if self._is_beside_a_newer(course):
+                with airflow_failures():
+                    batch = self.hook.watchers.job(self.job).look().batch
+                self._watch(course, batch)
             if "unhealthy" in remember:
                 return self._heal(context, remember, course)
             return self._start(context, course)
+
+    def _wait_for_declaration(self, event: dict[str, Any]) -> None:
+        """Wait in the triggerer while the job's declaration has a mistake: without it nothing can be done."""
+        try:
+            self.hook.declared.read().around(self.job)
+        except InputError as error:
+            from streambank_airflow.triggers.job import PauseTrigger
+
+            self.log.error("The declaration is read again in %g s: %s", DECLARED_AGAIN_S, describe(error))
+            until = to_json_time(utc_now() + timedelta(seconds=DECLARED_AGAIN_S))
+            self.defer(trigger=PauseTrigger(until=until, remember=event), method_name="declared_again")
+
+    def declared_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on with what was to be done, if the declaration is right now."""
+        held = event["remember"]
+        return (
+            self.start_again(context, held)
+            if held["status"] == "over"
+            else self.execute_complete(context, held)
+        )
 
     def _policy(self) -> HealthPolicy:
         """What the job declares, but for what this task says itself."""
@@ -165,25 +190,42 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             self._end(course, "failed", str(error).splitlines()[0][:_LONGEST])
             raise
 
-    def _watched(self, context: Context, course: Course) -> Course:
+    def _watched(self, context: Context, course: Course, event: Mapping[str, Any] | None = None) -> Course:
         """The course of the job's newest watcher, which this task becomes unless it is one already.
 
-        Where its own record is lost it begins again, unless another one has: then it is replaced by that.
+        Where no watcher acts it begins again: its record is lost, or the newest one's signs have ended.
+
+        Args:
+            context: Airflow's.
+            course: What is remembered.
+            event: What the trigger found.
         """
         if course.watcher is None:
             return course.watched_by(*self.hook.health.begin_watch(self.job, by=asked_by(context)))
-        if not self._is_lost(course.watcher, course.site):
+        found = event or {}
+        gone = Watcher(**found["watch_gone"]) if found.get("watch_gone") else None
+        standing = self._standing(course.watcher, course.site)
+        if not (standing.lost or gone is not None):
             return course
-        again = self.hook.health.watch_again(self.job, course.watcher, course.site, by=asked_by(context))
-        return course if again is None else course.watched_by(again, course.site)
+        again = self.hook.health.watch_again(
+            self.job, course.watcher, course.site, by=asked_by(context), gone=gone
+        )
+        if again is None:
+            return course
+        why = standing.why or str(found.get("watch_why") or "")
+        if gone == course.watcher:
+            self.log.warning("Job %s has two watchers that are one run. %s", self.job, why)
+        elif why:
+            self._alert_of_gap(context, why)
+        return course.watched_by(again, course.site)
 
-    def _is_lost(self, watcher: Watcher, site: str | None) -> bool:
-        """Whether the record of this watcher is lost; False where that cannot be seen: it ends nothing."""
+    def _standing(self, watcher: Watcher, site: str | None) -> Standing:
+        """How this watcher stands; as the one that acts where that cannot be seen: it ends nothing."""
         try:
-            return self.hook.health.is_watch_lost(self.job, watcher, site)
+            return self.hook.health.watch_standing(self.job, watcher, site)
         except StreambankError as error:
             self.log.warning("The record of this watch could not be read: %s", describe(error))
-            return False
+            return Standing()
 
     def _at_active_site(self, course: Course) -> Course:
         """The course without the number of a site that is not the active one any more."""
@@ -192,30 +234,29 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         self._end(course, "replaced", "the job runs at its other site")
         return course.watched_by(None, None)
 
-    def _resumed(self, context: Context, remember: Mapping[str, Any]) -> Course:
+    def _resumed(self, context: Context, event: Mapping[str, Any]) -> Course:
         """What was remembered while the task was deferred; a version that left no signs has deferred none."""
         with airflow_failures():
-            return self._watched(context, Course.of(remember))
+            return self._watched(context, Course.of(event["remember"]), event)
 
-    def _replaced(self, course: Course) -> dict[str, Any] | None:
-        """What this task ends with where another one watches the job by now; None where it acts."""
-        other = self._sign(course, None, "starting")
-        if other is None:
-            return None
-        return self._over("replaced", self.hook.watchers.job(self.job).look().to_dict(), course, other)
+    def _is_beside_a_newer(self, course: Course) -> bool:
+        """Whether another watcher has the newest record, so that this one does nothing.
 
-    def _sign(self, course: Course, next_s: float | None, doing: str) -> str | None:
-        """Leave a sign; who watches instead, or None. A sign that cannot be left ends nothing."""
+        Whether that one lives is for the trigger to see: it takes several looks.
+        """
+        return self._sign(course, None, "starting").other is not None
+
+    def _sign(self, course: Course, next_s: float | None, doing: str) -> Standing:
+        """Leave a sign; how this watcher stands. A sign that cannot be left ends nothing."""
         if course.watcher is None:
-            return None
+            return Standing()
         try:
-            standing = self.hook.health.watch_on(
+            return self.hook.health.watch_on(
                 self.job, course.watcher, course.site, next_s=next_s, doing=doing
             )
-            return standing.replaced_by
         except StreambankError as error:
             self.log.warning("The sign that the job is watched could not be written: %s", describe(error))
-            return None
+            return Standing()
 
     def _end(self, course: Course, how: WatchEnd, why: str) -> None:
         if course.watcher is None:
@@ -269,7 +310,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the job runs no more, or does not get on; see the class."""
-        course = self._resumed(context, event["remember"])
+        self._wait_for_declaration(event)
+        course = self._resumed(context, event)
         with self._watching(course):
             return self._go_on(context, event, course)
 
@@ -281,9 +323,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if event["status"] == "replaced":
             return self._over("replaced", event, course, event["replaced_by"])
         if event["status"] in ("gone", "unhealthy"):
-            replaced = self._replaced(course)
-            if replaced is not None:
-                return replaced
+            if self._is_beside_a_newer(course):
+                self._watch(course, before["batch"])
             cause = self.show_driver_failure()
         got_on = event["batch"] is not None and (before["batch"] is None or event["batch"] > before["batch"])
         if event["status"] == "unhealthy":
@@ -389,7 +430,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         remember = {**after.to_dict(), **(found or {})}
         if pause_s <= SHORT_PAUSE_S:
             time.sleep(pause_s)
-            return self.start_again(context, {"remember": remember})
+            return self.start_again(context, {"status": "over", "remember": remember})
         self.defer(trigger=PauseTrigger(until=until, remember=remember), method_name="start_again")
         raise AssertionError("a task that defers does not return")
 
@@ -412,6 +453,17 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             f"{course.restarts} of this run, and {course.failures} drivers in a row committed no batch.",
         )
         send_alert(self.hook, self.job, alert, {**context})
+
+    def _alert_of_gap(self, context: Context, why: str) -> None:
+        from streambank_airflow.notify.alerts import NOT_WATCHED, Alert, send_alert
+
+        message = (
+            f"Nothing watched job {self.job}. {why} This run watches it now: a driver that is gone is "
+            "started again. Airflow may have lost or repeated runs: its database came back from a backup, or "
+            "runs were deleted or cleared."
+        )
+        self.log.warning("%s", message)
+        send_alert(self.hook, self.job, Alert((NOT_WATCHED,), message, subject=why), {**context})
 
     def _give_up(self, context: Context, why: str, course: Course) -> NoReturn:
         """Start nothing any more, and say so.

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import BaseNotifier, BaseOperator
 
+from streambank.control.watch import LATE_S
 from streambank.core.choices import SEVERITIES
 from streambank.core.errors import InputError, StreambankError, check_choice
+from streambank.core.names import QueryRef
+from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.failures import airflow_failures, said
 from streambank_airflow.hooks.declared import as_plain
@@ -149,6 +152,8 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         self._leave(context, result_of(checked, (), alone=self.jobs is None))
         if gauges is not None:
             self._send_metrics(gauges, checked)
+        if tell and self.notifiers is None:
+            self._alert_of_unwatched(context, checked)
         told = self._tell(checked, context, least) if tell else []
         result = result_of(checked, told, alone=self.jobs is None)
         self._leave(context, result)
@@ -168,6 +173,24 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         from streambank_airflow.watch.paused import note_watchers
 
         note_watchers(context, [one for one in subjects.values() if not isinstance(one, StreambankError)])
+
+    def _alert_of_unwatched(self, context: Context, checked: Sequence[Checked]) -> None:
+        """Alert of jobs that nothing would restart: who watched them cannot do so, being gone itself."""
+        from streambank_airflow.notify.alerts import NOT_WATCHED, Alert, send_alert
+
+        for one in checked:
+            life = None if one.found is None else one.found.life
+            if life is None or one.found is None or life.unwatched_since is None:
+                continue
+            muted = any(each.objective == "alive" and each.mute is not None for each in one.found.verdicts)
+            if not muted and life.is_unwatched(utc_now(), LATE_S):
+                job = QueryRef.parse(one.ref).job
+                message = (
+                    f"Nothing watches job {job}, so nothing restarts it. {life.unwatched_why} Trigger "
+                    f"{job}.run: a running driver is not disturbed, and is watched again."
+                )
+                alert = Alert((NOT_WATCHED,), message, subject=to_json_time(life.unwatched_since))
+                send_alert(self.hook, job, alert, {**context})
 
     def _gauges(self) -> Gauges | None:
         """Who sends metrics; None where they are off."""

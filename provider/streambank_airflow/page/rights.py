@@ -22,6 +22,7 @@ from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import and_, or_, select
 
 from streambank.core.units import to_json_time
+from streambank_airflow.configuration import MISTAKE
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -63,6 +64,7 @@ class JobDag:
         broken: Whether its DAG file cannot be imported now: Airflow shows why, and runs nothing of it.
         bundle: The bundle of its DAG file.
         file: Its DAG file, by its path in the bundle, as Airflow's import errors name it.
+        mistake: What is wrong with the job's declaration, where only that job has a mistake; else empty.
     """
 
     job: str
@@ -73,6 +75,7 @@ class JobDag:
     broken: bool = False
     bundle: str | None = None
     file: str | None = None
+    mistake: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +273,15 @@ def _dags(session: Session, known: dict[str, tuple[str, str]]) -> list[JobDag]:
         broken = and_(DagModel.has_import_errors.is_(True), failed.exists())
         # A DAG is stale, too, while its file cannot be read; its job goes on, and so do rights to it.
         is_there = or_(DagModel.is_stale.is_(False), broken)
-        wanted = select(DagModel.dag_id, name, DagModel.is_paused, broken, bundle, file)
+        wanted = select(DagModel.dag_id, name, DagModel.is_paused, broken, DagModel.description, bundle, file)
         wanted = wanted.where(DagModel.dag_id.in_(some), is_there)
-        for dag_id, shown, paused, is_broken, *place in session.execute(wanted):
+        for dag_id, shown, paused, is_broken, description, in_bundle, path in session.execute(wanted):
             job, verb = known[dag_id]
-            found.append(JobDag(job, dag_id, verb, shown, bool(paused), bool(is_broken), *place))
+            before, begun, mistake = (description or "").partition(MISTAKE)
+            said = mistake.strip() if begun and not before else ""
+            found.append(
+                JobDag(job, dag_id, verb, shown, bool(paused), bool(is_broken), in_bundle, path, said)
+            )
     return found
 
 

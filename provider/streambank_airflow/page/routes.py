@@ -97,6 +97,7 @@ def show_job(job: str, user: GetUserDep, session: SessionDep) -> Response:
             "name": dag.name,
             "paused": dag.paused,
             "broken": dag.broken,
+            "mistake": dag.mistake,
             "bundle": dag.bundle,
             "file": dag.file,
             "may": {
@@ -179,6 +180,7 @@ def _entry(dag: JobDag, line: str | None, approvals: list[dict[str, Any]]) -> st
         "dag": dag.dag_id,
         "paused": dag.paused,
         "broken": dag.broken,
+        "mistake": dag.mistake,
         "approvals": approvals,
     }
     return f'{as_json(facts)[:-1]},"line":{_line(dag.job, line)}}}'

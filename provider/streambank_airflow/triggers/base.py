@@ -144,6 +144,10 @@ class JobTrigger(LookingTrigger):
         """The same, for what else the triggerer does with each look; it may neither take time nor fail."""
         return view
 
+    def held(self, event: Event) -> Event | None:
+        """The same, or None where it cannot be acted on now and is waited for again; in a thread."""
+        return event
+
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait in the triggerer: files are read in threads, so that other triggers are not held up."""
         failures = 0
@@ -155,6 +159,7 @@ class JobTrigger(LookingTrigger):
                     watcher = await asyncio.to_thread(self.open_watcher, hook)
                 event = self.judge(self.noted(await asyncio.to_thread(watcher.look)))
                 failures = 0
+                event = event and await asyncio.to_thread(self.held, event)
             except StreambankError as error:
                 failures += 1
                 event = self._failure(error, failures)

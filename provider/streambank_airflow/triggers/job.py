@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streambank.control.watch import SIGN_EVERY_S, Watcher
+from streambank.core.errors import InputError
 from streambank.core.units import from_json_time, utc_now
 from streambank.job.health import MOST_S, AwakeClock, Observer
 from streambank_airflow.triggers.base import Event, JobTrigger
@@ -55,8 +56,8 @@ class JobEndTrigger(JobTrigger):
     While a restore or another operation has the job, whatever its driver does is that operation's business.
     Ends with `stopped` (somebody wanted that), `finished` (the application ran to its end), `gone`,
     `unhealthy` (a driver lives and makes no progress, as the job declares it), `replaced` (another run
-    watches the job by now), or with `unsigned` (no record says that the job is watched: at once where none
-    ever did, and where it is lost while the job goes on).
+    watches the job by now, and gives signs), or with `unsigned` (it has to begin to watch: at once where it
+    never did; where its record is lost while the job goes on; where a newer watcher gives no signs).
 
     Args:
         heal: Whether to look for that, too.
@@ -89,6 +90,8 @@ class JobEndTrigger(JobTrigger):
         self.watch_id = watch_id
         self.site = site
         self._page: WatchedPage | None = None
+        self._looks: tuple[StreambankHook, JobWatcher] | None = None
+        self._alerted: str | None = None
 
     def open_watcher(self, hook: StreambankHook) -> JobWatcher:
         """What looks at the job, and notices when it has not looked for a while itself."""
@@ -101,7 +104,40 @@ class JobEndTrigger(JobTrigger):
             every_s = max(SIGN_EVERY_S, self.poll_interval_s)
             watcher.signs = Signs(Watcher(self.watch, self.watch_id), every_s)
             self._page = page_of_watch(hook, self.job)
+        self._looks = hook, watcher
         return watcher
+
+    def held(self, event: Event) -> Event | None:
+        """Hold it back while the job's declaration has a mistake: its task could not even find the job.
+
+        Where the job needs somebody meanwhile, this is the only one that can say so.
+        """
+        if self._looks is None:
+            return event
+        hook, watcher = self._looks
+        try:
+            hook.declared.read().around(self.job)
+        except InputError as error:
+            if event["status"] in ("gone", "unhealthy"):
+                self._alert(hook, watcher, event, f"{error.message} {error.hint}".strip())
+            return None
+        return event
+
+    def _alert(self, hook: StreambankHook, watcher: JobWatcher, event: Event, mistake: str) -> None:
+        """Alert once of each mistake, by the declaration of before."""
+        from streambank_airflow.notify.alerts import Alert, send_alert_of
+
+        if self._alerted == mistake:
+            return
+        self._alerted = mistake
+        gone = event["status"] == "gone"
+        what = f"is gone ({event['why']})" if gone else f"makes no progress ({event['health_why']})"
+        message = (
+            f"The driver of job {self.job} {what}, and no other one can be started: {mistake} Correct the "
+            "jobs file: the job goes on by itself then."
+        )
+        self.log.error("%s", message)
+        send_alert_of(watcher.job, watcher.access, Alert(("giving-up", "restart"), message), {})
 
     def noted(self, view: JobView) -> JobView:
         """Keep the job's page beside the watch, in a separate thread: at once where the job has changed."""
@@ -115,13 +151,16 @@ class JobEndTrigger(JobTrigger):
             return {"status": "unsigned", **view.to_dict()}
         if view.replaced_by is not None:
             return {"status": "replaced", **view.to_dict()}
+        if view.newer_watcher is not None and not (view.down and view.desired == "stopped"):
+            return None  # the job is for that one, if it lives: that shows within minutes
         if view.down:
             status = "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
             return {"status": status, **view.to_dict()}
         meant_to_run = view.desired != "stopped" and view.operation is None
         if self.heal and meant_to_run and view.health == "unhealthy":
             return {"status": "unhealthy", **view.to_dict()}
-        return {"status": "unsigned", **view.to_dict()} if view.watch_lost else None
+        lost = view.watch_lost and view.desired != "stopped"
+        return {"status": "unsigned", **view.to_dict()} if lost else None
 
 
 class DriverGoneTrigger(JobTrigger):

@@ -7,6 +7,7 @@ under the observer's eyes, which takes more than one look.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -16,7 +17,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.place import MOVED
 from streambank.control.processes import person
-from streambank.control.watch import SIGN_EVERY_S, Standing, Watcher
+from streambank.control.watch import LATE_S, SIGN_EVERY_S, Standing, Watcher, WatchView
 from streambank.core.errors import StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
@@ -70,8 +71,11 @@ class JobView:
         health_why: What that rests on.
         unhealthy: Of an unhealthy driver what whoever replaces it needs to know (`Unhealthy.to_dict`).
         replaced_by: Who watches the job instead of whoever looks here; None where nobody does.
-        watch_lost: Whether the record of the watcher that looks here is lost, and no other one watches;
+        newer_watcher: Who may do so: that is not known yet (`Watch.newer`).
+        watch_lost: Whether the watcher that looks here has to begin again, since no other one watches;
             where all records of the job are lost, its state says so.
+        watch_why: Why no other one does, where it is not the record of this one that is lost.
+        watch_gone: In whose place it begins (`Watch.gone`): number and identity.
     """
 
     job: str
@@ -97,7 +101,10 @@ class JobView:
     health_why: str | None = None
     unhealthy: Mapping[str, Any] | None = None
     replaced_by: str | None = None
+    newer_watcher: str | None = None
     watch_lost: bool = False
+    watch_why: str = ""
+    watch_gone: Mapping[str, Any] | None = None
 
     @property
     def down(self) -> bool:
@@ -109,22 +116,49 @@ class JobView:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How whoever looks stands as the watcher of a job; it is the one that acts where nothing here is said.
+
+    Attributes:
+        replaced_by: Who watches instead, and was seen to give signs.
+        newer: Who has the newest record instead, and was not seen to give signs yet, nor to be silent.
+        lost: Whether no other one watches, and it has to begin again.
+        why: Why, as a sentence, where it is not its own record that is lost.
+        gone: In whose place it has to begin, where the records alone do not say so.
+    """
+
+    replaced_by: str | None = None
+    newer: str | None = None
+    lost: bool = False
+    why: str = ""
+    gone: Watcher | None = None
+
+
 @dataclass(slots=True)
 class Signs:
     """Leaves a sign of a watcher with a look, once a minute at most, and learns who has taken over.
+
+    A newer watcher counts once its signs come under the eyes of this one. Records that say that there is one
+    may be all that is left of it: its run is not in a database that came back from a backup.
 
     Attributes:
         watcher: The watcher.
         every_s: How often a sign is left, in seconds.
         clock: Seconds on a clock that never jumps.
+        process: What tells its signs from those of another process that has the same watcher.
     """
 
     watcher: Watcher
     every_s: float = SIGN_EVERY_S
     clock: Callable[[], float] = time.monotonic
+    process: str = field(default_factory=lambda: secrets.token_hex(8))
     _left_at: float | None = field(default=None, init=False)
+    _has_left: bool = field(default=False, init=False)
+    _stands: Watch = field(default=Watch(), init=False)
+    _first: tuple[WatchView, float] | None = field(default=None, init=False)
 
-    def leave(self, control: JobControl) -> Standing:
+    def leave(self, control: JobControl) -> Watch:
         """Leave a sign if one is due; how the watcher stands.
 
         Where the records cannot be written the watch goes on all the same: a driver that dies is noticed, and
@@ -132,17 +166,48 @@ class Signs:
         """
         now = self.clock()
         if self._left_at is not None and now - self._left_at < self.every_s:
-            return Standing()
+            return self._stands
         self._left_at = now
         try:
             desired = control.desired()
             number = None if desired is None else desired.number
-            return control.watches.sign(self.watcher, desired=number, next_s=self.every_s)
+            found = control.watches.sign(
+                self.watcher, desired=number, next_s=self.every_s, process=self.process
+            )
         except StreambankError as error:
             _log.warning(
                 "The sign that job %s is watched could not be written: %s", control.name, error.message
             )
-            return Standing()
+            self._stands = Watch()
+        else:
+            self._stands = self._judge(found, now)
+        return self._stands
+
+    def _judge(self, found: Standing, now: float) -> Watch:
+        if found.other is not None:
+            return self._beside(found.other, now)
+        self._first = None
+        if found.lost:
+            return Watch(lost=True, why=found.why)
+        if self._has_left and found.process not in (None, self.process):
+            why = (
+                "Another process gives signs as the same run: two Airflows, from one database or its copies."
+            )
+            return Watch(lost=True, why=why, gone=self.watcher)
+        self._has_left = True
+        return Watch()
+
+    def _beside(self, other: WatchView, now: float) -> Watch:
+        """How it stands while another one has the newest record, which may act."""
+        if self._first is None or self._first[0].watcher != other.watcher:
+            self._first = other, now
+        first, since = self._first
+        if other.seen_at != first.seen_at:
+            return Watch(replaced_by=other.who)
+        if now - since > other.next_s + LATE_S:
+            why = f"Its watcher, {other.who}, has given no sign for {now - since:.0f} s."
+            return Watch(lost=True, why=why, gone=other.watcher)
+        return Watch(newer=other.who)
 
 
 @dataclass(slots=True)
@@ -190,11 +255,24 @@ class JobWatcher:
         """
         with using_s3(self.access):
             self.follow()
-            standing = self.signs.leave(self.control) if self.signs is not None else Standing()
+            stands = self.signs.leave(self.control) if self.signs is not None else Watch()
             view = self._look()
             # Where nothing says what is meant to be, all records are lost: then the state says so.
-            lost = standing.lost and view.desired is not None
-            return replace(view, replaced_by=standing.replaced_by, watch_lost=lost)
+            return replace(
+                view,
+                replaced_by=stands.replaced_by,
+                newer_watcher=stands.newer,
+                watch_lost=stands.lost and view.desired is not None,
+                watch_why=stands.why,
+                watch_gone=None if stands.gone is None else asdict(stands.gone),
+            )
+
+    def desired_words(self) -> str:
+        """Who set the job to what, when and why, in words."""
+        with using_s3(self.access):
+            self.follow()
+            desired = self.control.desired()
+            return "" if desired is None else desired.words
 
     def _look(self) -> JobView:
         # The order of these looks counts, for the job goes on meanwhile. What the driver says comes before

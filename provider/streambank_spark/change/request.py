@@ -9,7 +9,7 @@ from typing import Any
 
 from streambank.core.choices import TABLE_FORMATS
 from streambank.core.errors import InputError
-from streambank_spark.rewrite.rewrite_request import EXISTING, RewriteRequest
+from streambank_spark.rewrite.rewrite_request import EXISTING, Planned, RewriteRequest
 from streambank_spark.rewrite.validate_request import VALIDATE, Assignment, ValidateRequest
 
 TRANSFORM = "transform"
@@ -33,6 +33,7 @@ class TransformRequest:
         note: A note for the new savepoint.
         rehearse: A rehearsal of the new savepoint follows (`derive`).
         from_form: An expression was typed into a form: what Spark says of it is not repeated.
+        planned: What a plan showed (`Planned`): if more keys would go, it is refused (`approval-outdated`).
     """
 
     operation: str = TRANSFORM
@@ -46,6 +47,7 @@ class TransformRequest:
     note: str = ""
     rehearse: bool = False
     from_form: bool = False
+    planned: Mapping[str, Any] | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TransformRequest:
@@ -69,6 +71,7 @@ class TransformRequest:
                 hint="Give an assignment, or name the keys that go (delete where).",
             )
         request.assignments()
+        Planned.of(request.planned)
         return request
 
     def assignments(self) -> list[Assignment]:

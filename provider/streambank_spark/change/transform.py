@@ -23,6 +23,7 @@ from streambank_spark.change.supported import AGGREGATIONS, SET, TTL, VARIABLE, 
 from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.expiry import Expired, Where, condition_of_rule, expired
 from streambank_spark.rewrite.repair import assigned, changes, evaluated, family_of, samples
+from streambank_spark.rewrite.rewrite_request import Planned
 from streambank_spark.rewrite.row_patch import ChangedRows
 from streambank_spark.rewrite.validate_request import VALUE, Assignment
 from streambank_spark.state.hot_keys import UNIT, unit_of
@@ -82,12 +83,13 @@ def transform_savepoint(
     """
     gone: list[Expired] = []
     found: list[dict[str, Any]] = []
+    planned = Planned.of(request.planned)
 
     def decide(state: QueryState) -> list[Expired]:
         state.session.conf.set(ANSI, "true")  # so that a sum that overflows is an error
         if request.delete_where is not None:
-            where, of = request.delete_where, (request.operator, request.part)
-            gone.extend(expired(state, Where(where, *of, from_form=request.from_form)))
+            of = (request.operator, request.part, planned.now, request.from_form, planned.watermark_ms)
+            gone.extend(expired(state, Where(request.delete_where, *of)))
         return gone
 
     def patch(state: QueryState) -> list[ChangedRows]:
@@ -111,6 +113,7 @@ def transform_savepoint(
         dry_run=request.dry_run,
         note=request.note,
         rehearse=request.rehearse,
+        most_keys=planned.keys,
         by=by,
         say=say,
     )
@@ -189,7 +192,11 @@ def _change_part(
             frame = frame.join(named, unit.eqNullSafe(F.col("_gone")), "left_anti")
     holds = F.lit(False)
     if request.where is not None:
-        holds = ~condition_of_rule(state, Where(request.where, from_form=request.from_form), frame, part)
+        planned = Planned.of(request.planned)
+        rule = Where(
+            request.where, None, None, planned.now, request.from_form, watermark_ms=planned.watermark_ms
+        )
+        holds = ~condition_of_rule(state, rule, frame, part)
     fits: list[Fit] = []
 
     def convert(new: Column, of: DataType, name: str) -> Column:

@@ -117,10 +117,10 @@ def _loaded(jobs: str, name: str) -> Job:
     """
     from dataclasses import replace
 
-    from streambank.declaration.load import load_jobs
+    from streambank.declaration.load import read_jobs
     from streambank.driver.installed import installation_for_state, installation_of
 
-    job = load_jobs(jobs).job(name)
+    job = read_jobs(jobs).around(name).job(name)
     works_on_state = installation_for_state(job)
     if not job.launch.in_cluster:
         job = replace(job, spark_home=str(installation_of(job).spark_home))

@@ -20,7 +20,7 @@ from streambank.core.errors import InputError, NotFoundError, StorageError, Stre
 from streambank.core.names import QueryRef
 from streambank.core.text import visible
 from streambank.declaration.declaration import Job
-from streambank.declaration.load import load_jobs
+from streambank.declaration.load import read_jobs
 from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.sla.skew.hot_key_record import keep_hot_keys
@@ -162,7 +162,7 @@ def _declared(options: argparse.Namespace) -> None:
 
 def _job_of(options: argparse.Namespace) -> tuple[Job, str | None]:
     asked = QueryRef.parse(options.job)
-    job = load_jobs(options.jobs).job(asked.job)
+    job = read_jobs(options.jobs).around(asked.job).job(asked.job)
     if asked.query not in job.query_names:
         known = ", ".join(job.savepoint_name(one) for one in job.query_names)
         raise InputError(

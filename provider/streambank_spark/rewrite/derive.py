@@ -18,7 +18,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from streambank.core.units import say_count
 from streambank.recovery.foresee import check_codec
+from streambank.recovery.shown import TRIGGER_AGAIN, outdated
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -118,6 +120,7 @@ def derive(
     dry_run: bool = False,
     note: str = "",
     rehearse: bool = False,
+    most_keys: Mapping[int, int] | None = None,
     by: Mapping[str, str] | None = None,
     say: Say = lambda text: None,
 ) -> Derived:
@@ -138,10 +141,12 @@ def derive(
         dry_run: Only say what would go.
         note: A note for the new savepoint.
         rehearse: A rehearsal follows: until it has passed, only its id or its name means the new savepoint.
+        most_keys: How many keys of each operator may go: what a plan showed; None for any number.
         by: Who asks.
         say: Called with what is being done.
 
     Raises:
+        RefusedError: More keys would go than a plan showed (code `approval-outdated`); nothing was written.
         StreambankError: As `materialized_savepoint`, `rewrite` and `take`.
         PySparkException: Spark failed.
     """
@@ -165,6 +170,8 @@ def derive(
         kept_by_spark += [each.bytes_of.persist() for each in patches]
         try:
             keys = [each.sized.count() for each in gone]
+            if most_keys is not None:
+                check_planned(gone, keys, most_keys)
             nothing = not (any(keys) or patches or (decide is None and patch is None))
             if dry_run or nothing:
                 session = quiet_session(spark, state.closure.spark.checkpoint_format)
@@ -202,6 +209,24 @@ def derive(
         finally:
             for frame in kept_by_spark:
                 frame.unpersist()
+
+
+def check_planned(gone: Sequence[Expired], keys: Sequence[int], most_keys: Mapping[int, int]) -> None:
+    """Make sure that no more keys of an operator go than a plan showed.
+
+    Raises:
+        RefusedError: More would go (code `approval-outdated`).
+    """
+    for each, many in zip(gone, keys, strict=True):
+        operator = each.operator
+        shown = most_keys.get(operator.operator, 0)
+        if many > shown:
+            raise outdated(
+                f"{say_count(many, 'key')} of operator {operator.operator}, {operator.name}, would go now; "
+                f"the plan that was approved showed {shown:,}. Nothing was removed.",
+                f"{TRIGGER_AGAIN} Where the job makes more such keys all the time, stop it first, or name a "
+                "moment in the condition.",
+            )
 
 
 Counts = Mapping[tuple[int, str], tuple[int, int]]

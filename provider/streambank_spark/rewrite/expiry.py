@@ -42,6 +42,7 @@ class Where:
         part: Judged by these rows alone: a side of a join, a state variable.
         now: What `{now}` is.
         from_form: It was typed into a form: neither it nor what Spark says of it is repeated.
+        watermark_ms: What `{watermark}` is at most; None for that of the state.
     """
 
     expression: str
@@ -49,6 +50,7 @@ class Where:
     part: str | None = None
     now: datetime | None = None
     from_form: bool = False
+    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,15 +278,15 @@ def condition_of_rule(state: QueryState, rule: Where, frame: DataFrame, part: Pa
     called = "The form's condition" if rule.from_form else repr(rule.expression)
     text = rule.expression.replace(_NOW, _timestamp(now))
     if _WATERMARK in text:
-        if state.closure.watermark_ms is None:
+        watermark_ms = state.closure.watermark_ms
+        if watermark_ms is None:
             raise InputError(
                 "The expression uses {watermark}, but the query has no watermark.",
                 code="bad-expression",
                 hint="Use {now}, or a timestamp.",
             )
-        text = text.replace(
-            _WATERMARK, _timestamp(datetime.fromtimestamp(state.closure.watermark_ms / 1000, UTC))
-        )
+        watermark_ms = min(watermark_ms, watermark_ms if rule.watermark_ms is None else rule.watermark_ms)
+        text = text.replace(_WATERMARK, _timestamp(datetime.fromtimestamp(watermark_ms / 1000, UTC)))
     try:
         condition = computed(frame, text)
         kind = frame.select(condition.alias("flag")).schema["flag"].dataType.simpleString()

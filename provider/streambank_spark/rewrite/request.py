@@ -24,7 +24,7 @@ from streambank_spark.rewrite.expiry import Expired, Idle, Key, PassedOver, Wher
 from streambank_spark.rewrite.migrate import migrate
 from streambank_spark.rewrite.repair import repair_savepoint
 from streambank_spark.rewrite.rewrite import rewrite
-from streambank_spark.rewrite.rewrite_request import RewriteRequest
+from streambank_spark.rewrite.rewrite_request import Planned, RewriteRequest
 from streambank_spark.rewrite.validate_request import ValidateRequest
 from streambank_spark.state.staging import Staging, materialized_savepoint, require_schemas, require_shared
 from streambank_spark.state.state import QueryState
@@ -59,11 +59,12 @@ def carry_out(
         StreambankError: As `derive`.
     """
     order.check()
+    planned = Planned.of(order.planned)
     with ExitStack() as stack:
         since: QueryState | None = None
         reference = order.idle_since
         if order.idle_for_s is not None:
-            reference = _older(repository, job, savepoint, order.idle_for_s)
+            reference = _older(repository, job, savepoint, order.idle_for_s, planned.now)
         if reference is not None:
             place, earlier = repository.find(reference, job)
             _check_earlier(repository, job, savepoint, place, earlier)
@@ -84,6 +85,7 @@ def carry_out(
             staging,
             operation=order.operation,
             decide=None if order.operation in ("rescale", "migrate") else decide,
+            most_keys=planned.keys,
             partitions=order.partitions,
             write=rewrite if order.provider is None else migrate,
             dry_run=order.dry_run,
@@ -185,16 +187,17 @@ def _rule(order: RewriteRequest, since: QueryState | None) -> Where | Idle | Key
     if order.key is not None:
         return Key(order.key, order.operator)
     assert order.where is not None
-    return Where(order.where, order.operator, order.part, from_form=order.from_form)
+    planned = Planned.of(order.planned)
+    return Where(order.where, order.operator, order.part, planned.now, order.from_form, planned.watermark_ms)
 
 
 def _head(repository: Repository, job: str, savepoint: str) -> SavepointSummary:
     return next(one for one in repository.manifests(job) if (one.job, one.savepoint) == (job, savepoint))
 
 
-def _older(repository: Repository, job: str, savepoint: str, seconds: float) -> str:
+def _older(repository: Repository, job: str, savepoint: str, seconds: float, now: datetime | None) -> str:
     taken_at = _moment(_head(repository, job, savepoint))
-    before = taken_at - timedelta(seconds=seconds)
+    before = min(taken_at, now or taken_at) - timedelta(seconds=seconds)
     old = [
         one
         for one in repository.manifests(job)

@@ -7,15 +7,54 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime
 from typing import Any
 
 from streambank.core.choices import EXISTING_ROWS
 from streambank.core.errors import InputError
+from streambank.core.units import from_json_time
 
 OPERATIONS = ("compact", "erase", "rescale", "migrate")
 PROVIDERS = ("rocksdb",)
 EXISTING = REPLACE, KEEP, OVERWRITE = EXISTING_ROWS
 """What becomes of rows where a table gives state: all go; those of a key in the table stay, or go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a plan showed, which is not exceeded: a condition over time is as it was then.
+
+    Attributes:
+        now: What `{now}` is, and from when on keys are idle; None for the time of the rewrite.
+        watermark_ms: What `{watermark}` is at most.
+        keys: How many keys of each operator go at most; None for a plan, which shows it.
+    """
+
+    now: datetime | None = None
+    watermark_ms: int | None = None
+    keys: Mapping[int, int] | None = None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any] | None) -> Planned:
+        """From JSON.
+
+        Raises:
+            InputError: It is not valid (code `usage`).
+        """
+        given = dict(data or {})
+        try:
+            now, keys = given.get("now"), given.get("keys")
+            return cls(
+                None if now is None else from_json_time(str(now)),
+                None if given.get("watermark_ms") is None else int(given["watermark_ms"]),
+                None if keys is None else {int(one): int(number) for one, number in keys.items()},
+            )
+        except (AttributeError, TypeError, ValueError) as error:
+            raise InputError(
+                "The request is not valid: planned.",
+                code="usage",
+                hint="Give what a plan has left, as it is.",
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +76,7 @@ class RewriteRequest:
             is not repeated.
         dry_run: Only say what would go.
         note: A note for the new savepoint.
+        planned: What a plan showed (`Planned`): more keys than that are refused (`approval-outdated`).
     """
 
     operation: str
@@ -52,6 +92,7 @@ class RewriteRequest:
     from_form: bool = False
     dry_run: bool = False
     note: str = ""
+    planned: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -81,6 +122,7 @@ class RewriteRequest:
         Raises:
             InputError: It cannot (code `usage`).
         """
+        Planned.of(self.planned)
         rules = [self.where, self.idle_since, self.idle_for_s, self.key, self.provider or self.partitions]
         given = sum(rule is not None for rule in rules)
         needs = {

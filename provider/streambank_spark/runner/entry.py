@@ -20,7 +20,7 @@ from streambank.control.processes import who
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.signing import VARIABLE
 from streambank.declaration.declaration import Job
-from streambank.declaration.load import load_jobs
+from streambank.declaration.load import read_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, decode_launch, write_launch
 from streambank.storage import open_store
@@ -99,7 +99,7 @@ def parse(argv: Sequence[str]) -> LaunchSpec:
         raise InputError(
             "No jobs file is given.", code="bad-arguments", hint="Give --jobs FILE, or set STREAMBANK_JOBS."
         )
-    return _launch(load_jobs(jobs).job(entry.job), command)
+    return _launch(read_jobs(jobs).around(entry.job).job(entry.job), command)
 
 
 class _Parser(argparse.ArgumentParser):

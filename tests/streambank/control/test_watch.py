@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from threading import Barrier, Thread
 from typing import Any
 
@@ -12,13 +13,26 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.records import decode_json, encode_json
 from streambank.control.watch import Standing, Watcher, WatchView
+from streambank.core.units import to_json_time, utc_now
 from streambank.storage.store import Store
 from tests.support.storage.faulty_store import FaultyStore
 
 OLD = {"dag_id": "flights.run", "run_id": "manual__old"}
 NEW = {"dag_id": "flights.run", "run_id": "manual__new"}
-BY_NEW = Standing("run manual__new of flights.run")
 MINE = Standing()
+
+
+class _ByNew:
+    """Equal to how one stands beside a newer watcher that may act."""
+
+    def __eq__(self, found: object) -> bool:
+        return isinstance(found, Standing) and not found.lost and found.replaced_by == WHO_NEW
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+WHO_NEW = "run manual__new of flights.run"
+BY_NEW = _ByNew()
 
 
 def lose(control: JobControl) -> None:
@@ -246,3 +260,51 @@ def test_nor_a_new_one_for_a_watcher_of_the_version_before(
     as_before_identities(control, other)
     assert control.watches.sign(mine, desired=1) == BY_NEW
     assert not control.watches.end(mine, "replaced") and view(control).end == {}
+
+
+def last_sign(control: JobControl, watcher: Watcher, ago: timedelta) -> None:
+    """Its last sign is so old."""
+    data = {"id": watcher.identity, "at": to_json_time(utc_now() - ago), "next_s": 60.0, "desired": 1}
+    control.store.write(control.watches.records.key(watcher.number, ".beat"), encode_json(data))
+
+
+def test_a_newer_watcher_that_is_silent_replaces_none(control: JobControl) -> None:
+    """Its run is not in the database that came back from a backup, or its record is one from a copy."""
+    old, dead = begin(control, 1, OLD), begin(control, 4, NEW)
+    last_sign(control, dead, timedelta(seconds=170))
+    assert control.watches.standing(old) == BY_NEW, "its next sign may still come"
+    last_sign(control, dead, timedelta(seconds=190))
+
+    found = control.watches.sign(old, desired=1)
+    assert found.lost and found.other is None
+    again = control.watches.begin_again(old, by=OLD, desired=1)
+    assert again is not None and again.number == 6
+    assert control.watches.sign(again, desired=1) == MINE
+    assert control.watches.standing(dead).replaced_by == "run manual__old of flights.run", "if it comes back"
+
+
+@pytest.mark.parametrize("how", ["gave-up", "failed", "replaced", "stopped"])
+def test_nor_does_one_that_has_ended(control: JobControl, how: Any) -> None:
+    old, newer = begin(control, 1, OLD), begin(control, 1, NEW)
+    assert control.watches.standing(old) == BY_NEW
+    control.watches.end(newer, how, "because")
+    found = control.watches.standing(old)
+    assert (found.lost, found.other) == (True, None)
+    assert found.why == f"Its watcher, run manual__new of flights.run, ended ({how}: because)."
+
+
+def test_one_makes_room_for_who_has_seen_that_it_is_gone_and_for_none_else(control: JobControl) -> None:
+    old, newer = begin(control, 1, OLD), begin(control, 1, NEW)
+    assert control.watches.begin_again(old, by=OLD, desired=1) is None
+    assert control.watches.begin_again(old, by=OLD, desired=1, gone=Watcher(2, "another")) is None
+    again = control.watches.begin_again(old, by=OLD, desired=1, gone=newer)
+    assert again is not None and again.number == 3
+    assert control.watches.begin_again(old, by=OLD, desired=1, gone=newer) is None, "another one was faster"
+
+
+def test_a_sign_says_which_process_has_left_it(control: JobControl) -> None:
+    mine = begin(control, 1, OLD)
+    assert control.watches.sign(mine, desired=1, process="a").process is None
+    assert control.watches.sign(mine, desired=1, process="b").process == "a"
+    control.watches.sign(mine, desired=1)  # the task's own, or that of the version before
+    assert control.watches.sign(mine, desired=1, process="b").process is None

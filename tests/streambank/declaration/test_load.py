@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from streambank.cli.options import job_named
 from streambank.core.errors import InputError, NotFoundError
 from streambank.declaration.declaration import Declarations
-from streambank.declaration.load import load_jobs
+from streambank.declaration.load import load_jobs, read_jobs
 from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.retention.policy import Policy
@@ -491,3 +492,60 @@ def test_links_are_followed_for_each_job_and_not_for_each_pair_of_jobs(
     monkeypatch.setattr(os.path, "realpath", counted)
     few, many = followed(20), followed(80)
     assert few >= 20 and many <= 4 * few
+
+
+TWO = """
+repository = "savepoints"
+[jobs.flights]
+application = "a.py"
+checkpoint = "c/flights"
+[jobs.trains]
+application = "a.py"
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ('checkpiont = "c/trains"', "jobs.trains.checkpiont: there is no such field."),
+        ("", "jobs.trains.checkpoint: it is missing."),
+        ('checkpoint = "${NO_SUCH}/c"', "jobs.trains.checkpoint: "),
+        ('checkpoint = "c/trains"\nhealth = 3', "jobs.trains.health: it must be a table"),
+    ],
+)
+def test_a_mistake_in_one_job_takes_no_other_job_away(tmp_path: Path, mistake: str, said: str) -> None:
+    file = tmp_path / "streaming_jobs.toml"
+    file.write_text(TWO.format(mistake), encoding="utf-8")
+    found = read_jobs(file, variables={})
+    assert list(found.jobs) == ["flights"] and list(found.broken) == ["trains"]
+    assert found.around("flights").job("flights").name == "flights"
+    for ask in (found.whole, lambda: found.around("trains"), lambda: found.job("trains")):
+        with pytest.raises(InputError) as refused:
+            ask()
+        assert refused.value.code == "bad-declaration" and said in refused.value.message
+    with pytest.raises(InputError, match=r"jobs\.trains"):
+        found.around("buses")  # it may be the job with the mistake, by another name
+    with pytest.raises(InputError, match=r"jobs\.trains"):
+        load_jobs(file, variables={})
+    with pytest.raises(InputError, match=r"jobs\.trains"):
+        job_named("trains", str(file))
+    if "NO_SUCH" not in mistake:
+        assert job_named("flights", str(file)).name == "flights"
+
+
+def test_a_field_that_is_misspelt_is_named_before_the_one_that_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "streaming_jobs.toml"
+    file.write_text(TWO.format('checkpiont = "c/trains"'), encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        load_jobs(file)
+    assert "line 8, jobs.trains.checkpiont" in refused.value.message
+    assert refused.value.hint == "Did you mean checkpoint?"
+
+
+def test_a_name_that_no_job_may_have_is_a_mistake_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "streaming_jobs.toml"
+    text = TWO.format('checkpoint = "c/trains"').replace("jobs.trains", 'jobs."no way"')
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="no way"):
+        read_jobs(file)

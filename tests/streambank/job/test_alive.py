@@ -354,7 +354,7 @@ def test_of_two_watchers_the_newer_one_counts_and_the_older_one_learns_it(contro
     older = control.watches.begin(by=BY_RUN, desired=1)
     assert control.watches.sign(older, desired=1) == Standing()
     newer = control.watches.begin(by={"dag_id": "flights.run", "run_id": "manual__2"}, desired=1)
-    assert control.watches.sign(older, desired=1) == Standing("run manual__2 of flights.run")
+    assert control.watches.sign(older, desired=1).replaced_by == "run manual__2 of flights.run"
     assert control.watches.sign(newer, desired=1) == Standing()
     assert control.watches.end(older, "replaced") and not control.watches.end(older, "stopped")
     view = control.watches.view()

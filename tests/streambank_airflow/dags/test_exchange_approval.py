@@ -7,14 +7,27 @@ from typing import Any
 
 import pytest
 
+from streambank.core.errors import RefusedError
+from streambank.core.units import from_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
 from streambank.repository.catalog import heads
 from streambank_airflow.dags.forms import rewrite
+from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.rewrite import NOTHING_KEY, CompactStateOperator
-from tests.support.airflow_face.exchanged_job import OLD, WAY_BACK, Rewriting, answering, dag, generation
+from streambank_airflow.operators.rewrite.base import digest_of
+from tests.support.airflow_face.exchanged_job import (
+    OLD,
+    WAY_BACK,
+    Rewriting,
+    answering,
+    dag,
+    exchange,
+    generation,
+)
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.jobs.managed_job import BY, Managed
 
+ANN = {"triggered_by": "ann", "dag_id": "flights.restore", "run_id": "manual__ann"}
 APPROVES = "Remove 2 keys (2 of 9 rows) from the state of flights? It runs, and will be stopped."
 
 
@@ -101,3 +114,80 @@ def test_a_schedule_that_is_declared_is_the_consent_unless_it_says_otherwise(
     context: Any = {"params": answers, "dag_run": SimpleNamespace(run_type=kind)}
     preview.render_template_fields(context, preview.get_template_env())
     assert preview.only_if is asks
+
+
+def test_a_restore_by_somebody_else_makes_what_was_approved_outdated(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The plan counted the keys of another state; the job is not even stopped for it."""
+    managed.start()
+    savepoint_job(managed.job, by=BY)
+
+    def restore() -> None:
+        generations = managed.control.generations()
+        proposed = generations.propose(taken=lambda location: False)
+        made = type(proposed).from_dict({**proposed.to_dict(), "by": ANN})
+        generations.switch(made, operation=SimpleNamespace(check=lambda: None))  # type: ignore[arg-type]
+
+    with answering("Approve", before=restore):
+        run = run_dag(dag(managed), run_conf=OLD)
+
+    states = task_states(run)
+    assert (run.state, states["approve"], states["stop"]) == ("failed", "success", "failed")
+    assert {states[task] for task in WAY_BACK} == {"skipped"}
+    assert managed.driver_lives() and not rewriting.asked
+    out = capfd.readouterr().out
+    assert "[approval-outdated]" in out
+    assert "flights is in generation 2 now, made by ann by flights.restore at " in out
+
+
+def test_no_more_keys_go_than_a_person_has_seen_and_by_the_time_of_the_plan(
+    airflow_database: None, managed: Managed, rewriting: Rewriting
+) -> None:
+    managed.start()
+    exchange(managed, OLD)
+
+    ((plan, _),) = rewriting.asked
+    planned = plan["order"]["planned"]
+    assert planned["keys"] == {"0": 2}
+    assert from_json_time(planned["now"]) < utc_now() and "watermark_ms" in planned
+
+
+@pytest.mark.parametrize("left", ["text", "nothing"])
+def test_a_plan_of_the_version_before_has_left_its_digest_alone(managed: Managed, left: str) -> None:
+    dag(managed)
+    asked = {"job": "flights", "jobs_file": str(managed.jobs_file), "where": True, "from_form": True}
+    plan = CompactStateOperator(task_id="a", **asked)
+    planned = digest_of(plan.request()) if left == "text" else None
+    rewrite_task = CompactStateOperator(task_id="b", planned=planned, **asked)
+    assert rewrite_task._limits(plan.request()) == {}
+    with pytest.raises(RefusedError, match="the declaration of the job has changed"):
+        CompactStateOperator(task_id="c", planned="sha256:0", **asked)._limits(plan.request())
+
+
+def test_a_start_that_a_stop_has_overtaken_ends_no_run_well_and_nothing_goes_back(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It is stopped by that person's wish, in the state that this run has given it."""
+    managed.start()
+    restore = RestoreSavepointOperator._restore
+
+    def restore_and_be_stopped(self: RestoreSavepointOperator, context: Any) -> dict[str, Any]:
+        done = restore(self, context)
+        managed.control.set_desired("stopped", by={**ANN, "dag_id": "flights.stop"}, why="maintenance")
+        return done
+
+    monkeypatch.setattr(RestoreSavepointOperator, "_restore", restore_and_be_stopped)
+
+    run = exchange(managed, OLD)
+
+    states = task_states(run)
+    assert (run.state, states["restore"], states["start"]) == ("failed", "success", "failed")
+    assert {states[task] for task in WAY_BACK} == {"skipped"}
+    assert (generation(managed), managed.driver_lives()) == ((2, None), False)
+    out = capfd.readouterr().out
+    assert "Job flights was set to stopped by ann by flights.stop at " in out and ": maintenance." in out

@@ -10,6 +10,7 @@ import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG
 
+from streambank.core.errors import InputError
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.approve import PLAN_KEY
 from streambank_airflow.operators.job import StopStreamingJobOperator
@@ -276,3 +277,30 @@ def test_the_run_dag_starts_watches_and_ends_when_the_job_is_stopped(
 
     assert task_states(run) == {"start": "success", "keep_running": "success"}
     assert xcom(run, "keep_running")["state"] == "stopped"
+
+
+def test_a_mistake_in_one_job_takes_no_dag_of_another_one_away_and_is_shown(managed: Managed) -> None:
+    before = dags_of(managed)
+    right = managed.jobs_file.read_text(encoding="utf-8")
+    managed.declare('\n[jobs.trains]\napplication = "a.py"\ncheckpiont = "c/trains"\n')
+
+    dags = dags_of(managed)
+
+    assert {*before} < {*dags} and {*dags} - {*before} == {"trains.run", "trains.sla"}
+    managed.jobs_file.write_text(right, encoding="utf-8")
+    for dag_id in ("trains.run", "trains.sla"):
+        shown = str(dags[dag_id].description)
+        assert shown.startswith("The declaration of this job has a mistake. ")
+        assert "jobs.trains.checkpiont: there is no such field. Did you mean checkpoint?" in shown
+        DagSerialization.to_dict(dags[dag_id])
+    tasks = {task.task_id for task in before["flights.run"].tasks}
+    assert {task.task_id for task in dags["trains.run"].tasks} == tasks, "a run that watches goes on later"
+    assert not str(dags["flights.run"].description).startswith("The declaration of")
+
+
+def test_where_no_job_is_right_the_mistake_is_the_import_error(managed: Managed) -> None:
+    text = managed.jobs_file.read_text(encoding="utf-8")
+    managed.jobs_file.write_text(text.replace("checkpoint =", "checkpiont ="), encoding="utf-8")
+    with pytest.raises(InputError, match="Did you mean checkpoint"):
+        dags_of(managed)
+    managed.jobs_file.write_text(text, encoding="utf-8")

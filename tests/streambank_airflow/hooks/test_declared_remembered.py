@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.declaration.load import load_jobs
+from streambank.declaration.load import read_jobs
 from streambank_airflow.hooks import declared
 from streambank_airflow.hooks.streambank import StreambankHook
 from tests.support.jobs.declared import write_jobs
@@ -25,9 +25,9 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def load(path: Any) -> Any:
         found.append(str(path))
-        return load_jobs(path)
+        return read_jobs(path)
 
-    monkeypatch.setattr(declared, "load_jobs", load)
+    monkeypatch.setattr(declared, "read_jobs", load)
     return found
 
 
@@ -85,7 +85,7 @@ def test_a_file_that_is_wrong_is_parsed_once_until_it_changes(tmp_path: Path, pa
     errors = []
     for _ in range(3):
         with pytest.raises(InputError) as caught:
-            declared.remembered_jobs(str(file))
+            declared.remembered_jobs(str(file)).job("flights")
         errors.append(caught.value)
     assert len(parsed) == 1
     assert errors[0].code == "bad-declaration"
@@ -111,18 +111,18 @@ def test_an_error_counts_for_half_a_minute_where_the_file_stays_as_it_is(
         fired.append(path)
         raise InputError("It cannot be read: Too many open files.", code="no-declaration", hint="")
 
-    monkeypatch.setattr(declared, "load_jobs", load)
+    monkeypatch.setattr(declared, "read_jobs", load)
     now = [1_000.0]
     monkeypatch.setattr("streambank_airflow.hooks.declared.time.monotonic", lambda: now[0])
     for _ in range(2):
         with pytest.raises(InputError, match="Too many open files"):
             declared.remembered_jobs(file)
     assert fired == [file]
-    monkeypatch.setattr(declared, "load_jobs", load_jobs)
+    monkeypatch.setattr(declared, "read_jobs", read_jobs)
     now[0] += 31
     assert "flights" in declared.remembered_jobs(file).jobs
     now[0] += 3_600
-    monkeypatch.setattr(declared, "load_jobs", load)
+    monkeypatch.setattr(declared, "read_jobs", load)
     assert "flights" in declared.remembered_jobs(file).jobs, "what is right counts until it changes"
 
 

@@ -6,6 +6,9 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from airflow.triggers.base import TriggerEvent
 
 from streambank.control.control import JobControl
 from streambank.control.records import encode_json
-from streambank.control.watch import Standing, Watcher, WatchView
+from streambank.control.watch import Watcher, WatchView
 from streambank.core.units import to_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
 from streambank_airflow.hooks.health import HealthVerbs
@@ -22,7 +25,7 @@ from streambank_airflow.operators import keep
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
 from streambank_airflow.triggers.job import PauseTrigger
-from streambank_airflow.watch.job import Signs
+from streambank_airflow.watch.job import Signs, Watch
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.jobs.declared import BY
 from tests.support.jobs.managed_job import Managed, meanwhile
@@ -32,6 +35,13 @@ from tests.support.waiting import poll
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
 QUICK = '\n[jobs.flights.health]\ninterval = "100ms"\ntimeout = "{}"\ntolerated = 0\nbackoff = "100ms"\n'
+
+ALERTS = """
+[[jobs.flights.notify]]
+class = "tests.support.airflow_face.notifiers.FileNotifier"
+args = {{file = "{}", text = "{{{{ message }}}}"}}
+kinds = ["not-watched"]
+"""
 
 
 def dag_of(managed: Managed, **arguments: Any) -> DAG:
@@ -223,22 +233,31 @@ def test_whoever_keeps_a_job_running_leaves_signs_and_ends_them_with_the_job(man
     assert (end["how"], end["why"][-8:]) == ("stopped", ": enough")
 
 
+def signs_or(managed: Managed, ended: Event) -> bool:
+    """Let the newest watcher give a sign, unless the run beside it has ended."""
+    managed.control.watches.sign(watch_of(managed).watcher, desired=1)
+    return ended.is_set()
+
+
 @pytest.mark.parametrize("dies", [False, True])
 def test_of_two_that_keep_a_job_running_the_older_one_makes_room_and_ends_well(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], dies: bool
 ) -> None:
     """Also where the driver dies just then: one of them starts another driver, or gives up, not both."""
-    if not dies:
-        monkeypatch.setattr("streambank_airflow.triggers.job.SIGN_EVERY_S", 0.1)
+    monkeypatch.setattr("streambank_airflow.triggers.job.SIGN_EVERY_S", 2.0 if dies else 0.1)
     managed.start()
     newer = {"dag_id": "flights.run", "run_id": "manual__2", "task_id": "keep_running"}
+
+    ended = Event()
     with meanwhile(
         managed,
         lambda: poll(lambda: watched(managed), timeout_s=180),
         lambda: managed.control.watches.begin(by=newer, desired=1),
         managed.kill if dies else lambda: None,
+        lambda: poll(partial(signs_or, managed, ended), timeout_s=180),
     ):
         run = run_dag(dag_of(managed))
+        ended.set()
 
     assert task_states(run) == {"task": "success"}
     result = xcom(run, "task")
@@ -247,6 +266,43 @@ def test_of_two_that_keep_a_job_running_the_older_one_makes_room_and_ends_well(
     assert watch_of(managed).end == {}, "the newer one goes on"
     assert managed.control.store.exists("watch/0000000001.end.json")
     assert "no longer runs" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_an_older_one_watches_on_where_the_newer_one_is_only_a_record(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dies: bool
+) -> None:
+    """Airflow's database came back from before that one's run; whom the job names is alerted."""
+    monkeypatch.setattr("streambank_airflow.triggers.job.SIGN_EVERY_S", 0.1)
+    chat = tmp_path / "chat"
+    managed.declare(f"{QUICK.format('10m')}{ALERTS.format(chat)}")
+    managed.start()
+    newer = {"dag_id": "flights.run", "run_id": "manual__2", "task_id": "keep_running"}
+
+    def leave_a_record() -> None:
+        dead = managed.control.watches.begin(by=newer, desired=1)
+        long_ago = to_json_time(utc_now() - timedelta(minutes=10))
+        sign = {"id": dead.identity, "at": long_ago, "next_s": 60.0, "desired": 1}
+        managed.control.store.write(f"watch/{dead.number:010d}.beat.json", encode_json(sign))
+
+    def is_third() -> bool:
+        return watch_of(managed).number == 3 and watched(managed)
+
+    with meanwhile(
+        managed,
+        lambda: poll(lambda: watched(managed), timeout_s=180),
+        leave_a_record,
+        managed.kill if dies else lambda: None,
+        lambda: poll(is_third, timeout_s=180),
+        lambda: poll(lambda: launches(managed) == 1 + dies and managed.driver_lives(), timeout_s=60),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert (xcom(run, "task")["state"], xcom(run, "task")["restarts"]) == ("stopped", int(dies))
+    assert (watch_of(managed).by["dag_id"], watch_of(managed).end["how"]) == ("keep", "stopped")
+    (alert,) = chat.read_text(encoding="utf-8").splitlines()
+    assert "Its watcher, run manual__2 of flights.run, has given no sign since" in alert
 
 
 def lose_watchers(managed: Managed) -> None:
@@ -288,10 +344,10 @@ def test_one_whose_record_is_lost_begins_to_watch_again(
 def test_one_whose_number_another_one_has_makes_room_for_it(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
-    if not dies:
-        monkeypatch.setattr("streambank_airflow.triggers.job.SIGN_EVERY_S", 0.1)
+    monkeypatch.setattr("streambank_airflow.triggers.job.SIGN_EVERY_S", 2.0 if dies else 0.1)
     managed.start()
     newer = {"dag_id": "flights.run", "run_id": "manual__2", "task_id": "keep_running"}
+    ended = Event()
 
     def lose_and_begin() -> None:
         # At once, as seen by the other one: its own record comes first, and is the newest until the end.
@@ -305,15 +361,19 @@ def test_one_whose_number_another_one_has_makes_room_for_it(
         lambda: poll(lambda: watched(managed), timeout_s=180),
         lose_and_begin,
         managed.kill if dies else lambda: None,
+        lambda: poll(partial(signs_or, managed, ended), timeout_s=180),
     ):
         run = run_dag(dag_of(managed))
+        ended.set()
 
     assert task_states(run) == {"task": "success"}
     result = xcom(run, "task")
     assert (result["state"], result["why"]) == ("replaced", "replaced by run manual__2 of flights.run")
     assert (launches(managed), managed.driver_lives()) == (1, not dies)
     assert (watch_of(managed).by, watch_of(managed).end) == (newer, {})
-    assert managed.control.store.names("watch") == ["0000000001.json"], "it has left nothing"
+    names = ["0000000001.beat.json", "0000000001.json"]
+    assert sorted(managed.control.store.names("watch")) == names, "it has left nothing"
+    assert "process" not in managed.control.store.read("watch/0000000001.beat.json").decode()
 
 
 @pytest.mark.parametrize("dies", [False, True])
@@ -327,9 +387,11 @@ def test_a_run_that_a_version_without_signs_has_deferred_becomes_the_watcher(
     begin = KeepStreamingJobRunningOperator._watched
     before: list[Course] = []
 
-    def as_before(self: KeepStreamingJobRunningOperator, context: Any, course: Course) -> Course:
+    def as_before(
+        self: KeepStreamingJobRunningOperator, context: Any, course: Course, event: Any = None
+    ) -> Course:
         if before:
-            return begin(self, context, course)
+            return begin(self, context, course, event)
         before.append(course)
         if dies:
             managed.kill()
@@ -357,7 +419,7 @@ def test_a_watch_goes_on_where_no_sign_can_be_left(
     signs = Signs(managed.control.watches.begin(by=BY, desired=1), every_s=60.0, clock=lambda: now[0])
     store = FaultyStore(managed.control.store, Fault("denied", operations=frozenset({"write"})))
     control = JobControl(store, "flights")
-    assert signs.leave(control) == Standing()
+    assert signs.leave(control) == Watch()
     store.assert_fired()
     assert "The sign that job flights is watched could not be written" in caplog.text
 
@@ -414,3 +476,36 @@ def test_a_frozen_driver_is_replaced(managed: Managed, monkeypatch: pytest.Monke
     first = events(managed, "restarted")[0]
     assert (first["cause"], first["how"]) == ("health", "killed")
     assert "has said nothing for" in events(managed, "unhealthy")[0]["why"]
+
+
+def test_a_run_that_watches_outlives_a_mistake_in_the_declaration(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver dies meanwhile; when the mistake is gone, the run starts another one."""
+    monkeypatch.setattr(keep, "DECLARED_AGAIN_S", 0.1)
+    managed.declare(QUICK.format("10m"))
+    managed.start()
+    right = managed.jobs_file.read_text(encoding="utf-8")
+    wrong = right.replace("checkpoint =", "checkpiont =")
+    lease = managed.control.lease  # opened while the declaration is right
+    errors: list[str] = []
+    told = KeepStreamingJobRunningOperator._wait_for_declaration
+
+    def wait(self: KeepStreamingJobRunningOperator, event: dict[str, Any]) -> None:
+        # The trigger holds it back while it can see the mistake: this one came just afterwards.
+        managed.jobs_file.write_text(right if errors else wrong, encoding="utf-8")
+        errors.append(str(event["status"]))
+        told(self, event)
+
+    monkeypatch.setattr(KeepStreamingJobRunningOperator, "_wait_for_declaration", wait)
+    with meanwhile(
+        managed,
+        lambda: poll(lambda: watched(managed), timeout_s=180),
+        managed.kill,
+        lambda: poll(lambda: len(lease.recent_launches()) == 2 and managed.driver_lives(), timeout_s=120),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert (xcom(run, "task")["state"], xcom(run, "task")["restarts"]) == ("stopped", 1)
+    assert errors[:2] == ["gone", "gone"]

@@ -31,7 +31,7 @@ from streambank_airflow.operators.rewrite import (
     TransformStateOperator,
     ValidateStateOperator,
 )
-from streambank_airflow.operators.rewrite.base import _digest
+from streambank_airflow.operators.rewrite.base import digest_of
 from streambank_airflow.operators.savepoint import VerifySavepointOperator
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.checkpoint.recorded import unpack
@@ -343,7 +343,7 @@ def test_nothing_else_is_done_than_a_plan_has_shown(
             task_id="plan", job="orders", jobs_file=str(orders.jobs_file), **asked
         )
         orders.jobs_file.write_text(jobs + 'transform = {sets = ["value.n = 1"]}\n')
-        planned = _digest(operator.request())
+        planned = digest_of(operator.request())
         assert task_states(orders.run(TransformStateOperator, planned=planned, **asked)) == {
             "task": "success"
         }

@@ -195,7 +195,7 @@ def test_many_jobs_read_their_declaration_once(
         read.append(file)
         return load_jobs(file)
 
-    monkeypatch.setattr("streambank_airflow.hooks.declared.load_jobs", load)
+    monkeypatch.setattr("streambank_airflow.hooks.declared.read_jobs", load)
 
     done = check(jobs="all")
 

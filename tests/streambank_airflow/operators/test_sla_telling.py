@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from streambank.control.records import encode_json
 from streambank.core.errors import StorageError
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.load import load_jobs
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sla import alerts
 from streambank.storage import open_store
 from tests.support.airflow_face.notifiers import (
+    FILE_NOTIFIER,
     AsyncNotifier,
     FileNotifier,
     HangingNotifier,
@@ -267,3 +271,38 @@ def test_an_alert_on_input_that_a_restore_would_miss_says_what_to_do(
     assert f"Part of the input after the newest savepoint, {taken}, is gone." in message
     assert "/in/3.json: their rows would be lost" in message
     assert "Take a savepoint now, and more often (`savepoint.schedule`)." in message
+
+
+def test_a_job_that_nothing_watches_is_an_alert_of_its_own_once_a_day(
+    check: Check, jobs_file: Path, tmp_path: Path
+) -> None:
+    """Its run was deleted, or is not in a database that came back: no task of it can say so."""
+    text = jobs_file.read_text(encoding="utf-8")
+    chat = f'class = "{FILE_NOTIFIER}", args = {{file = "{tmp_path / "night"}", text = "{{{{ message }}}}"}}'
+    own = f'{{{chat}, kinds = ["not-watched"]}}'
+    jobs_file.write_text(text.replace("[jobs.trains]", f"notify = [{own}]\n[jobs.trains]"), encoding="utf-8")
+    records = load_jobs(jobs_file).job("flights").records()
+    by = {"dag_id": "flights.run", "run_id": "manual__1"}
+    watcher = records.watches.begin(by=by, desired=records.set_desired("running", by=by).number)
+    desired, key = records.desired_records.read(1), records.desired_records.key(1)
+    an_hour_ago = to_json_time(utc_now() - timedelta(hours=1))
+    records.store.write(key, encode_json({**desired, "at": an_hour_ago}))
+
+    def last_sign(ago_s: float) -> None:
+        at = to_json_time(utc_now() - timedelta(seconds=ago_s))
+        sign = {"id": watcher.identity, "at": at, "next_s": 60.0, "desired": 1}
+        records.store.write(f"watch/{watcher.number:010d}.beat.json", encode_json(sign))
+
+    last_sign(150.0)
+    check(on_breach="report")
+    assert told(tmp_path / "night") == [], "its next sign may still come"
+    last_sign(190.0)
+    check(on_breach="report", notifiers=[])
+    assert told(tmp_path / "night") == [], "the task tells nobody"
+    for _ in range(2):
+        check(on_breach="report")
+    (message,) = told(tmp_path / "night")
+    assert message.startswith(
+        "Nothing watches job flights, so nothing restarts it. Its watcher, run manual__1"
+    )
+    assert "Trigger flights.run" in message

@@ -336,3 +336,20 @@ def test_times_of_reads_and_writes_are_called_so(page: Chromium) -> None:
     assert said(page, "words", "m.ofSubject(a[0])", "get_ms") == " of reads"
     assert said(page, "words", "m.ofSubject(a[0])", "operator 0") == " of operator 0"
     assert said(page, "words", "m.ofSubject(a[0])", "") == ""
+
+
+@pytest.mark.parametrize(
+    ("seen_s", "broken", "shown"),
+    [
+        (20, False, {"words": "running", "tone": "ok"}),
+        (20, True, {"words": "was running", "tone": "off"}),
+        (HOUR, False, {"words": "was running", "tone": "off"}),
+    ],
+)
+def test_what_was_so_once_is_not_shown_as_if_it_were_so(
+    page: Chromium, seen_s: float, broken: bool, shown: dict[str, str]
+) -> None:
+    """Nothing keeps the line of a job whose DAG file is broken, or whose watcher is gone."""
+    entry = {"job": "orders", "line": line("orders", at=ago(seen_s)), "broken": broken, "approvals": []}
+    assert said(page, "trouble", "m.shownState(a[0])", entry) == shown
+    assert said(page, "trouble", "m.isWell(a[0])", entry) is (shown["tone"] == "ok")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from airflow.triggers.base import BaseTrigger
 
 from streambank.core.errors import FormatError, StorageError
 from streambank.core.units import to_json_time, utc_now
+from streambank.declaration.load import load_jobs
 from streambank_airflow.triggers.base import PATIENCE, JobTrigger
 from streambank_airflow.triggers.job import (
     BatchCommittedTrigger,
@@ -87,9 +89,26 @@ def test_a_watch_ends_where_somebody_else_watches() -> None:
 @pytest.mark.parametrize(
     ("seen", "status"),
     [
+        (view(newer_watcher="run 2", desired="running"), None),
+        (view("failed", newer_watcher="run 2", desired="running"), None),
+        (view(newer_watcher="run 2", desired="running", health="unhealthy"), None),
+        (view("stopped", newer_watcher="run 2", desired="stopped"), "stopped"),
+        (view("failed", watch_lost=True, watch_why="It is silent.", desired="running"), "gone"),
+    ],
+)
+def test_what_may_be_for_a_newer_watcher_is_left_to_it_until_that_is_known(
+    seen: JobView, status: str | None
+) -> None:
+    assert judged(JobEndTrigger(job="flights", watch=1, heal=True), seen) == status
+
+
+@pytest.mark.parametrize(
+    ("seen", "status"),
+    [
         (view(watch_lost=True, desired="running"), "unsigned"),
         (view(watch_lost=True, desired="running", operation="restore"), "unsigned"),
         (view("stopped", watch_lost=True, desired="stopped"), "stopped"),
+        (view("stopping", watch_lost=True, desired="stopped"), None),
         (view("failed", watch_lost=True, desired="running"), "gone"),
     ],
 )
@@ -256,6 +275,7 @@ class Watcher:
 
 def watching(patch: pytest.MonkeyPatch, watcher: Watcher) -> JobEndTrigger:
     patch.setattr("streambank_airflow.hooks.watchers.Watchers.job", lambda self, ref, site: watcher)
+    patch.setattr(JobEndTrigger, "held", lambda self, event: event)  # there is no such file
     return JobEndTrigger(
         job="flights", watch=1, jobs_file="jobs.toml", poll_interval_s=0.001, remember={"n": 1}
     )
@@ -300,3 +320,63 @@ def test_a_pause_lasts_until_its_moment_whoever_waits() -> None:
         "status": "over",
         "remember": {"n": 2},
     }
+
+
+DECLARED = """
+repository = "repository"
+[jobs.flights]
+application = "a.py"
+checkpoint = "c/flights"
+[[jobs.flights.notify]]
+class = "tests.support.airflow_face.notifiers.FileNotifier"
+args = {{file = "{chat}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}
+kinds = ["giving-up"]
+"""
+
+
+def test_while_the_declaration_has_a_mistake_the_trigger_alerts_and_its_task_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The task would not find the job; and Airflow may not even find the task's DAG."""
+    file, chat = tmp_path / "streaming_jobs.toml", tmp_path / "chat"
+    text = DECLARED.format(chat=chat)
+    file.write_text(text, encoding="utf-8")
+    mistake = text.replace("checkpoint =", "checkpiont =")
+    seen = view("failed", desired="running")
+    repaired: list[bool] = []
+
+    class Died(Watcher):
+        """Its driver dies, while somebody edits the file."""
+
+        job = load_jobs(file).job("flights")
+        access = None
+
+        def look(self) -> JobView:
+            found = super().look()
+            if found.down and self.looks < 6:
+                file.write_text(mistake, encoding="utf-8")
+            elif self.looks == 6:
+                file.write_text(text, encoding="utf-8")
+                repaired.append(True)
+            return found
+
+    died = Died(view(), seen)
+    monkeypatch.setattr("streambank_airflow.hooks.watchers.Watchers.job", lambda self, ref, site: died)
+    trigger = JobEndTrigger(job="flights", watch=1, jobs_file=str(file), poll_interval_s=0.001)
+
+    event = first_event(trigger)
+
+    assert (event["status"], repaired, died.looks) == ("gone", [True], 6)
+    (alert,) = chat.read_text(encoding="utf-8").splitlines()
+    assert alert.startswith("giving-up: The driver of job flights is gone (because), and no other one can be")
+    assert "jobs.flights.checkpiont: there is no such field. Did you mean checkpoint?" in alert
+
+
+def test_a_mistake_in_another_job_holds_nothing_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "streaming_jobs.toml"
+    text = DECLARED.format(chat=tmp_path / "chat")
+    file.write_text(f"{text}[jobs.trains]\n", encoding="utf-8")
+    watcher = Watcher(view("failed", desired="running"))
+    monkeypatch.setattr("streambank_airflow.hooks.watchers.Watchers.job", lambda self, ref, site: watcher)
+    trigger = JobEndTrigger(job="flights", watch=1, jobs_file=str(file), poll_interval_s=0.001)
+    assert (first_event(trigger)["status"], watcher.looks) == ("gone", 1)

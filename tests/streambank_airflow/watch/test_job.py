@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from streambank.control.control import JobControl
+from streambank.control.records import encode_json
+from streambank.control.watch import Watcher
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.move_records import move_records
 from streambank_airflow.watch.event_time import EventTimeWatcher
@@ -14,6 +19,7 @@ from streambank_airflow.watch.job import JobWatcher, Signs, WatchedView, Watched
 from tests.support.jobs.declared import declare
 
 RUN = {"dag_id": "flights.run", "run_id": "manual__1", "task_id": "keep_running"}
+FIRST, SECOND = ("run manual__1 of flights.run", "run manual__2 of flights.run")
 
 
 @pytest.fixture
@@ -111,8 +117,90 @@ def test_a_watcher_learns_that_its_record_is_lost_or_another_ones(job: Job) -> N
         other = records.watches.begin(by={**RUN, "run_id": "manual__2"}, desired=newest(records))
     assert other.number == mine.number
     seen = watcher.look()
-    assert (seen.replaced_by, seen.watch_lost) == ("run manual__2 of flights.run", False)
+    assert (seen.replaced_by, seen.watch_lost) == (None, False)
     assert not records.store.exists(records.watches.records.key(other.number, ".beat"))
+    records.watches.sign(other, desired=newest(records))
+    seen = watcher.look()
+    assert (seen.replaced_by, seen.watch_lost) == (SECOND, False)
+
+
+@dataclass
+class Pair:
+    """An older watcher that looks again, from a database that came back, and the newer one of the records."""
+
+    job: Job
+    newer: Watcher
+    signs: Signs
+    now_s: float = 0.0
+
+    def look(self, after_s: float = 60.0) -> tuple[str | None, str | None, bool, str]:
+        """Who replaces the older one, who may do so, and whether it has to begin again, and why."""
+        self.now_s += after_s
+        seen = JobWatcher(self.job, signs=self.signs).look()
+        return seen.replaced_by, seen.newer_watcher, seen.watch_lost, seen.watch_why
+
+    def sign(self) -> None:
+        self.job.records().watches.sign(self.newer, desired=newest(self.job.records()))
+
+
+@pytest.fixture
+def pair(job: Job) -> Pair:
+    watches = job.records().watches
+    mine = watches.begin(by=RUN, desired=3)
+    newer = watches.begin(by={**RUN, "run_id": "manual__2"}, desired=3)
+    found = Pair(job, newer, Signs(mine))
+    found.signs.clock = lambda: found.now_s
+    return found
+
+
+def test_a_newer_watcher_replaces_an_older_one_once_that_has_seen_its_sign(pair: Pair) -> None:
+    """Its last sign may be a minute old, and all that is left of it."""
+    pair.sign()
+    assert pair.look() == (None, SECOND, False, "")
+    assert pair.look(after_s=1.0) == (None, SECOND, False, ""), "also between two signs of the older one"
+    pair.sign()
+    assert pair.look() == (SECOND, None, False, "")
+
+
+def test_an_older_one_that_sees_no_sign_for_some_intervals_begins_again(pair: Pair) -> None:
+    """By its own clock: that of the newer one may have been ahead."""
+    watches = pair.job.records().watches
+    ahead = {"id": pair.newer.identity, "at": to_json_time(utc_now() + timedelta(hours=2)), "next_s": 60.0}
+    watches.records.store.write(watches.records.key(pair.newer.number, ".beat"), encode_json(ahead))
+    assert [pair.look() for _ in range(4)] == [(None, SECOND, False, "")] * 4
+    assert pair.look() == (None, None, True, f"Its watcher, {SECOND}, has given no sign for 240 s.")
+    gone = JobWatcher(pair.job, signs=pair.signs).look().watch_gone
+    assert gone is not None and Watcher(**gone) == pair.newer
+    assert watches.begin_again(pair.signs.watcher, by=RUN, desired=3, gone=Watcher(**gone)) is not None
+
+
+def test_two_processes_that_are_one_watcher_find_each_other(job: Job) -> None:
+    """Two Airflows have come from one database: one begins again, and so the other one is replaced."""
+    now = [0.0]
+    mine = job.records().watches.begin(by=RUN, desired=3)
+    one, other = (JobWatcher(job, signs=Signs(mine, clock=lambda: now[0])) for _ in range(2))
+    assert not one.look().watch_lost and not other.look().watch_lost, "another triggerer may have gone on"
+    now[0] += 60.0
+    seen = one.look()
+    assert seen.watch_lost and "Another process gives signs as the same run" in seen.watch_why
+    assert seen.watch_gone is not None and Watcher(**seen.watch_gone) == mine
+    again = job.records().watches.begin_again(mine, by=RUN, desired=3, gone=mine)
+    assert again is not None
+    seen = other.look()
+    assert (seen.replaced_by, seen.newer_watcher, seen.watch_lost) == (None, FIRST, False)
+    job.records().watches.sign(again, desired=3)
+    now[0] += 60.0
+    assert other.look().replaced_by == FIRST
+
+
+def test_a_triggerer_that_comes_back_goes_on_as_the_same_watcher(job: Job) -> None:
+    now = [0.0]
+    mine = job.records().watches.begin(by=RUN, desired=3)
+    for _ in range(3):  # each a process of its own
+        watcher = JobWatcher(job, signs=Signs(mine, clock=lambda: now[0]))
+        for _ in range(2):
+            now[0] += 60.0
+            assert not watcher.look().watch_lost
 
 
 def test_where_all_records_are_lost_the_state_says_so(job: Job) -> None:

@@ -206,6 +206,16 @@ def test_a_pass_takes_so_many_rows_at_most(spark: SparkSession, tmp_path: Path) 
     nothing = bench.ask(where="false")
     assert nothing.savepoint is None and nothing.going[0].keys == 0
     assert bench.ask(where="key.t < {now} AND key.t < {watermark} - interval 1000 days").savepoint is None
+    old = {"now": "1999-01-01T00:00:00Z", "watermark_ms": 0}
+    for where in ("key.t < {now}", "key.t < {watermark}"):
+        assert bench.ask(where=where, dry_run=True).going[0].keys >= 0
+        assert bench.ask(where=where, dry_run=True, planned=old).going[0].keys == 0, "as in the plan"
+    keys = bench.ask(where="true", dry_run=True).going[0].keys
+    shown = {"keys": {"0": keys - 1}}
+    with pytest.raises(RefusedError) as refused:
+        bench.ask(where="true", planned=shown)
+    assert refused.value.code == "approval-outdated"
+    assert bench.ask(where="true", dry_run=True, planned={"keys": {"0": keys}}).going[0].keys == keys
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,10 @@ def _of_job(job: str, jobs: str, batch: int | None, limit: float) -> dict[str, A
     """Of a declared query: its state, and its traffic as its driver measured it last."""
     from streambank.control.progress import last_progress
     from streambank.core.names import QueryRef
-    from streambank.declaration.load import load_jobs
+    from streambank.declaration.load import read_jobs
 
     asked = QueryRef.parse(job)
-    declared = load_jobs(jobs).job(asked.job, console.note)
+    declared = read_jobs(jobs).around(asked.job).job(asked.job, console.note)
     query = declared.only_query(asked.query)
     records = declared.records()
     generation = records.generation(query)

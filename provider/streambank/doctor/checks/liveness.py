@@ -30,9 +30,7 @@ def check_life(job: str, life: Life, now: datetime) -> Iterator[Finding]:
             f"`streambank job start {job}`. If it is not meant to run, trigger {job}.stop, or "
             f"`streambank job stop {job}`.",
         )
-    watcher = life.watcher
-    certain = watcher is not None and bool(watcher.end or watcher.idle) and life.expected
-    if life.unwatched_since is not None and (certain or life.unwatched_s(now) > PATIENCE_S):
+    if life.is_unwatched(now, PATIENCE_S):
         runs = "runs, but nothing would restart it" if life.up else "is not watched"
         yield Finding(
             "not-watched",

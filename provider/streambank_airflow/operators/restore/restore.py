@@ -106,6 +106,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             that is gone. XCom `choices` has what `ApprovePlanOperator` then offers.
         approved: What a person chose there, instead of `sink` and `source`. It is done as long as nothing
             else speaks against the restore than what they saw.
+        shown: The generations that the plan was of (its XCom `planned_generations`): where another one counts
+            since, nothing is done (`approval-outdated`).
         skipped: `skipped` of the plan that chose the savepoint: the report then says which newer ones were
             passed over, and why.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
@@ -137,6 +139,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         "only_if",
         "if_running",
         "approved",
+        "shown",
         "skipped",
     )
 
@@ -161,6 +164,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         from_form: bool = False,
         offer: bool = False,
         approved: Mapping[str, Any] | str | None = None,
+        shown: Mapping[str, int] | str | None = None,
         skipped: Sequence[Mapping[str, Any]] | Mapping[str, Any] | str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -183,6 +187,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         self.from_form = from_form
         self.offer = offer
         self.approved = approved
+        self.shown = shown
         self.skipped = skipped
 
     @measured
@@ -198,6 +203,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
                 check_form_places(job, query, self.into, new_sink_choices(self.new_sinks))
                 check_form_origin(job, as_text(self.repository))
             if as_bool(self.plan_only, "plan_only"):
+                self.leave_generations(context)  # before it looks at anything
                 return self._show(context, self._plan(offer=self.offer))
             try:
                 report = self._restore(context)
@@ -247,6 +253,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
                 self.sink, self.source = approved.sink, approved.source
                 self.sink_of = {**sink_choices(self.sink_of), **approved.sink_of}
             if done is None:
+                self.check_shown(context, self.shown)
                 done = self.hook.together.restore(self.job, self._asked_together(), note=self.why, by=by)
         except StreambankError as error:
             error.hint = f"{error.hint} {self.aftermath()}".strip()
@@ -329,6 +336,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         if before is not None:
             self.log.info("%s", RESTORED_BEFORE)
             return before
+        if not self.into:  # beside the job it does not matter in which generation that is
+            self.check_shown(context, self.shown)
         approved = chosen_of(as_data(self.approved))
         if approved is not None:
             self._check_still_so(approved)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from streambank.core.errors import NotFoundError, RefusedError
+from streambank.core.errors import NotFoundError
 from streambank.core.units import (
     from_json_time,
     say_bytes,
     say_count,
     say_duration,
+    to_json_time,
     utc_now,
 )
 from streambank.repository.catalog import LATEST
@@ -26,6 +27,7 @@ from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
+    as_data,
     as_text,
     asked_by,
     by_schedule,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 NOTHING_KEY = "nothing_to_do"
 """XCom key under which a preview leaves why the job is not stopped: it is too early, or nothing goes."""
 REQUEST_KEY = "planned_request"
-"""XCom key under which a plan leaves the digest of what it showed."""
+"""XCom key under which a plan leaves what it showed: the digest of the request, and what may go at most."""
 _NOT_YET = ("never-started", "no-committed-batch")
 SUMS = ("keys", "rows", "rows_before")
 """Fields of a report that are added up over all operators of a query."""
@@ -73,8 +75,9 @@ class StateOperator(OnSavepoint):
             does a plan by which nothing goes. A plan leaves itself in XCom `plan_markdown`, and its question
             in `subject`, for `ApprovePlanOperator`.
         only_if: Skip unless this is true, when what is asked has been checked.
-        planned: The digest of what a plan showed (its XCom `planned_request`): anything else is refused. None
-            where there was no plan.
+        planned: What a plan showed (its XCom `planned_request`): anything else, and more keys than that, are
+            refused, and a condition over time counts as it was then. None where there was no plan.
+        shown: The generations that the plan was of (its XCom `planned_generations`): others are refused.
         spark_conn_id: A connection of the Spark provider.
         spark_conf: Spark properties, beside those that are declared.
         spark_properties: A file of Spark properties on the worker, for what is secret.
@@ -88,12 +91,15 @@ class StateOperator(OnSavepoint):
         "plan_only",
         "only_if",
         "planned",
+        "shown",
         "spark_conn_id",
         "spark_conf",
         "spark_properties",
     )
 
     alert_kinds: ClassVar[tuple[str, ...]] = ("compaction-failed",)
+    limited: ClassVar[bool] = False
+    """Whether keys go, so that a plan limits which."""
     titles: ClassVar[Mapping[str, str]] = ASKED
     """Fields of the request that a plan shows, and how it calls them."""
 
@@ -105,7 +111,8 @@ class StateOperator(OnSavepoint):
         plan_only: bool | str = False,
         only_if: bool | str = True,
         before_stop: bool = False,
-        planned: str | None = None,
+        planned: Mapping[str, Any] | str | None = None,
+        shown: Mapping[str, int] | str | None = None,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         spark_properties: str | None = None,
@@ -118,6 +125,7 @@ class StateOperator(OnSavepoint):
         self.only_if = only_if
         self.before_stop = before_stop
         self.planned = planned
+        self.shown = shown
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self.spark_properties = spark_properties
@@ -136,13 +144,15 @@ class StateOperator(OnSavepoint):
         with airflow_failures():
             asked = self.request()
             request = {"dry_run": as_bool(self.plan_only, "plan_only"), "note": self.why, **asked}
-            request |= self.expected()
+            request |= self._limits(asked) | self.expected()
             self.hook.state.check_request(request)
-            self._check_planned(asked)
+            self.check_shown(context, self.shown)
             if self.before_stop:
                 self._foresee(context, request)
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException("This run does not include this step.")
+            if self.before_stop:
+                self.leave_generations(context)  # before anything is counted
             savepoint = str(self.savepoint)
             report = self.hook.state.rewrite(
                 self.job,
@@ -160,20 +170,26 @@ class StateOperator(OnSavepoint):
         self.tell(report)
         return self.result(report)
 
-    def _check_planned(self, request: Mapping[str, Any]) -> None:
-        """Make sure that what was shown is what is done.
+    def _limits(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a request what a plan has shown: what is done is what was shown, and no more.
 
         Raises:
             RefusedError: The declaration, or what a DAG gives, has changed since the plan.
         """
-        planned = as_text(self.planned)
-        if planned is not None and planned != _digest(request):
-            raise RefusedError(
+        planned = as_data(self.planned)
+        if isinstance(planned, str):  # a plan of the version before has left the digest alone
+            planned = {"digest": planned} if as_text(planned) is not None else None
+        if planned is None:
+            counts = self.limited and self.before_stop
+            return {"planned": {"now": to_json_time(utc_now())}} if counts else {}
+        if planned["digest"] != digest_of(asked):
+            from streambank.recovery.shown import outdated
+
+            raise outdated(
                 f"What a plan showed for {self.job} is not what would be done now: the declaration of the "
-                "job has changed since.",
-                code="approval-outdated",
-                hint="Trigger it again: its plan shows how things are now.",
+                "job has changed since."
             )
+        return {"planned": planned["limits"]} if self.limited and planned.get("limits") else {}
 
     def expected(self) -> dict[str, Any]:
         """Fields of the request that are not what was asked: what a plan found in what the request names."""
@@ -257,7 +273,11 @@ class StateOperator(OnSavepoint):
         shown = self._plan_markdown(request, report, runs=runs)
         self.log.info("The plan:\n%s", shown)
         task_instance.xcom_push(key=PLAN_KEY, value=shown)
-        task_instance.xcom_push(key=REQUEST_KEY, value=_digest(self.request()))
+        left: dict[str, Any] = {"digest": digest_of(self.request())}
+        if self.limited:
+            keys = {str(one["operator"]): one["keys"] for one in report["operators"]}
+            left["limits"] = {**request["planned"], "watermark_ms": report["watermark_ms"], "keys": keys}
+        task_instance.xcom_push(key=REQUEST_KEY, value=left)
         question = self.question(report)
         if question is None:
             task_instance.xcom_push(key=NOTHING_KEY, value=self.nothing(report))
@@ -294,6 +314,9 @@ class StateOperator(OnSavepoint):
             report: What `hook.state.rewrite` found for it.
             runs: Whether the job has to be stopped.
         """
+        limit = ", so the numbers may differ"
+        if self.limited:
+            limit = ". Times in it stay those of this plan. If more keys would go, nothing is done"
         place, _, savepoint = str(report["of"]).rpartition("/")
         age = say_duration(round((utc_now() - from_json_time(report["taken_at"])).total_seconds()))
         counted = "{} of {}, " + f"batch {report['batch']:,}, {age} old"
@@ -304,8 +327,8 @@ class StateOperator(OnSavepoint):
             ("The job now", "It runs. It will be stopped first." if runs else "It does not run."),
         ]
         return (
-            f"{table(rows)}\nThe same is then done with the state at which the job stops, so the numbers may "
-            "differ. The current checkpoint stays as it is.\n"
+            f"{table(rows)}\nThe same is then done with the state at which the job stops{limit}. The current "
+            "checkpoint stays as it is.\n"
         )
 
     def _asked(self, request: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -318,6 +341,7 @@ class StateOperator(OnSavepoint):
                     yield title, str(one)
 
 
-def _digest(request: Mapping[str, Any]) -> str:
+def digest_of(request: Mapping[str, Any]) -> str:
+    """What a plan remembers of a request: another one has another digest."""
     text = json.dumps(request, sort_keys=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -195,6 +195,7 @@ class TransformStateOperator(ChangeStateOperator):
     """
 
     operation = "transform"
+    limited = True
     template_fields: Sequence[str] = (*ChangeStateOperator.template_fields, "sets", "where", "delete_where")
     titles: ClassVar[Mapping[str, str]] = {
         "sets": "Set",

@@ -34,6 +34,7 @@ class CompactStateOperator(StateOperator):
     """
 
     operation = "compact"
+    limited = True
     template_fields: Sequence[str] = (
         *StateOperator.template_fields,
         "where",

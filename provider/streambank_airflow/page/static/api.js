@@ -148,8 +148,9 @@ export function entryOf(answer) {
   const run = dags.run || (answer.dag?.endsWith(".run") ? { dag_id: answer.dag, paused: answer.paused } : null);
   // A line that could not be read has nothing but its error.
   const damaged = answer.line && answer.line.error && !answer.line.at;
+  const mistake = answer.mistake || (answer.dags || []).find((one) => one.mistake)?.mistake || "";
   const broken = Boolean(answer.broken || (answer.dags || []).some((one) => one.broken));
-  return { job: answer.job, line: damaged ? null : answer.line, error: damaged ? answer.line.error : null, run, dags, broken, approvals: answer.approvals || [] };
+  return { job: answer.job, line: damaged ? null : answer.line, error: damaged ? answer.line.error : null, run, dags, broken, mistake, approvals: answer.approvals || [] };
 }
 
 /** The list of jobs, or one of them: asked again every 15 seconds while the page is visible. */

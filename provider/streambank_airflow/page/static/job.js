@@ -9,9 +9,9 @@ import { bytes, count, counted, duration, figure, shortId } from "./format.js";
 import { Recovery, Repository } from "./recovery.js";
 import { Go } from "./route.js";
 import { Savepoint, Savepoints } from "./savepoints.js";
-import { RANK, inStateSince, isLate, isWell, newsOf, since, troubles, unread, unwatched } from "./trouble.js";
+import { RANK, inStateSince, isLate, isPast, isWell, newsOf, shownState, since, troubles, unread, unwatched } from "./trouble.js";
 import { Ago, At, Batch, Behind, Card, Empty, Ended, Fact, Facts, Failed, Loading, Marked, Pill, useTick } from "./ui.js";
-import { DESIRED, LEVELS, LEVEL_TONE, actionOf, answerWords, ofSubject, stateOf, titled, whoOf } from "./words.js";
+import { DESIRED, LEVELS, LEVEL_TONE, actionOf, answerWords, ofSubject, titled, whoOf } from "./words.js";
 
 const TABS = {
   overview: "Overview", savepoints: "Savepoints", events: "Events", log: "Log", recovery: "Drills and restores", repository: "Repository",
@@ -67,12 +67,12 @@ const OneSavepoint = ({ job, id, line, base }) =>
 
 function Head({ entry }) {
   const { line, job } = entry;
-  const state = stateOf(line?.state);
+  const state = shownState(entry);
   return h("header", { className: "sb-head" },
     h("h1", { tabIndex: -1 }, job),
     line && h("p", { className: "sb-summary" },
       h(Pill, { tone: state.tone, title: line.state_why }, state.words),
-      h("span", null, [since(inStateSince(line)), asMeant(line)].filter(Boolean).join(", ")),
+      h("span", null, isPast(entry) ? "" : [since(inStateSince(line)), asMeant(line)].filter(Boolean).join(", ")),
       line.site && h("span", { className: "sb-muted" }, `at ${line.site}`),
       h("span", { className: isLate(line) ? "sb-text-bad" : "sb-muted" }, "seen ", h(Ago, { iso: line.at }))));
 }

@@ -4,9 +4,9 @@ import { Fragment, h, cx, memo, useDeferredValue, useEffect, useMemo, useRef, us
 import { POLL_MS, ageOf, airflowUrl, entryOf, useAnswer, useImportErrors } from "./api.js";
 import { age, bytes, count, counted, figure, shortId } from "./format.js";
 import { Go, pageUrl, setQuery, useRoute } from "./route.js";
-import { RANK, inStateSince, isLate, newsOf, since, toneOf, troubles, unread, unwatched } from "./trouble.js";
+import { RANK, inStateSince, isLate, isPast, newsOf, shownState, since, toneOf, troubles, unread, unwatched } from "./trouble.js";
 import { Ago, Batch, Behind, Dot, Empty, Ended, Failed, Loading, Pill, Spark, useTick } from "./ui.js";
-import { DESIRED, stateOf } from "./words.js";
+import { DESIRED } from "./words.js";
 
 /** One job as the list sees it. */
 function seen(answer) {
@@ -37,6 +37,7 @@ function watched({ entry, line }) {
   const meant = line.desired?.state === "running";
   if (meant && entry.run?.paused) return { tone: "bad", words: "run is paused" };
   if (!line.watch) return { tone: "off", words: "not known" };
+  if (line.watch.watched && isPast(entry)) return { tone: "off", words: "not known" };
   if (line.watch.watched) return { tone: "ok", words: "watched", by: line.watch.by, at: line.watch.seen_at };
   if (unwatched(line)) return { tone: "bad", words: "no watcher", at: line.watch.seen_at, why: line.watch.why };
   if (line.watch.expected) return { tone: "off", words: "not yet" };
@@ -59,7 +60,7 @@ function brokenOf(line, level) {
 const SORTS = {
   trouble: ["Job", (one) => -RANK[one.tone] * 1e12 + (one.found[0]?.urgent ? 5e11 : 0) + Math.min(4e11, ageOr(one.found[0]?.since, 0))],
   name: ["Name", null],
-  state: ["State", (one) => -RANK[stateOf(one.line?.state).tone]],
+  state: ["State", (one) => -RANK[shownState(one.entry).tone]],
   watch: ["Watched", (one) => -RANK[watched(one).tone]],
   batch: ["Newest batch", (one) => ageOr(one.line?.batch_at)],
   lag: ["Lag", (one) => numberOr(one.line?.lag?.value, numberOr(one.line?.watermark_lag_s, -1))],
@@ -213,7 +214,7 @@ const Line = memo(function Line({ one }) {
 
 function Known({ one }) {
   const { line, entry } = one;
-  const state = stateOf(line.state);
+  const state = shownState(entry);
   const watch = watched(one);
   return h(Fragment, null,
     h(Cell, { label: "State" }, h(Pill, { tone: state.tone, title: line.state_why }, state.words),

@@ -70,16 +70,25 @@ export function isLate(line) {
   return line.desired?.state === "running" && ageOf(line.at) > lateAfter(line);
 }
 
+/** Whether the newest line says how the job was, not how it is: nothing keeps it while the job's DAG file or declaration is broken. */
+export const isPast = ({ line, broken, mistake }) => Boolean(line && (broken || mistake || isLate(line)));
+
+/** The state of a job in words, with a tone: what was so once is not shown as if it were so. */
+export function shownState(entry) {
+  const state = stateOf(entry.line?.state);
+  return isPast(entry) && ["ok", "info"].includes(state.tone) ? { words: `was ${state.words}`, tone: "off" } : state;
+}
+
 /** Whether the job is known to be as it was decided, and to make progress where it runs. */
-export function isWell({ line }) {
-  const meant = line?.desired?.state;
-  return Boolean(meant) && (meant === line.state || (meant === "running" && line.state === "starting"));
+export function isWell(entry) {
+  const { line } = entry, meant = line?.desired?.state;
+  return Boolean(meant) && !isPast(entry) && (meant === line.state || (meant === "running" && line.state === "starting"));
 }
 
 /**
  * What is wrong, worst first.
  *
- * @param entry Of the list or of the job: {job, line, error, run, broken, file, cause, approvals}; `cause` is why its DAG file cannot be imported.
+ * @param entry Of the list or of the job: {job, line, error, run, broken, mistake, file, cause, approvals}; `cause` is why its DAG file cannot be imported.
  * @param verdicts In full, with advice, where they are known.
  * @returns [{tone, urgent, old, what, why, since, do, action, tab, home, approval}]: `old` says that the line is, `action` is a verb, `tab` a view of the job, `reads` that it comes first, `home` that Airflow's Home says more.
  */
@@ -94,8 +103,13 @@ export function troubles(entry, verdicts = []) {
       do: "Correct the DAG file or the jobs file.", home: true,
     });
   }
+  if (entry.mistake) {
+    add("bad", "The declaration of the job has a mistake", {
+      why: `${sentence(entry.mistake)} Nothing can be done to the job meanwhile, and a driver that lives goes on.`, do: "Correct the jobs file.",
+    });
+  }
   if (!line) {
-    if (!entry.error && !entry.broken) {
+    if (!entry.error && !entry.broken && !entry.mistake) {
       add("info", "Nothing is known of this job yet", {
         why: "The page shows what the job's tasks have seen. None has ended yet.", do: "Run the job, or check it now.", action: "run",
       });

@@ -104,7 +104,7 @@ def failover(
     """
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
-    from streambank.declaration.load import load_jobs
+    from streambank.declaration.load import read_jobs
     from streambank.failover.failover import failover as run
     from streambank.failover.failover import plan_failover
     from streambank.failover.report import FailoverRequest
@@ -116,7 +116,7 @@ def failover(
             code="usage",
             hint="See `streambank failover --help`.",
         )
-    declared = load_jobs(jobs).job(job)
+    declared = read_jobs(jobs).around(job).job(job)
     if fence:
         _fence(declared, why)
         return

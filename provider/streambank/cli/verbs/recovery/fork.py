@@ -75,11 +75,11 @@ def fork(
     from streambank.control.processes import who
     from streambank.copies.refresh import RefreshRequest, plan_refresh, refresh
     from streambank.core.names import SEPARATOR
-    from streambank.declaration.load import load_jobs
+    from streambank.declaration.load import read_jobs
     from streambank.sites.standing import at_active_site
     from streambank.work.executor import Pace
 
-    declared = load_jobs(jobs).job(job)
+    declared = read_jobs(jobs).around(job).job(job)
     active = at_active_site(declared, console.note)
     live = declared if SEPARATOR in job else active
     if live.site != active.site:

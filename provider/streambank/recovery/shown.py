@@ -1,0 +1,69 @@
+"""What a plan has shown to a person is what is done: one rule for every operation that asks for approval.
+
+A plan is of the generations in which a job's queries are. Where another one counts since, somebody restored,
+compacted or went back meanwhile, and nothing that the plan showed needs to be so any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from streambank.control.processes import person
+from streambank.core.errors import RefusedError
+from streambank.core.names import QueryRef
+from streambank.core.units import to_json_time
+
+if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
+
+TRIGGER_AGAIN = "Trigger it again: its plan shows how things are now."
+
+
+def shown_generations(job: Job, query: str | None) -> dict[str, int]:
+    """The generation that counts of each query, by `job` or `job/query`; 0 before the first start.
+
+    Args:
+        job: The job.
+        query: Of this query alone; None for all.
+    """
+    names = job.query_names if query is None else (query,)
+    records = job.records()
+    found = {name: records.generation(name) for name in names}
+    return {
+        str(QueryRef(job.name, name)): 0 if current is None else current.number
+        for name, current in found.items()
+    }
+
+
+def check_generations(job: Job, shown: Mapping[str, int], *, run_id: str | None) -> None:
+    """Make sure that the generations of a plan still count.
+
+    Args:
+        job: The job.
+        shown: What `shown_generations` gave when the plan was made.
+        run_id: The DAG run that asks: a generation that it has made itself is no other one.
+
+    Raises:
+        RefusedError: Another one counts (code `approval-outdated`); the message says who has made it.
+    """
+    records = job.records()
+    for ref, number in shown.items():
+        current = records.generation(QueryRef.parse(ref).query)
+        if current is None or current.number == number or current.by.get("run_id", "") == run_id:
+            continue
+        since = f"{person(current.by)} at {to_json_time(current.made_at)}"
+        raise outdated(
+            f"{ref} is in generation {current.number} now, made by {since}; the plan that was approved was "
+            f"of generation {number}. Nothing of that plan was done."
+        )
+
+
+def outdated(why: str, hint: str = TRIGGER_AGAIN) -> RefusedError:
+    """The refusal of what was approved and is not so any more.
+
+    Args:
+        why: What has changed, as sentences.
+        hint: The way out.
+    """
+    return RefusedError(why, code="approval-outdated", hint=hint)
