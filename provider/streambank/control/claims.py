@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from streambank.control.place import MOVED
 from streambank.control.processes import HostId, ProcessId, person, this_host
-from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
-from streambank.core.errors import ConflictError, FormatError, NotFoundError
+from streambank.control.records import JsonDict, RecordStream, decode_json
+from streambank.core.errors import ConflictError, FormatError, NotFoundError, StorageError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store, read_record
 
@@ -280,13 +281,18 @@ class Claims:
 
 
 class Claim:
-    """A claim that is held. Beat it, ask whether it still is ours, release it."""
+    """A claim that is held. Beat it, ask whether it still is ours, release it.
+
+    Attributes:
+        cramped: Why the last beat had to be written in the place of the one before; None where it had not.
+    """
 
     def __init__(self, records: RecordStream, epoch: int, holder: Holder, clock: Clock) -> None:
         self.records = records
         self.epoch = epoch
         self.holder = holder
         self._clock = clock
+        self.cramped: str | None = None
         self._beats = 0
         self._confirmed = clock.monotonic()
 
@@ -310,12 +316,28 @@ class Claim:
         """
         started = self._clock.monotonic()
         self._beats += 1
-        data = {"beat": self._beats, "at": to_json_time(utc_now()), "status": dict(status or {})}
-        self.records.store.write(self.records.key(self.epoch, ".beat"), encode_json(data))
+        try:
+            self.cramped = self._write_beat(dict(status or {}))
+        except StorageError:
+            # Nothing is known of others by that: whoever holds the claim by now is looked for all the same.
+            with suppress(StorageError):
+                if not self.held():
+                    return False
+            raise
         if not self.held():
             return False
         self._confirmed = started
         return True
+
+    def _write_beat(self, status: JsonDict) -> str | None:
+        """Write the heartbeat; why it went into the place of the last one, None where it did not.
+
+        A beat that others see keeps the claim by the same rules, however it was written.
+        """
+        data = {"beat": self._beats, "at": to_json_time(utc_now())}
+        return self.records.replace(
+            self.epoch, {**data, "status": status}, suffix=".beat", shorter={**data, "status": {}}
+        )
 
     def overdue_s(self) -> float:
         """Seconds since the last confirmed beat, less the TTL: above 0 others may take over.
@@ -340,14 +362,30 @@ class Claim:
             )
 
     def release(self, how: str = "released", **details: Any) -> bool:
-        """End it; False where somebody ended it before."""
+        """End it; False where somebody ended it before.
+
+        On a disk without any room left, its own record gets the second name: that takes none.
+        """
         data = {"at": to_json_time(utc_now()), "how": how, **details}
-        return self.records.create(self.epoch, data, suffix=".end")
+        try:
+            return self.records.create(self.epoch, data, suffix=".end")
+        except StorageError as error:
+            if error.code != "disk-full":
+                raise
+            store, key = self.records.store, self.records.key(self.epoch)
+            try:
+                if not store.link_from(store, key, self.records.key(self.epoch, ".end")):
+                    raise
+            except ConflictError:
+                return False
+            return True
 
 
 def _how_it_ended(end: JsonDict) -> str:
     """What became of the holder, as half a sentence."""
     why = f": {end['why']}" if end.get("why") else ""
+    if "how" not in end and "processes" in end:
+        return "its holder gave it back, on a disk without room for a word"
     if end.get("how") == "released":
         code = f" with exit code {end['exit_code']}" if "exit_code" in end else ""
         return f"its holder ended{code} and gave it back"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from streambank.control.claims import Claim
@@ -49,6 +50,7 @@ class Keeper:
         self._losing = threading.Lock()
         self._failure = "it hangs"
         self._failing = False
+        self._cramped = False
         self._name = f"{claim.records.prefix} of {claim.records.store.uri}"
         holder = claim.holder
         self._margin_s = min(_MARGIN_BEATS * holder.beat_s, _MARGIN_SHARE * holder.ttl_s)
@@ -60,9 +62,16 @@ class Keeper:
         """Beat once now, then in the background.
 
         Raises:
-            StorageError: The first beat could not be written.
+            StorageError: The first beat could not be written; then the claim was given back.
         """
-        if self._beat_failed() is None:
+        try:
+            failed = self._beat_failed()
+        except BaseException:
+            # A process that lives on would hold for good what it never held.
+            with suppress(StreambankError):
+                self.claim.release()
+            raise
+        if failed is None:
             self._thread.start()
             if self._on_lost is not None:
                 self._watcher.start()
@@ -80,6 +89,12 @@ class Keeper:
             if self._failing:
                 _log.info("Heartbeats of %s are written again.", self._name)
             self._failing = False
+            if (self.claim.cramped is None) is self._cramped:
+                self._cramped = not self._cramped
+                if self._cramped:
+                    _log.warning("Heartbeats of %s go into one file: %s", self._name, self.claim.cramped)
+                else:
+                    _log.info("Heartbeats of %s have room again.", self._name)
             return None
         self._lose("another holder took over")
         return self.lost

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.control.signed import SIGNATURE, Signer
-from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
+from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StorageError
 from streambank.core.json_text import loads
-from streambank.storage.store import MAX_RECORD_BYTES, Store, read_record
+from streambank.storage.local.reserve import with_room
+from streambank.storage.store import MAX_RECORD_BYTES, Overwriting, Store, read_record
 
 JsonDict = dict[str, Any]
 
@@ -29,6 +30,10 @@ _MARK = re.compile(r"(\d{10})\.pruned\.json")
 _PRUNED = ".pruned"
 _ANY = re.compile(r"(\d{10})(?:\.[a-z]+)?\.json")
 _TRIES = 1000
+_NO_ROOM = frozenset({"disk-full", "no-permission"})
+"""Why no file can be created although one that is there may take other bytes."""
+_ROOM_BYTES = 1024
+"""What is replaced again and again is filled up with spaces to a multiple of it."""
 _LAST = 9_999_999_999
 """The highest number that fits into a name."""
 
@@ -181,12 +186,13 @@ class RecordStream:
         if number > _LAST:
             raise _damaged(self.describe(_LAST), "no record can come after that number")
         encoded = encode_json(data)
-        if not suffix:
+        signer = None if suffix else self.signer
+        if signer is not None:
             self.require_key()
-            if self.signer is not None:
-                self.signer.sign(self.store, self.key(number), encoded)
         try:
-            self.store.write(self.key(number, suffix), encoded, exclusive=True)
+            if signer is not None:
+                with_room(self.store, lambda: signer.sign(self.store, self.key(number), encoded))
+            with_room(self.store, lambda: self.store.write(self.key(number, suffix), encoded, exclusive=True))
         except ConflictError as error:
             if error.code != "exists":
                 raise
@@ -195,6 +201,43 @@ class RecordStream:
             self.store.delete(self.key(number))
             return False
         return True
+
+    def replace(
+        self, number: int, data: Mapping[str, Any], *, suffix: str, shorter: Mapping[str, Any]
+    ) -> str | None:
+        """Replace what accompanies a record, a heartbeat or a sign, on a disk without room, too.
+
+        There no file can be created, but what a file says can be replaced where it lies. A reader may then
+        see parts of both.
+
+        Args:
+            number: The record's number.
+            data: What it says from now on.
+            suffix: Such as `.beat`.
+            shorter: What it says where `data` has no room in the place of what was there.
+
+        Returns:
+            Why it had to be replaced where it lies; None where it had not.
+
+        Raises:
+            StorageError: It was not replaced.
+        """
+        key, encoded = self.key(number, suffix), encode_json(data)
+        try:
+            # With some spaces more than it needs, for one in its place that says more.
+            self.store.write(key, encoded[:-1] + b" " * (-len(encoded) % _ROOM_BYTES) + encoded[-1:])
+            return None
+        except StorageError as error:
+            if error.code not in _NO_ROOM or not isinstance(self.store, Overwriting):
+                raise
+            try:
+                try:
+                    self.store.overwrite(key, encoded)
+                except StorageError:
+                    self.store.overwrite(key, encode_json(shorter))
+            except (NotFoundError, StorageError):
+                raise error from None
+            return error.message
 
     def require_key(self) -> None:
         """Make sure that what this stream says can be verified here, where it is signed.

@@ -89,6 +89,19 @@ PROMISES: Mapping[str, Promise] = {
         "s",
         breach=5 * MINUTE_S,
     ),
+    "free_space": Promise(
+        Measure(
+            "reported",
+            "free space of the job's fullest disk: of checkpoint, records, repository, output, local state "
+            "and temporary files",
+            "Free some space on that disk, or make it larger. If it holds the repository, see what the "
+            "retention keeps; put `control` on another disk than the repository.",
+        ),
+        "bytes",
+        warn=GB,
+        breach=0.1 * GB,
+        below=True,
+    ),
     "state_bytes": Promise(
         Measure("window", "size of the state", _SHRINK, ("state_bytes",), stays=True),
         "bytes",
@@ -358,5 +371,5 @@ PROMISES: Mapping[str, Promise] = {
 }
 """Every objective. Without any limit it is not judged until a job declares one."""
 
-OF_JOB = frozenset({"alive", "restart_rate", "drill_age"})
+OF_JOB = frozenset({"alive", "free_space", "restart_rate", "drill_age"})
 """Objectives of the job as a whole: each of its queries has the same verdict."""

@@ -7,12 +7,13 @@ go on.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from tempfile import gettempdir
 from typing import Any
 
 from streambank.cleaning.left_directories import left_directories
@@ -24,6 +25,7 @@ from streambank.core.signing import VARIABLE
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import FACT, kafka_sources
+from streambank.declaration.places.disks import Place, disks_of, disks_of_job
 from streambank.doctor.checks.checkpoint import check_inputs
 from streambank.doctor.checks.clocks import (
     check_driver,
@@ -50,6 +52,7 @@ from streambank.doctor.checks.locations import (
     check_owners,
     check_records_apart,
     check_rules,
+    check_space,
     machine_bytes,
 )
 from streambank.doctor.checks.releases import check_release
@@ -92,6 +95,7 @@ from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.of_query import QuerySinks, sinks_of_query
 from streambank.sinks.table import TableStanding
 from streambank.sinks.unguarded import sink_from_description
+from streambank.sla.history.point import Point
 from streambank.sla.skew.traffic import hot_key_facts
 from streambank.storage import normalize_location, open_store
 from streambank.storage.local.mounts import mount_of
@@ -251,6 +255,7 @@ def _of_job(job: Job, name: str, machine: Machine, spark: str | None) -> Diagnos
             *first,
             nothing,
             *check_location(location, machine.mount_of),
+            *_guarded("free space", lambda: check_space(disks_of_job(job, job.records()), 0)),
             *_places(job, location, machine),
         ]
         return Diagnosis(job.name, name, location, tuple(gathered(seen)))
@@ -291,6 +296,7 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
     yield from _beside_a_driver(found) if query.is_driven else found
     yield from _guarded("clocks", lambda: _clocks(query, listing, machine))
     yield from check_location(query.checkpoint.uri, machine.mount_of)
+    yield from _guarded("free space", lambda: _space(query, listing.bytes))
     outputs = [one.uri for one in all_sinks.values()]
     yield from _guarded(
         "places", lambda: check_apart_from_data(folders_of_live(query.checkpoint, outputs), _own(query))
@@ -327,6 +333,27 @@ def _own(query: Query) -> dict[str, str]:
 def _beside_a_driver(found: Iterable[CheckResult]) -> Iterator[CheckResult]:
     for one in found:
         yield replace(one, hint=beside_a_driver(one.hint)) if isinstance(one, Finding) else one
+
+
+def _space(query: Query, savepoint_bytes: int) -> Iterator[Finding]:
+    if query.job is not None and query.control is not None:
+        disks = disks_of_job(query.job, query.control)
+    else:
+        places = [Place("checkpoint", query.checkpoint.uri), Place("temporary files", gettempdir())]
+        places += [Place("repository", query.repository)] if query.repository is not None else []
+        disks = disks_of(place for place in places if place.path is not None and place.path.exists())
+    yield from check_space(disks, savepoint_bytes, _grows_by(query.points))
+
+
+def _grows_by(points: Sequence[Point]) -> float:
+    """How much the state has grown, in bytes an hour, over the last day for which that is known."""
+    sized = [(one.at, one.values["state_bytes"]) for one in points if "state_bytes" in one.values]
+    if len(sized) < 2:
+        return 0.0
+    (last, size) = sized[-1]
+    first, was = next((at, value) for at, value in sized if last - at <= timedelta(days=1))
+    hours = (last - first).total_seconds() / 3600
+    return max(0.0, (size - was) / hours) if hours >= 1 else 0.0
 
 
 def _other_release(query: Query, spark: str | None) -> Iterator[CheckResult]:

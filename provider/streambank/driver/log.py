@@ -25,6 +25,8 @@ from io import FileIO
 from pathlib import Path
 
 from streambank.core.errors import StorageError
+from streambank.storage.local.errors import translate
+from streambank.storage.local.write import write_all
 
 _CHUNK_BYTES = 1 << 20
 _LINE_BYTES = 2000
@@ -73,20 +75,47 @@ class DriverLog:
             ) from error
         return rotations > 0
 
+    def say(self, line: str) -> None:
+        """Append a line, past the JVM through which all else comes; nothing where there is no log.
+
+        Raises:
+            StorageError: The disk refused.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                write_all(descriptor, f"{line}\n".encode())
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise translate(error, str(self.path)) from error
+
     def _rotate(self, log: FileIO) -> None:
-        """Move the beginning of the log into a separate part; a burst gets several of them."""
-        for number in range(self.files, 1, -1):
+        """Move the beginning of the log into a separate part; a burst gets several of them.
+
+        A full disk must not cost the older parts: none is touched before the copy is there, but the oldest,
+        which is what makes room for it.
+        """
+        self.part(self.files).unlink(missing_ok=True)
+        size_bytes = whole_blocks(log.fileno(), 2 * self.max_bytes)
+        copy = self.part(0)
+        try:
+            with copy.open("wb", buffering=0) as part:
+                _copy(log, part, 0, size_bytes)
+                if size_bytes == 0 or not cut_off_beginning(log.fileno(), size_bytes):
+                    # Where a burst has made it far too large, only its end is kept.
+                    part.truncate(0)
+                    part.seek(0)
+                    _copy(log, part, max(0, os.fstat(log.fileno()).st_size - 2 * self.max_bytes), None)
+                    log.truncate(0)
+        except OSError:
+            copy.unlink(missing_ok=True)
+            raise
+        for number in range(self.files, 0, -1):
             if self.part(number - 1).exists():
                 self.part(number - 1).replace(self.part(number))
-        size_bytes = whole_blocks(log.fileno(), 2 * self.max_bytes)
-        with self.part(1).open("wb", buffering=0) as part:
-            _copy(log, part, 0, size_bytes)
-            if size_bytes == 0 or not cut_off_beginning(log.fileno(), size_bytes):
-                # Where a burst has made it far too large, only its end is kept.
-                part.truncate(0)
-                part.seek(0)
-                _copy(log, part, max(0, os.fstat(log.fileno()).st_size - 2 * self.max_bytes), None)
-                log.truncate(0)
 
     def last_lines(self, count: int) -> list[str]:
         """The last lines, over the seam of a rotation, each cut at 2,000 bytes; none without a log."""

@@ -28,14 +28,15 @@ from streambank.core.errors import (
 )
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.storage.local.reserve import RESERVE
 from streambank.storage.locations import is_inside, normalize_location, open_store
 from streambank.storage.store import Store, chunks, read_record
 
 OPERATION = "move-records"
 MOVED_EVENT = "records-moved"
 """The kind of event that is left in the new place."""
-_NOT_COPIED = ("bundles/",)
-"""The next start writes these again."""
+_NOT_COPIED = ("bundles/", f"{RESERVE}/")
+"""The next driver writes these again."""
 _CLAIMS = ("operation/", "lease/")
 """They stay in the old place as well: who waits for one of them has to find that the records are gone."""
 

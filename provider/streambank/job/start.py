@@ -30,6 +30,7 @@ from streambank.control.pruning import prune_and_tell
 from streambank.control.records import JsonDict
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
+from streambank.declaration.places.disks import check_room
 from streambank.driver.damage import unloadable
 from streambank.driver.failure import SEARCHED_LINES, driver_failure, failure_in, shown
 from streambank.driver.launcher import DriverState, Handle, Launcher
@@ -183,6 +184,8 @@ def start_job(
     job = placed(job)
     # Asked before the operation lock is taken: it would be the first file in the place of what is lost.
     check_declared(job, records, fresh_start=fresh_start)
+    if (view := records.lease.view()) is None or view.free:
+        check_room(job, records)  # before the lock, which takes room itself
     start = _Start(
         job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, fresh_start, held
     )
@@ -209,10 +212,11 @@ def check_launch(job: Job, control: JobControl, launcher: Launcher) -> str | Non
 
     Raises:
         StreambankError: See `Launcher.check`.
-        RefusedError: Its Spark does not go on with what another one wrote (code
-            `checkpoint-of-another-spark`).
+        RefusedError: See `check_change`.
+        StorageError: See `check_room`.
     """
     version = launcher.check(job)
+    check_room(job, control)
     check_change(job, control, version)
     return version
 
@@ -514,13 +518,10 @@ class _Start:
             refused = self.control.last_event("driver-refused", launch_id=launch_id, newest=RECENT_EVENTS)
             exit_code = (refused or {}).get("exit_code")
         code = f" with exit code {exit_code}" if exit_code is not None else ""
-        self.control.record_event(
-            "driver-died",
-            launch_id=self.launch.launch_id if self.launch else None,
-            exit_code=exit_code,
-        )
+        died = self.launch.launch_id if self.launch else None
+        self.control.record_event("driver-died", launch_id=died, exit_code=exit_code)
         lines = self._log_lines()
-        failure = driver_failure(self.control, self.launch.launch_id if self.launch else None, lines)
+        failure = driver_failure(self.control, died, lines)
         why = f": {failure.sentence.rstrip('.;')}" if failure else ""
         message = f"The driver of job {self.job.name} ended{code} {self._how_far()}{why}."
         if self.launch is not None:
@@ -551,9 +552,8 @@ class _Start:
         return f": {say_starts(starts)}" + (f" ({failure.sentence.rstrip('.;')})" if failure else "")
 
     def _too_late(self, what: str, *, why: str = "", ended: bool = False) -> StorageError:
-        left = "It was ended; another start launches a new one. "
-        if not ended:
-            left = "It is left running; another start finds it and waits for it. "
+        left = "It is left running; another start finds it and waits for it. "
+        left = "It was ended; another start launches a new one. " if ended else left
         return StorageError(
             f"The driver of job {self.job.name} {what} after {self.timeout_s:.0f} s{why}.",
             code="start-timeout",
@@ -576,8 +576,7 @@ class _Start:
         failure = failure_in(lines)
         if failure is not None and _OTHER_SOURCE in failure.cause:
             known.append(_OTHER_SOURCE_HINT)
-        shows = failure.lines if failure else ()
-        where = f"Its log is {log}." if not lines else f"Its log is {log} and ends:"
+        shows, where = failure.lines if failure else (), f"Its log is {log}{' and ends:' if lines else '.'}"
         if shows:
             where = f"Its log is {log}. The exception in it:"
         return "\n".join([*known, where, *(shows or map(shown, lines[-_LAST_LINES:]))])

@@ -19,6 +19,7 @@ from streambank.core.errors import NotFoundError, RefusedError, StreambankError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.declaration.places.disks import disks_of_job
 from streambank.declaration.sla import SlaPolicy
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import Life, beside_a_driver, job_life
@@ -249,7 +250,11 @@ def job_material(
         copies={name: job.as_copy(name) for name in job.copies},
         with_skew=with_skew,
     )
-    return Material(found, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
+    disks = None
+    if any(one.name == "free_space" for one in wanted):
+        disks = looking.at("Its disks", lambda: disks_of_job(job, control))
+    facts = replace(facts, disks=disks, unreadable=(*looking.unreadable, *facts.unreadable))
+    return Material(found, facts)
 
 
 def _unreadable(query: str, lost: RefusedError) -> Unreadable:

@@ -327,6 +327,22 @@ class Lock:
 
 
 @runtime_checkable
+class Overwriting(Protocol):
+    """A store that can put other bytes into the place of those that a file has, which takes no room."""
+
+    def overwrite(self, key: str, data: bytes) -> None:
+        """Replace what a file says where it lies: a reader may see a part of the old and of the new bytes.
+
+        It is for a disk without room, where `write` fails: no file is created, and none gets longer. So what
+        is shorter than the file is filled up with spaces, before its last byte.
+
+        Raises:
+            NotFoundError: There is no such file.
+            StorageError: It cannot be written to, or `data` is longer (code `disk-full`).
+        """
+
+
+@runtime_checkable
 class Locking(Protocol):
     """A store whose service may keep a version of a file from being deleted before a date."""
 

@@ -7,10 +7,12 @@ beside the query, and nothing is missed as long as no more than `spark.sql.strea
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from streambank.control.control import JobControl
 from streambank.control.progress import ProgressWriter
@@ -20,6 +22,7 @@ from streambank.core.errors import StorageError
 from streambank.driver.failure import redacted
 from streambank.driver.log import DriverLog
 from streambank.driver.spec import LaunchSpec
+from streambank.storage.local.reserve import keep_reserve, with_room
 from streambank_spark.private import jvm
 from streambank_spark.runner.liveness import Settling, Signs
 from streambank_spark.runner.queries import Managed, Queries
@@ -27,6 +30,8 @@ from streambank_spark.runner.stop import Journal, StopRequest, has_triggered
 
 _log = logging.getLogger(__name__)
 
+KILLED = "killed"
+"""The kind of event that says why a driver kills its JVM and itself."""
 POLL_S = 1.0
 PRUNE_EVERY_S = 600.0
 """How often the holder of the lease deletes old records; 100 of a stream each time."""
@@ -71,9 +76,8 @@ class Poll:
         self._prune_at = control.clock.monotonic() + PRUNE_EVERY_S
         self._log = None
         if spec.log is not None:
-            from pathlib import Path
-
             self._log = DriverLog(Path(spec.log), max_bytes=spec.log_max_bytes, files=spec.log_files)
+        self._said: dict[Callable[[], None], str] = {}
         self._once = threading.Lock()
         self._stop = threading.Event()
         # Requests get their own thread: a JVM that hangs, and the look at it, must not keep a stop from
@@ -112,6 +116,13 @@ class Poll:
     def _try(self, look: Callable[[], None]) -> None:
         try:
             look()
+            self._said.pop(look, None)
+        except StorageError as error:
+            # It may last for hours, and the log may lie on the disk that is full: it is said once.
+            self.failures += 1
+            if self._said.get(look) != error.message:
+                self._said[look] = error.message
+                _log.warning("A poll failed and will be tried again: %s", error.message)
         except Exception:
             self.failures += 1
             _log.exception("A poll failed and will be tried again:")
@@ -209,6 +220,7 @@ class Poll:
             prune_and_tell(self._control)
             for writer in self._writers.values():
                 writer.prune()
+            keep_reserve(self._control.store)
 
 
 class ControlJournal:
@@ -218,17 +230,26 @@ class ControlJournal:
         control: The job's records.
         launch_id: The launch, on every event.
         epoch: The driver's epoch of the lease, on every event.
+        log: The driver's log, for the last words of one whose JVM is killed; None where it is not a file.
     """
 
-    def __init__(self, control: JobControl, launch_id: str, epoch: int) -> None:
+    def __init__(self, control: JobControl, launch_id: str, epoch: int, log: str | None = None) -> None:
         self._control = control
         self._launch_id = launch_id
         self._epoch = epoch
+        self._last_words = None if log is None else DriverLog(Path(log), max_bytes=0, files=0)
 
     def record(self, kind: str, **details: object) -> None:
         """Leave an event behind. Where that fails the driver's log says so: a stop must go on regardless."""
-        _log.info("%s %s", kind, json.dumps(details))
+        said = f"{kind} {json.dumps(details)}"
+        _log.info("%s", said)
         try:
             self._control.record_event(kind, launch_id=self._launch_id, epoch=self._epoch, **details)
         except StorageError as error:
             _log.warning("A record could not be written: %s", error.message)
+            said += f" (not recorded: {error.message})"
+        log = self._last_words
+        if log is not None and kind == KILLED:
+            # What is logged comes through the JVM, which is gone by now or at once.
+            with contextlib.suppress(StorageError):
+                with_room(self._control.store, lambda: log.say(f"streambank: {said}"))

@@ -31,7 +31,7 @@ from streambank.control.control import JobControl
 from streambank.control.keepalive import Keeper
 from streambank.control.marker import renew_marker
 from streambank.control.processes import ProcessId, process, program_of, this_process
-from streambank.core.errors import InternalError, RefusedError, StreambankError
+from streambank.core.errors import InternalError, RefusedError, StorageError, StreambankError
 from streambank.declaration.state import HotKeysPolicy
 from streambank.driver.application import check_application, check_queries
 from streambank.driver.location import REFUSED
@@ -40,6 +40,7 @@ from streambank.driver.preflight import check_records, check_start, launched_que
 from streambank.driver.spec import LaunchSpec, QuerySpec, check_generations, released_launch
 from streambank.job.health import AwakeClock
 from streambank.sites.standing import Deposed, check_launched_site
+from streambank.storage.local.reserve import keep_reserve
 from streambank_spark.failures import say_error
 from streambank_spark.private import boundary, jvm
 from streambank_spark.runner import application, patch, redirect, refusals, signals
@@ -214,7 +215,7 @@ class Driver:
         self.jvm_process = jvm_process
         hot_keys = None if spec.hot_keys is None else HotKeysPolicy.from_dict(spec.hot_keys)
         self.queries = Queries(spec.job, spec.queries, hot_keys)
-        self.journal = ControlJournal(control, spec.launch_id, claim.epoch)
+        self.journal = ControlJournal(control, spec.launch_id, claim.epoch, spec.log)
         self.stopping = Stopping(self.queries, self.journal, jvm_process)
         self.signs = Signs(AwakeClock(spec.ttl_s))
         self.settling = Settling(spec.queries, AwakeClock(spec.ttl_s))
@@ -253,6 +254,10 @@ class Driver:
         )
         if any(one.redirect is not None for one in self.spec.queries.values()):
             redirect.install()
+        try:
+            keep_reserve(self.control.store)
+        except StorageError as error:
+            _log.warning("No room could be kept for this driver's last words: %s", error.message)
         self.stopping.start()
         self.poll.start()
         self.site_watch.start()

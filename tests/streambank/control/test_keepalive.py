@@ -18,6 +18,7 @@ from streambank.core.errors import StorageError
 from streambank.storage import open_store
 from streambank.storage.store import Store
 from tests.support.jobs.declared import ELSEWHERE
+from tests.support.storage.small_disk import FullStore, small_disk
 from tests.support.waiting import FakeClock, poll
 
 
@@ -187,3 +188,104 @@ def test_who_was_frozen_and_was_not_replaced_goes_on(tmp_path: Path) -> None:
     time.sleep(0.5)
     assert lost == []
     keeper.stop()
+
+
+def kept(store: FullStore, lost: list[str], *, ttl_s: float) -> tuple[Claim, Keeper]:
+    claim = claimed(store, beat_s=0.02, ttl_s=ttl_s)
+    keeper = Keeper(claim, on_lost=lost.append, status=lambda: {"state": "running"}).start()
+    poll(lambda: claim._beats > 2)
+    return claim, keeper
+
+
+def test_a_full_disk_takes_no_claim_and_others_see_that_its_holder_lives(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its beats are written into the place of the last one, so nobody else has a reason to take over."""
+    caplog.set_level(logging.INFO, "streambank.control.keepalive")
+    store, lost = FullStore(tmp_path), list[str]()
+    claim, keeper = kept(store, lost, ttl_s=0.5)
+    store.full = True
+    observer = Claims(open_store(tmp_path), "lease")  # on another host than the holder
+    began = time.monotonic()
+    while time.monotonic() - began < 1.2:
+        view = observer.view()
+        assert view is not None and view.state in ("unknown", "live")
+        time.sleep(0.05)
+    view = observer.view()
+    assert view is not None and view.state == "live" and view.status in ({"state": "running"}, {})
+    assert keeper.lost is None and not lost and claim.cramped is not None
+    store.full = False
+    poll(lambda: claim.cramped is None)
+    poll(lambda: len(caplog.messages) == 2)
+    keeper.stop()
+    went, back = caplog.messages
+    assert "No space left on device" in went and back.endswith("have room again.")
+
+
+def test_a_claim_that_is_taken_while_the_disk_is_full_is_lost_at_once(tmp_path: Path) -> None:
+    store, lost = FullStore(tmp_path), list[str]()
+    claim, keeper = kept(store, lost, ttl_s=600.0)
+    store.full = True
+    poll(lambda: claim.cramped)
+    claimed_by_another(tmp_path, claim)
+    assert poll(lambda: lost) == ["another holder took over"]
+    keeper.stop()
+
+
+def test_a_claim_that_is_taken_while_no_beat_can_be_written_is_lost_at_once(tmp_path: Path) -> None:
+    """Not only at the end of the TTL: whether another holder is there can be read all the same."""
+    store, lost = FullStore(tmp_path), list[str]()
+    claim, keeper = kept(store, lost, ttl_s=600.0)
+    store.full = store.stuck = True
+    beats = claim._beats
+    poll(lambda: claim._beats > beats + 3)
+    assert not lost
+    claimed_by_another(tmp_path, claim)
+    assert poll(lambda: lost) == ["another holder took over"]
+    keeper.stop()
+
+
+def test_a_holder_that_can_write_no_beat_at_all_is_gone_before_others_may_take_over(tmp_path: Path) -> None:
+    store, overdue = FullStore(tmp_path), list[float]()
+    claim = claimed(store, beat_s=0.05, ttl_s=2.0)
+    keeper = Keeper(claim, on_lost=lambda why: overdue.append(claim.overdue_s())).start()
+    store.full = store.stuck = True
+    assert poll(lambda: overdue)[0] < 0.0
+    assert keeper.lost is not None and "No space left on device" in keeper.lost
+    keeper.stop()
+
+
+def test_a_claim_whose_first_beat_cannot_be_written_is_given_back(tmp_path: Path) -> None:
+    """Its process may live on: it would be in the way of all others for good."""
+    store = FullStore(tmp_path)
+    claim = claimed(store, beat_s=1.0, ttl_s=30.0)
+    store.full = True
+    with pytest.raises(StorageError):
+        Keeper(claim).start()
+    view = Claims(open_store(tmp_path), "lease").view()
+    assert view is not None and view.state == "ended"
+    assert view.why == "its holder gave it back, on a disk without room for a word"
+
+
+def claimed_by_another(folder: Path, claim: Claim) -> None:
+    """What a person does who breaks the lease, and the next driver."""
+    others = Claims(open_store(folder), "lease", here=ELSEWHERE)
+    others.end(claim.epoch, "broken")
+    assert isinstance(others.claim(claim.holder), Claim)
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("files", [None, 64])
+def test_a_disk_that_is_really_full_takes_no_claim(tmp_path: Path, files: int | None) -> None:
+    with small_disk(tmp_path / "disk", 8 << 20, files=files) as disk:
+        claim = claimed(open_store(disk.folder), beat_s=0.02, ttl_s=1.0)
+        keeper = Keeper(claim, on_lost=lambda why: None).start()
+        # Again and again: a beat that is being written gives its room back.
+        use_up = disk.fill if files is None else disk.use_up_files
+        poll(lambda: use_up() or claim.cramped)
+        time.sleep(3.0)
+        assert keeper.lost is None
+        disk.free()
+        poll(lambda: claim.cramped is None)
+        keeper.stop()
+        assert claim.release()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -131,6 +132,29 @@ def test_lines_of_any_bytes_and_any_length_can_be_shown(tmp_path: Path) -> None:
     log.path.write_bytes(b"\xff\xfe odd\n" + b"x" * 100_000)
     (line,) = log.last_lines(1)
     assert len(line) == 2000
+
+
+def test_a_rotation_on_a_full_disk_costs_no_older_part_but_the_oldest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again each second: parts that moved on each time would all be gone in a moment."""
+    log = DriverLog(tmp_path / "driver.log", max_bytes=100, files=4)
+    log.path.write_text("x" * 10_000)
+    for number in (1, 2, 3, 4):
+        log.part(number).write_text(f"part {number}")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("streambank.driver.log._copy", full)
+        for _ in range(5):
+            with pytest.raises(StorageError, match="No space left on device"):
+                log.rotate_if_needed()
+    assert [log.part(number).exists() for number in (0, 1, 2, 3, 4)] == [False, True, True, True, False]
+    assert [log.part(number).read_text() for number in (1, 2, 3)] == ["part 1", "part 2", "part 3"]
+    assert log.rotate_if_needed()
+    assert "part 1" in [log.part(number).read_text() for number in (2, 3, 4)]
 
 
 def test_a_log_that_cannot_be_rotated_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,15 @@ import pytest
 from streambank.control.claims import Clock
 from streambank.control.control import JobControl
 from streambank.control.progress import progress_keys
+from streambank.core.errors import StorageError
 from streambank.core.units import to_json_time
+from streambank.storage.local.reserve import keep_reserve
 from streambank_spark.runner import poll
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.stop import StopRequest
 from tests.support.drivers.real_driver import Job
+from tests.support.storage.small_disk import FullStore
 from tests.support.waiting import FakeClock
 from tests.support.waiting import poll as wait_for
 
@@ -104,3 +107,52 @@ def test_a_wish_to_stop_is_heard_though_the_jvm_does_not_answer(
 
     assert [(asked.request, asked.force_after_s) for asked in heard] == [(number, 2.0)], "once"
     assert driver.failures == 0
+
+
+def test_why_a_driver_is_killed_is_in_its_records_and_its_log_although_the_disk_is_full(
+    tmp_path: Path,
+) -> None:
+    """What is logged goes through the JVM, which is killed first."""
+    store, log = FullStore(tmp_path / "control"), tmp_path / "driver.log"
+    log.write_text("a line\n")
+    control = JobControl(store, "flights")
+    control.record_event("driver-started")
+    keep_reserve(store)
+    store.full = True
+    ControlJournal(control, "l", 1, str(log)).record("killed", why="its lease was lost")
+    assert (control.last_event("killed") or {})["why"] == "its lease was lost"
+    assert log.read_text() == 'a line\nstreambank: killed {"why": "its lease was lost"}\n'
+
+
+def test_last_words_that_cannot_be_recorded_are_in_the_log_with_the_reason(tmp_path: Path) -> None:
+    store, log = FullStore(tmp_path / "control"), tmp_path / "driver.log"
+    log.touch()
+    control = JobControl(store, "flights")
+    control.record_event("driver-started")
+    store.full = True
+    ControlJournal(control, "l", 1, str(log)).record("killed", why="its lease was lost")
+    assert "its lease was lost" in log.read_text() and "No space left on device" in log.read_text()
+
+
+def test_a_look_that_fails_for_hours_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job(tmp_path)
+    driver = Poll(
+        job.control,
+        job.spec("steady.py"),
+        1,
+        Queries(job.name, {}),
+        ControlJournal(job.control, "l", 1),
+        lambda asked: None,
+    )
+
+    def full() -> None:
+        raise StorageError("No space.", code="disk-full")
+
+    caplog.set_level("WARNING", "streambank_spark.runner.poll")
+    monkeypatch.setattr(driver, "_look_at_log", full)
+    for _ in range(5):
+        driver.once()
+    assert driver.failures == 5 and len(caplog.messages) == 1
+    assert caplog.messages[0] == "A poll failed and will be tried again: No space."

@@ -8,7 +8,10 @@ from pathlib import Path
 
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
+from streambank.core.units import say_bytes
 from streambank.declaration.declaration import Job
+from streambank.declaration.objectives import PROMISES
+from streambank.declaration.places.disks import Disk
 from streambank.doctor.spark_conf import SparkConf
 from streambank.doctor.subject import UNDECLARED, CheckResult, SkippedCheck
 from streambank.inputs.folders import DataFolders
@@ -61,6 +64,12 @@ def machine_bytes(root: Path = Path("/")) -> int | None:
 
 MountOf = Callable[[Path], Mount | None]
 _TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NO_SPACE = "On a full disk batches and savepoints fail, and no driver is started until there is room."
+_MORE_SPACE = (
+    "Free some space on that disk, or make it larger. If the repository is there, see what its retention "
+    "keeps; put `control` on another disk than the repository."
+)
+_AHEAD_H = 24
 _ELSEWHERE = "Keep the repository on another disk or service, or replicate it there: docs/howto/replicas.md."
 
 
@@ -115,6 +124,50 @@ def check_unnamed(temporary: Path) -> Iterator[Finding]:
                 "Spark deletes it when the query ends, and the next start begins with nothing.",
                 "Name a checkpointLocation, or spark.sql.streaming.checkpointLocation; remove what a killed "
                 "one has left.",
+            )
+
+
+def check_space(disks: Iterable[Disk], savepoint_bytes: int, grows_by: float = 0.0) -> Iterator[Finding]:
+    """Disks that are full, or will be soon.
+
+    Args:
+        disks: The file systems of this machine on which a query works.
+        savepoint_bytes: What a savepoint takes at most.
+        grows_by: How much the query's state grows, in bytes an hour.
+    """
+    promise = PROMISES["free_space"]
+    for disk in disks:
+        left = disk.space.usable_bytes
+        names = {place.what for place in disk.places}
+        holds = disk.holds[:1].upper() + disk.holds[1:]
+        refusal = disk.space.refusal(holds)
+        if refusal is not None or promise.exceeds(left, promise.breach):
+            yield Finding(
+                "no-free-space",
+                "error",
+                disk.space.point,
+                f"{holds}: the disk has {say_bytes(left)} of {say_bytes(disk.space.total_bytes)} left."
+                if refusal is None
+                else refusal.message,
+                _NO_SPACE,
+                _MORE_SPACE if refusal is None else refusal.hint,
+            )
+            continue
+        needs = [(promise.warn or 0.0, "")]
+        if "repository" in names:
+            needs.append((savepoint_bytes, ", and a savepoint can take"))
+        if "checkpoint" in names:
+            needs.append((grows_by * _AHEAD_H, f", and {_AHEAD_H} h of the state's growth take"))
+        needed, what = max(needs)
+        if left < needed:
+            said = f"{holds}: the disk has {say_bytes(left)} of {say_bytes(disk.space.total_bytes)} left"
+            yield Finding(
+                "little-free-space",
+                "warning",
+                disk.space.point,
+                f"{said}{what and f'{what} {say_bytes(needed)}'}.",
+                _NO_SPACE,
+                _MORE_SPACE,
             )
 
 

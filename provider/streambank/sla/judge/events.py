@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from streambank.core.units import say_duration, to_json_time
+from streambank.declaration.places.disks import Disk
 from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
 from streambank.kafka.retention import Replay
@@ -18,6 +19,7 @@ from streambank.sla.verdict import Fact, Verdict, say
 
 BESIDE_HISTORY = (
     "alive",
+    "free_space",
     "restart_rate",
     "savepoint_age",
     "replayable_for",
@@ -90,6 +92,7 @@ class Facts:
         copies: The savepoint that each copy of its state holds, by name; None for one that was never made.
         unknown_replicas: Replicas that cannot be read.
         unknown_copies: Copies of which it is not known which savepoint they hold.
+        disks: The file systems of this machine on which its whole job works.
     """
 
     savepoints: Sequence[Fact] | None = None
@@ -110,6 +113,7 @@ class Facts:
     copies: Mapping[str, Fact | None] | None = None
     unknown_replicas: Sequence[str] = ()
     unknown_copies: Sequence[str] = ()
+    disks: Sequence[Disk] | None = None
 
 
 def reported_verdict(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -148,6 +152,34 @@ def _alive(case: Case, objective: Objective, facts: Facts, newest: datetime | No
         one for one in (life.down_why if down_s else "", life.unwatched_why if unwatched_s else "") if one
     ]
     return case.verdict(objective, level, " ".join((said, *whys)), value=value, since=since, as_of=case.now)
+
+
+def _free_space(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    """By the disk that has the least; one that takes no more files, or nothing at all, has none."""
+    if facts.disks is None:
+        return _nobody(case, objective)
+    if not facts.disks:
+        why = "Nothing of it is on a disk of this machine: an object store has no free space to judge."
+        return case.verdict(objective, "ok", why)
+    by_room = sorted(facts.disks, key=lambda disk: disk.space.usable_bytes)
+    fullest = by_room[0]
+    value = float(fullest.space.usable_bytes)
+    level = level_of(objective, value)
+    refusal = fullest.space.refusal(fullest.holds[:1].upper() + fullest.holds[1:])
+    said = f"Free on the disk at {fullest.space.point}: {against(objective, level, value)}."
+    return case.verdict(
+        objective,
+        level,
+        said if refusal is None else f"{said} {refusal.message}",
+        value=value,
+        subject=f"disk at {fullest.space.point}",
+        as_of=case.now,
+        evidence=tuple(
+            f"{disk.space.point} has {say(disk.space.free_bytes, 'bytes')} of "
+            f"{say(disk.space.total_bytes, 'bytes')} left; there: {disk.holds}."
+            for disk in by_room[:_SHOWN]
+        ),
+    )
 
 
 def _restart_rate(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -408,6 +440,7 @@ def _sentence(fact: Fact) -> str:
 
 _JUDGES: Mapping[str, Callable[[Case, Objective, Facts, datetime | None], Verdict]] = {
     "alive": _alive,
+    "free_space": _free_space,
     "restart_rate": _restart_rate,
     "savepoint_age": _savepoint_age,
     "replayable_for": _replayable_for,

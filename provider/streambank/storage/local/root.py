@@ -21,6 +21,7 @@ from streambank.storage.store import FileInfo
 
 # A named pipe in a checkpoint would block whoever opens it; regular files do not mind O_NONBLOCK.
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+OVERWRITE = os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK
 LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

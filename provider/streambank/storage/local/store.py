@@ -19,8 +19,14 @@ from streambank.core.errors import FormatError, IntegrityError, NotFoundError
 from streambank.storage.local.durability import Waiting, folder_ends, sync_directories
 from streambank.storage.local.errors import NOT_THERE, exists_error, translate, translate_read
 from streambank.storage.local.read import LocalHeld, buffered, read_range
-from streambank.storage.local.root import LOOK, READ, Root, mtime_ns
-from streambank.storage.local.write import begin_write_back, copy_descriptor, create_exclusively, fill
+from streambank.storage.local.root import LOOK, OVERWRITE, READ, Root, mtime_ns
+from streambank.storage.local.write import (
+    begin_write_back,
+    copy_descriptor,
+    create_exclusively,
+    fill,
+    overwrite,
+)
 from streambank.storage.names import MAX_KEY_LENGTH, check_key, check_prefix, is_part, is_temporary
 from streambank.storage.store import Features, FileInfo, Leftover, Row, Store
 
@@ -158,6 +164,14 @@ class LocalStore:
             if self._root.unsettled is not None and size_bytes >= _WRITE_BACK_BYTES:
                 begin_write_back(descriptor)
             self._publish(directory, temporary, directory, name, key, exclusive=exclusive)
+
+    def overwrite(self, key: str, data: bytes) -> None:
+        """See `Overwriting.overwrite`."""
+        descriptor, info = self._root.open_file(key, OVERWRITE)
+        try:
+            overwrite(descriptor, data, info.size_bytes, self._root.join(key), fsync=self._root.fsync)
+        finally:
+            os.close(descriptor)
 
     def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
         """See `Store.write_named`."""

@@ -46,6 +46,25 @@ def fill(descriptor: int, data: bytes | Iterable[bytes], path: str, *, fsync: bo
         raise translate(error, path) from error
 
 
+def overwrite(descriptor: int, data: bytes, size_bytes: int, path: str, *, fsync: bool) -> None:
+    """Put other bytes into the blocks that a file has; of fewer bytes the last one stays the last.
+
+    Raises:
+        StorageError: They do not fit, or the disk refuses; `path` is for that message.
+    """
+    try:
+        if len(data) > size_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        view = memoryview(data[:-1] + b" " * (size_bytes - len(data)) + data[-1:])
+        done = 0
+        while done < len(view):
+            done += os.pwrite(descriptor, view[done:], done)
+        if fsync:
+            os.fsync(descriptor)
+    except OSError as error:
+        raise translate(error, path) from error
+
+
 def begin_write_back(descriptor: int) -> None:
     """Let the disk begin with what was written to a file, so that syncing it later has less to wait for."""
     if hasattr(os, "posix_fadvise"):  # for pages that are not on the disk yet, Linux begins to write them

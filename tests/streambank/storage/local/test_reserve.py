@@ -1,0 +1,87 @@
+"""Room that is kept beside a job's records for the last words of a driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.control.control import JobControl
+from streambank.core.errors import StorageError
+from streambank.storage.local.reserve import FILE_BYTES, FILES, RESERVE, give_room, keep_reserve
+from streambank.storage.memory import MemoryStore
+from tests.support.storage.small_disk import FullStore, small_disk
+
+
+def reserve(folder: Path) -> list[Path]:
+    return sorted((folder / RESERVE).iterdir())
+
+
+def test_it_is_made_of_files_that_take_room_and_made_whole_again(tmp_path: Path) -> None:
+    store = FullStore(tmp_path)
+    assert keep_reserve(store) == FILES == len(reserve(tmp_path))
+    assert all(path.stat().st_blocks * 512 >= FILE_BYTES for path in reserve(tmp_path))
+    assert give_room(store) and len(reserve(tmp_path)) == FILES - 1
+    assert keep_reserve(store) == FILES == len(reserve(tmp_path))
+
+
+def test_records_elsewhere_have_none() -> None:
+    assert keep_reserve(MemoryStore()) == 0 and not give_room(MemoryStore())
+
+
+def test_a_record_on_a_full_disk_takes_one_part_of_it(tmp_path: Path) -> None:
+    store = FullStore(tmp_path)
+    keep_reserve(store)
+    control = JobControl(store, "flights")
+    control.record_event("driver-started")
+    store.full = True
+    control.record_event("killed", why="test")
+    assert (control.last_event("killed") or {})["why"] == "test"
+    assert len(reserve(tmp_path)) == FILES - 1
+
+
+def test_a_full_disk_without_one_is_an_error(tmp_path: Path) -> None:
+    store = FullStore(tmp_path)
+    control = JobControl(store, "flights")
+    control.record_event("driver-started")
+    store.full = True
+    with pytest.raises(StorageError) as refused:
+        control.record_event("killed", why="test")
+    assert refused.value.code == "disk-full"
+
+
+def test_once_it_is_used_up_the_disk_is_full(tmp_path: Path) -> None:
+    store = FullStore(tmp_path)
+    keep_reserve(store)
+    control = JobControl(store, "flights")
+    control.record_event("first")
+    store.full = True
+    with pytest.raises(StorageError):
+        for _ in range(2 * FILES):
+            control.record_event("more")
+    assert len(list(control.events())) == FILES + 1 and reserve(tmp_path) == []
+
+
+@pytest.mark.storm
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 64 << 20) as disk:
+        store = FullStore(disk.folder / "job")
+        control = JobControl(store, "flights")
+        control.record_event("driver-started")
+        assert keep_reserve(store) == FILES
+        disk.fill()
+        control.record_event("killed", why="test")
+        assert (control.last_event("killed") or {})["why"] == "test"
+        assert len(reserve(disk.folder / "job")) < FILES
+
+
+@pytest.mark.storm
+def test_a_disk_that_has_bytes_and_no_files_left(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 64 << 20, files=200) as disk:
+        store = FullStore(disk.folder / "job")
+        control = JobControl(store, "flights")
+        control.record_event("driver-started")
+        assert keep_reserve(store) == FILES
+        disk.use_up_files()
+        control.record_event("killed", why="test")
+        assert (control.last_event("killed") or {})["why"] == "test"
