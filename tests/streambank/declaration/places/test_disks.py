@@ -1,0 +1,99 @@
+"""Which disks a job works on, and what they have left: a start on a full one is refused before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import StorageError
+from streambank.core.units import utc_now
+from streambank.declaration.objectives import PROMISES
+from streambank.declaration.places.disks import Disk, Place, disks_of
+from streambank.doctor.checks.locations import check_space
+from streambank.sla.history.point import History
+from streambank.sla.judge.events import Facts
+from streambank.sla.judge.judge import judge
+from streambank.storage.local.space import FULL_BYTES, Space, space_at
+from tests.support.storage.small_disk import small_disk
+
+ROOMY = Space("/data", 1, 50 * 10**9, 100 * 10**9, 1000, read_only=False)
+
+
+def disk(space: Space, *what: str) -> Disk:
+    return Disk(space, tuple(Place(one, f"/data/{one}") for one in what or ("checkpoint",)))
+
+
+def test_a_place_that_is_not_there_yet_is_on_the_disk_on_which_it_would_be_made(tmp_path: Path) -> None:
+    places = [Place("checkpoint", str(tmp_path / "a/b")), Place("repository", f"file://{tmp_path}")]
+    (found,) = disks_of([*places, Place("output", "s3://bucket/out")])
+    assert found.places == tuple(places) and found.space.device == tmp_path.stat().st_dev
+    assert found.space.free_bytes > 0 and found.space.refusal("It") is None
+    assert found.holds == f"the checkpoint {tmp_path}/a/b and the repository {tmp_path}"
+
+
+@pytest.mark.parametrize(
+    ("space", "code", "says"),
+    [
+        (replace(ROOMY, free_bytes=FULL_BYTES - 1), "disk-full", "that is full: 1,048,575 bytes"),
+        (replace(ROOMY, free_files=0), "disk-full", "no more files (inodes)"),
+        (replace(ROOMY, read_only=True), "read-only", "that is read-only"),
+    ],
+)
+def test_what_is_wrong_with_a_disk_is_said_by_name(space: Space, code: str, says: str) -> None:
+    refusal = space.refusal("The checkpoint /data/ck")
+    assert isinstance(refusal, StorageError) and (refusal.code, says in refusal.message) == (code, True)
+    assert refusal.message.startswith("The checkpoint /data/ck is on the disk mounted at /data, and ")
+    assert space.usable_bytes < FULL_BYTES
+
+
+def level(*disks: Disk) -> tuple[str, float | None, str]:
+    verdicts = judge("j", History("main"), None, utc_now(), Facts(disks=disks))
+    (found,) = [one for one in verdicts if one.objective == "free_space"]
+    return found.level, found.value, found.why
+
+
+def test_free_space_is_judged_by_the_disk_that_has_the_least() -> None:
+    assert level(disk(ROOMY))[0] == "ok"
+    little, none = replace(ROOMY, free_bytes=5 * 10**8), replace(ROOMY, free_bytes=10**7)
+    assert level(disk(ROOMY), disk(little))[:2] == ("warn", 5e8)
+    assert level(disk(little), disk(none))[:2] == ("breach", 1e7)
+    assert level(disk(replace(ROOMY, free_files=0)))[:2] == ("breach", 0.0)
+    assert level()[0] == "ok", "there is none in an object store"
+
+
+def codes(*disks: Disk, savepoint_bytes: int = 0, grows_by: float = 0.0) -> list[tuple[str, str]]:
+    return [(one.code, one.severity) for one in check_space(disks, savepoint_bytes, grows_by)]
+
+
+def test_doctor_names_a_disk_that_is_full_or_will_be() -> None:
+    assert codes(disk(ROOMY)) == []
+    assert codes(disk(replace(ROOMY, free_bytes=0))) == [("no-free-space", "error")]
+    assert codes(disk(replace(ROOMY, read_only=True))) == [("no-free-space", "error")]
+    assert codes(disk(replace(ROOMY, free_bytes=5 * 10**8))) == [("little-free-space", "warning")]
+    warned = [("little-free-space", "warning")]
+    assert codes(disk(ROOMY, "repository"), savepoint_bytes=60 * 10**9) == warned
+    assert codes(disk(ROOMY, "checkpoint"), savepoint_bytes=60 * 10**9) == []
+    assert codes(disk(ROOMY, "checkpoint"), grows_by=3e9) == warned
+    assert codes(disk(ROOMY, "checkpoint"), grows_by=1e9) == []
+
+
+def test_it_is_judged_by_default() -> None:
+    promise = PROMISES["free_space"]
+    assert promise.below and promise.warn and promise.breach
+
+
+@pytest.mark.storm
+def test_a_disk_that_is_really_full_or_read_only(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 8 << 20, files=64) as small:
+        assert space_at(small.folder).refusal("It") is None
+        small.fill()
+        assert (space_at(small.folder / "x").refusal("It") or StorageError("")).code == "disk-full"
+        small.free()
+        small.use_up_files()
+        assert "inodes" in (space_at(small.folder).refusal("It") or StorageError("")).message
+        small.free()
+        small.remount("ro")
+        assert (space_at(small.folder).refusal("It") or StorageError("")).code == "read-only"
+        small.remount("rw")
