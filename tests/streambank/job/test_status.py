@@ -104,7 +104,7 @@ def test_the_events_since_the_last_launch_are_not_read(folder: Path, monkeypatch
     monkeypatch.setattr(LocalStore, "open", open_it)
     found = status(folder, job)
     assert found.state == "failed" and "none of its processes" in found.why
-    assert sum("/events/" in key for key in reads) <= 70  # the newest, which say since when it is down
+    assert sum("/events/" in key for key in reads) <= 90  # the newest: since when it is down, and why
 
     # The next driver never holds the lease, and events say how it ended.
     monkeypatch.setattr("streambank.job.status.RECENT_EVENTS", 60)
@@ -220,7 +220,7 @@ def test_a_declared_checkpoint_that_has_no_effect_is_named_by_status_and_savepoi
     note = status(folder, moved).queries["main"].note
     assert note.startswith(f"The declared checkpoint {moved.checkpoint} has no effect")
     taken = savepoint_job(moved, by=BY).savepoints["main"]
-    assert taken.warnings == (note,) and taken.batch == 2
+    assert note in taken.warnings and taken.batch == 2
 
 
 def test_the_batch_of_another_jobs_checkpoint_is_not_shown(folder: Path) -> None:

@@ -80,7 +80,11 @@ def test_a_leak_is_foretold_from_records_and_hours_are_kept_for_the_next_time(tm
     assert verdicts["time_to_limit"].level == "warn" and verdicts["growth"].level == "warn"
     assert verdicts["time_to_limit"].value == pytest.approx((3e9 - 2.44e9) / 1e7 * 3600, rel=0.05)
     assert len(job.records().store.names("sla/hours/main")) >= 6
-    assert assess_job(job, now=now) == first
+    again = by_name(assess_job(job, now=now))
+    # What a disk has left is of this moment, and this test writes to it.
+    assert {name: one for name, one in again.items() if name != "free_space"} == {
+        name: one for name, one in verdicts.items() if name != "free_space"
+    }
 
 
 def test_another_moment_than_now_changes_nothing_that_is_kept(tmp_path: Path) -> None:
@@ -235,7 +239,7 @@ def test_without_the_objective_no_broker_is_asked(tmp_path: Path, broker: FakeBr
 def test_files_that_were_read_after_the_newest_savepoint_and_are_gone_are_a_breach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streambank.inputs.files._exists", lambda uri: False)
+    monkeypatch.setattr("streambank.inputs.files._written_ms", lambda uri: None)
     job = declare(tmp_path, more='[jobs.flights.sla]\nreplayable_for = {breach = "12h"}\n')
     live = LiveCheckpoint(open_store(job.checkpoint), retain=9).run(3)
     repository = Repository.open(open_store(job.repository), create=True)

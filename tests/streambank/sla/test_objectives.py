@@ -39,6 +39,7 @@ def test_every_promise_has_a_measure_and_a_way_out() -> None:
 def test_without_a_declaration_the_usual_limits_hold() -> None:
     assert {name: (one.warn, one.breach) for name, one in by_name().items()} == {
         "alive": (None, 300.0),
+        "free_space": (1e9, 100e6),
         "state_bytes": (10e9, 100e9),
         "checkpoint_duration": (60.0, 600.0),
         "failed_batches": (0.0, 3.0),

@@ -9,12 +9,14 @@ from datetime import timedelta
 import pytest
 
 from streambank.declaration.objectives import PROMISES
+from streambank.declaration.places.disks import Disk, Place
 from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
 from streambank.kafka.retention import Replay
 from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.verdict import Fact, Verdict
+from streambank.storage.local.space import Space
 from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, declare, verdicts
 
 
@@ -23,11 +25,21 @@ def held(minutes: float) -> Replay:
     return Replay("0", ("flights",), "until", NOW + minutes * MINUTE, "retention.ms")
 
 
+def disk(free_mb: int) -> Disk:
+    space = Space(f"/mnt/{free_mb}", free_mb, free_mb * 1_000_000, 10**12, None, read_only=False)
+    return Disk(space, (Place("checkpoint", f"/mnt/{free_mb}/checkpoint"),))
+
+
 REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
     "alive": (
         Facts(life=Life(True, up=False, down_since=NOW - 5 * MINUTE)),
         Facts(life=Life(True, up=False, down_since=NOW - 6 * MINUTE, down_why="It died.")),
         Declared(),
+    ),
+    "free_space": (
+        Facts(disks=(disk(900), disk(61))),
+        Facts(disks=(disk(900), disk(59))),
+        Declared(breach=60e6),
     ),
     "restart_rate": (
         Facts(restarts=[Fact(NOW - n * MINUTE, 1, f"driver {n}") for n in range(2)]),

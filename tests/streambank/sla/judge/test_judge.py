@@ -91,6 +91,7 @@ def test_a_steady_hour_gives_no_alarm(seed: int, spread: float) -> None:
         life=Life(True, up=True),
         sign=Sign(NOW),
         restarts=(),
+        disks=(),
     )
     found = judge("flights", History("main", history), ALL, NOW, facts)
     assert worst(one for one in found if one.objective != "hot_key") in ("ok", "unknown")
