@@ -20,7 +20,6 @@ from typing import Any
 from streambank.control.signed import SIGNATURE, Signer
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StorageError
 from streambank.core.json_text import loads
-from streambank.storage.local.reserve import with_room
 from streambank.storage.store import MAX_RECORD_BYTES, Overwriting, Store, read_record
 
 JsonDict = dict[str, Any]
@@ -185,6 +184,8 @@ class RecordStream:
         """
         if number > _LAST:
             raise _damaged(self.describe(_LAST), "no record can come after that number")
+        from streambank.storage.local.reserve import with_room  # a DAG parse writes no record
+
         encoded = encode_json(data)
         signer = None if suffix else self.signer
         if signer is not None:

@@ -25,7 +25,6 @@ from streambank.core.signing import VARIABLE
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import FACT, kafka_sources
-from streambank.declaration.places.disks import Place, disks_of, disks_of_job
 from streambank.doctor.checks.checkpoint import check_inputs
 from streambank.doctor.checks.clocks import (
     check_driver,
@@ -82,6 +81,7 @@ from streambank.doctor.subject import (
     look_at_job,
 )
 from streambank.driver.environment import driver_environment
+from streambank.driver.launchers.disks import Place, disks_of, disks_of_job
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.driver.spec import spec_of
 from streambank.inputs.folders import folders_of_live

@@ -30,11 +30,11 @@ from streambank.control.pruning import prune_and_tell
 from streambank.control.records import JsonDict
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
-from streambank.declaration.places.disks import check_room
 from streambank.driver.damage import unloadable
 from streambank.driver.failure import SEARCHED_LINES, driver_failure, failure_in, shown
 from streambank.driver.launcher import DriverState, Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for, placed
+from streambank.driver.launchers.disks import check_room
 from streambank.driver.location import (
     Waiting,
     check_launched_here,

@@ -19,8 +19,8 @@ from streambank.core.errors import NotFoundError, RefusedError, StreambankError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
-from streambank.declaration.places.disks import disks_of_job
 from streambank.declaration.sla import SlaPolicy
+from streambank.driver.launchers.disks import disks_of_job
 from streambank.driver.preflight import checkpoint_lost, declared_query, records_lost, savepoints_lost
 from streambank.job.alive import Life, beside_a_driver, job_life
 from streambank.kafka.settings import Brokers

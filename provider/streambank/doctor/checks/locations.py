@@ -11,9 +11,9 @@ from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.declaration.declaration import Job
 from streambank.declaration.objectives import PROMISES
-from streambank.declaration.places.disks import Disk
 from streambank.doctor.spark_conf import SparkConf
 from streambank.doctor.subject import UNDECLARED, CheckResult, SkippedCheck
+from streambank.driver.launchers.disks import Disk
 from streambank.inputs.folders import DataFolders
 from streambank.storage import is_inside, local_path, scheme_of
 from streambank.storage.local.modes import openness

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from streambank.core.units import say_duration, to_json_time
-from streambank.declaration.places.disks import Disk
+from streambank.driver.launchers.disks import Disk
 from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
 from streambank.kafka.retention import Replay

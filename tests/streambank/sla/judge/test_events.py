@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from streambank.declaration.objectives import PROMISES
-from streambank.declaration.places.disks import Disk, Place
 from streambank.declaration.sla import Declared, SlaPolicy
+from streambank.driver.launchers.disks import Disk, Place
 from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
 from streambank.kafka.retention import Replay

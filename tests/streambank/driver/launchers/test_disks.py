@@ -10,8 +10,8 @@ import pytest
 from streambank.core.errors import StorageError
 from streambank.core.units import utc_now
 from streambank.declaration.objectives import PROMISES
-from streambank.declaration.places.disks import Disk, Place, disks_of
 from streambank.doctor.checks.locations import check_space
+from streambank.driver.launchers.disks import Disk, Place, disks_of
 from streambank.sla.history.point import History
 from streambank.sla.judge.events import Facts
 from streambank.sla.judge.judge import judge
