@@ -14,7 +14,6 @@ own secret variables are replaced.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -148,8 +147,6 @@ _CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
 _COMPARED, _SHORTEST = 200, 15
 """Characters by which two errors are compared; fewer say too little."""
 _PLAN = "=== Streaming Query ==="
-_NO_ROOM = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
-"""How the operating system says it, in Java's exceptions as in Python's."""
 _OPENS = (_TRACEBACK, "error:", "exception was thrown from the Python worker:")
 
 
@@ -176,11 +173,6 @@ class Failure:
     def sentence(self) -> str:
         """The cause, with the query that it ended."""
         return self.cause if self.query is None else f"query {self.query} failed: {self.cause}"
-
-    @property
-    def is_for_room(self) -> bool:
-        """Whether a full disk ended it, or a quota that is used up."""
-        return any(word in line for word in _NO_ROOM for line in (self.cause, *self.lines))
 
 
 def driver_failure(

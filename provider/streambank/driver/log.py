@@ -26,7 +26,6 @@ from pathlib import Path
 
 from streambank.core.errors import StorageError
 from streambank.storage.local.errors import translate
-from streambank.storage.local.write import write_all
 
 _CHUNK_BYTES = 1 << 20
 _LINE_BYTES = 2000
@@ -81,6 +80,8 @@ class DriverLog:
         Raises:
             StorageError: The disk refused.
         """
+        from streambank.storage.local.write import write_all
+
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             try:

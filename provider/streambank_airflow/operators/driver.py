@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
     from airflow.sdk import BaseOperator, Context
 
-    from streambank.driver.failure import Failure
     from streambank.job.start import StartResult
 
 DRIVER_LOG_KEY = "streambank_driver_log_link"
@@ -75,8 +74,6 @@ class DriverOperator(StreambankOperator):
     operator_extra_links = (DriverLogLink(),)
     driver_page: str | None = None
     """The page, in its cluster, of the driver that this task has started or found; None for none."""
-    ended_by: Failure | None = None
-    """What ended the driver that `show_driver_failure` has looked at; None where that is not known."""
 
     def link_to(self, context: Context, result: StartResult) -> None:
         """Let the task's link lead to the driver's page, where it has one."""
@@ -100,7 +97,6 @@ class DriverOperator(StreambankOperator):
             self.log.info("driver | %s", shown(line))
         if found.where is not None:
             self.log.info("The driver's whole log: %s", found.where)
-        self.ended_by = found.failure
         if found.failure is None or not found.failure.known:
             return ""
         return f": {found.failure.sentence.rstrip('.')}"
