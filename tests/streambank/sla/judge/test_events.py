@@ -37,7 +37,7 @@ REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
         Declared(),
     ),
     "free_space": (
-        Facts(disks=(disk(900), disk(61))),
+        Facts(disks=(disk(9_000), disk(2_000))),
         Facts(disks=(disk(900), disk(59))),
         Declared(breach=60e6),
     ),
