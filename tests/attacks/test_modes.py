@@ -76,7 +76,7 @@ def test_a_restore_is_closed_although_the_checkpoint_is_gone(tmp_path: Path) -> 
     savepoint = take(TakeRequest(open_store(checkpoint), repository, "orders")).savepoint
     assert repository.load("orders", savepoint).taken_by["mode"] == "0700"
     checkpoint.rename(tmp_path / "gone")
-    restore(RestoreRequest(repository, savepoint, into=open_store(tmp_path / "again")))
+    restore(RestoreRequest(repository, savepoint, into=open_store(tmp_path / "again"), sink="accept"))
     assert mode(tmp_path / "again") == 0o700
 
 

@@ -63,7 +63,7 @@ def restored(folder: Path, *, generations: int = 2) -> tuple[Job, str]:
     LiveCheckpoint(open_store(job.checkpoint)).run(3)
     savepoint = save(job)
     for batches in range(1, generations):
-        next_generation(job, savepoint)
+        next_generation(job, savepoint, sink="accept")
         for _ in range(batches):
             go_on(job)
     return job, savepoint
@@ -108,7 +108,7 @@ def test_generations_go_but_for_the_newest_and_the_rest_of_the_job_is_as_it_was(
     assert events[0]["files"] > 0 and events[0]["bytes"] > 0
     assert states(clean(job, GenerationsPolicy(keep=2, keep_for_s=0.001))) == {third: "kept"}
     assert states(clean(job)) == {third: "removed"}
-    next_generation(job, savepoint)
+    next_generation(job, savepoint, sink="accept")
     generation = job.records().generation()
     assert generation is not None and generation.location == f"{job.checkpoint}.g0005"
 
@@ -155,8 +155,8 @@ def test_every_generation_that_could_be_reinstated_stays(tmp_path: Path) -> None
     job = declare(tmp_path)
     LiveCheckpoint(open_store(job.checkpoint)).run(3)
     savepoint = save(job)
-    next_generation(job, savepoint)
-    next_generation(job, savepoint)
+    next_generation(job, savepoint, sink="accept")
+    next_generation(job, savepoint, sink="accept")
     assert "a reinstatement" in kept(clean(job), job.checkpoint)
     reinstate(repository_of(job), job.name, savepoint, generation=1, control=job.records(), by=BY)
     go_on(job)
@@ -207,7 +207,7 @@ def test_a_pending_rollback_keeps_generations_and_what_was_set_aside(tmp_path: P
         assert "rolled outputs back and did not finish" in kept(report, location)
     # Once a generation came of it, it is over.
     shutil.rmtree(local_path(f"{job.checkpoint}.g0003") or "")
-    next_generation(job, savepoint)
+    next_generation(job, savepoint, sink="accept")
     go_on(job)
     assert f"{output.uri}/{aside}" in {one.directory.location for one in clean(job).having("removed")}
 

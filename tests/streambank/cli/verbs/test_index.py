@@ -60,7 +60,7 @@ def test_a_lost_index(tmp_path: Path, repository: Path) -> None:
     found = succeed("reindex", "--json").document
     assert (found["changed"], found["packs"], found["added_packs"]) == (True, 2, 2)
     assert succeed("verify", "--all", "--level", "full", "--json").document["ok"]
-    succeed("restore", "b000004", "--into", tmp_path / "back")
+    succeed("restore", "b000004", "--into", tmp_path / "back", "--sink", "accept")
     assert not succeed("reindex", "--json").document["changed"]
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_index(tmp_path: Path, repository: Path) -> None:
     assert found | WELL == found and found["added_packs"] == 2
     assert not set(damaged) & set(files(repository, "index"))
     assert succeed("verify", "--all", "--level", "full", "--json").document["ok"]
-    succeed("restore", "b000004", "--into", tmp_path / "back")
+    succeed("restore", "b000004", "--into", tmp_path / "back", "--sink", "accept")
 
 
 def test_a_damaged_table_of_a_pack(repository: Path) -> None:

@@ -190,7 +190,7 @@ def test_a_savepoint_of_a_job_and_its_next_generation(job: Job) -> None:
     taken = succeed("job", "savepoint", "flights", "--note", "by job", "--pin", "--json").document
     assert (taken["batch"], taken["job"]) == (4, "flights")
     assert "It was there already" in succeed("job", "savepoint", "flights").out
-    arguments = ("latest-good", "-r", job.repository, "--job", "flights", "--generation")
+    arguments = ("latest-good", "-r", job.repository, "--job", "flights", "--generation", "--sink", "accept")
     plan = succeed("restore", *arguments, "--dry-run")
     assert "would restore savepoint" in plan.out and "generation 2: " in plan.out
     restored = succeed("restore", *arguments, "--json").document
