@@ -109,14 +109,19 @@ def rehearsed(changed: Changed, passed: bool) -> None:
 
 def test_what_failed_in_its_rehearsal_is_meant_by_its_id_alone(changed: Changed, tmp_path: Path) -> None:
     repository = changed.repository
-    assert repository.resolve("latest", JOB).savepoint == changed.made, "what was made by hand is the latest"
+    at = repository.load(JOB, changed.made).taken_at.isoformat()
+    assert repository.resolve(at, JOB).savepoint == changed.made, "a time means what was taken last"
+    assert repository.resolve("latest", JOB).savepoint == changed.taken, "nothing went on from what was made"
     rehearsed(changed, passed=False)
+    assert repository.resolve(at, JOB).savepoint == changed.taken
     assert repository.resolve("latest", JOB).savepoint == changed.taken == good(changed)
     assert choose(repository, "latest", JOB, record=False).manifest.savepoint == changed.taken
     assert repository.resolve(changed.made, JOB).savepoint == changed.made
     assert [one.rejected for one in summarize(repository.store) if one.savepoint == changed.made] == [True]
     assert "its rehearsal has not passed" in succeed("list", "-r", tmp_path / "savepoints").out
     rehearsed(changed, passed=True)
+    assert repository.resolve(at, JOB).savepoint == changed.made
+    repository.store.delete(f"savepoints/{JOB}/{changed.taken}.json")
     assert repository.resolve("latest", JOB).savepoint == changed.made
 
 
