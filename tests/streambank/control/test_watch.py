@@ -123,7 +123,8 @@ def test_it_begins_again_unless_another_one_was_faster(control: JobControl) -> N
     assert view(control).by == OLD
     new = control.watches.begin(by=NEW, desired=1)
     assert control.watches.begin_again(old, by=OLD, desired=1) is None
-    assert (control.watches.standing(again), control.watches.standing(new)) == (BY_NEW, MINE)
+    assert control.watches.standing(again) == BY_NEW
+    assert control.watches.standing(new) == MINE
 
 
 def test_of_several_that_begin_at_once_one_is_the_watcher_and_the_others_learn_it(

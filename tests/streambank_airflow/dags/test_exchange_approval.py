@@ -156,7 +156,12 @@ def test_no_more_keys_go_than_a_person_has_seen_and_by_the_time_of_the_plan(
 @pytest.mark.parametrize("left", ["text", "nothing"])
 def test_a_plan_of_the_version_before_has_left_its_digest_alone(managed: Managed, left: str) -> None:
     dag(managed)
-    asked = {"job": "flights", "jobs_file": str(managed.jobs_file), "where": True, "from_form": True}
+    asked: dict[str, Any] = {
+        "job": "flights",
+        "jobs_file": str(managed.jobs_file),
+        "where": True,
+        "from_form": True,
+    }
     plan = CompactStateOperator(task_id="a", **asked)
     planned = digest_of(plan.request()) if left == "text" else None
     rewrite_task = CompactStateOperator(task_id="b", planned=planned, **asked)
