@@ -45,6 +45,7 @@ def test_the_savepoint_that_was_made_is_rehearsed_whatever_the_job_declares_for_
         for name, place in checkpoints.items()
     }
     made = derive(repository, "dedup/b", taken["b"])
+    at = repository.load("dedup/b", made).taken_at.isoformat()  # a time means what was taken last
 
     def start(*args: Any, **more: Any) -> None:
         raise RefusedError("No driver is started here.", code="job-running", hint="")
@@ -56,9 +57,9 @@ def test_the_savepoint_that_was_made_is_rehearsed_whatever_the_job_declares_for_
         report = rehearse_made(job, "dedup/b", made, repository.store.uri, by={})
         assert {one.query: one.savepoint for one in report.queries} == {"a": taken["a"], "b": made}
         assert report.failed_step == "launch" and "No driver is started here" in report.error
-    assert repository.resolve("latest", "dedup/b").savepoint == taken["b"], "its rehearsal failed"
+    assert repository.resolve(at, "dedup/b").savepoint == taken["b"], "its rehearsal failed"
     for not_run, meant in ("It cannot.", taken["b"]), ("", made):
         found = replace(report, failed_step=None, code=None, error="", not_run=not_run)
         monkeypatch.setattr("streambank.drills.of_savepoint.rehearse", lambda *a, found=found, **b: found)
         rehearse_made(job, "dedup/b", made, repository.store.uri, by={})
-        assert repository.resolve("latest", "dedup/b").savepoint == meant
+        assert repository.resolve(at, "dedup/b").savepoint == meant

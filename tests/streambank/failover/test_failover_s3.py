@@ -60,7 +60,7 @@ def test_a_fail_over_between_two_services_up_to_its_start(
     write_with_garbage(open_store(sites.at(PRIMARY).checkpoint))
     savepoint = sites.save()
     with pytest.raises(StorageError):
-        sites.fail_over()
+        sites.fail_over(sink="accept")  # the planned batch may have been written, and no sink is known
     assert fired == [STANDBY]
     assert sites.newest(PRIMARY) == sites.newest(STANDBY) == (3, "active", STANDBY)
     restored, desired = sites.at(STANDBY).records().generation(), sites.at(PRIMARY).records().desired()

@@ -83,7 +83,7 @@ def test_a_checkpoint_that_cannot_be_read_is_a_breach_and_not_silence(tmp_path: 
     run = run_dag(sla_dag(jobs_file))
 
     assert task_states(run) == {"check": "failed", "doctor": "failed"}
-    assert "This is not a checkpoint" in xcom(run, "check")["worst"]
+    assert "There is no directory" in xcom(run, "check")["worst"]
 
 
 def test_a_run_that_watches_no_more_is_found_by_asking_airflow(tmp_path: Path) -> None:

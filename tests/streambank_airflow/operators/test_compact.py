@@ -142,7 +142,7 @@ HOW: dict[str, Any] = {
 
 
 def test_what_was_left_is_removed_by_a_policy(job: Job) -> None:
-    next_generation(job, save(job))
+    next_generation(job, save(job), sink="accept")
     go_on(job)
     assert task_states(run(CleanJobOperator)) == {"task": "failed"}, "nothing says what goes"
     planned = result_of(CleanJobOperator, keep="{{ 1 }}", keep_for="1ms", plan_only=True)

@@ -255,7 +255,7 @@ def test_where_the_storage_of_what_was_told_does_not_answer_everything_is_told_a
 def test_an_alert_on_input_that_a_restore_would_miss_says_what_to_do(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streambank.inputs.files._exists", lambda uri: False)
+    monkeypatch.setattr("streambank.inputs.files._written_ms", lambda uri: None)
     job = declare(tmp_path, more='[jobs.flights.sla]\nreplayable_for = {breach = "12h"}\n')
     live = LiveCheckpoint(open_store(job.checkpoint), retain=9).run(3)
     repository = Repository.open(open_store(job.repository), create=True)

@@ -111,7 +111,7 @@ def test_each_objective_about_what_was_found_is_kept_or_broken_or_unknown(name: 
     assert verdicts(history, policy, kept)[name].level == "ok"
     verdict = verdicts(history, policy, broken)[name]
     assert verdict.level == "breach" and verdict.advice
-    assert (verdict.since is None) == (name in ("partition_skew", "hot_key"))
+    assert (verdict.since is None) == (name in ("free_space", "partition_skew", "hot_key"))
     nobody = verdicts(history, policy)[name]
     assert nobody.level == "unknown" and "Not measured" in nobody.why
 
