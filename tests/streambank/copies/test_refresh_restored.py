@@ -86,7 +86,7 @@ def test_so_it_does_in_what_stands_for_a_table(tmp_path: Path) -> None:
     savepoint = saved(made)
     made.run(3).take()
     made.refresh()
-    restore(request_of(made, savepoint))
+    restore(replace(request_of(made, savepoint), sink="accept"))
     assert goes_on_in(made, Output("kafka", name="sums")) == (tmp_path / "staging/sums.g0002").as_uri()
 
 

@@ -214,6 +214,9 @@ class TestItGoesOnWithTheOtherState:
     def test_where_it_may_have_given_rows_to_its_sink_it_is_started_again(self, managed: Managed) -> None:
         managed.start()
         managed.wait_for_batch(2)
+        facts = managed.control.query_facts(None)
+        assert facts is not None
+        managed.control.record_query(None, {**facts, "sink": "ForeachBatchSink"})
         begun: list[int] = []
 
         class Dying(LocalLauncher):

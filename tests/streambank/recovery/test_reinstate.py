@@ -30,10 +30,10 @@ def shop(tmp_path: Path) -> SimulatedJob:
     return SimulatedJob(tmp_path).run(5)
 
 
-def exchanged(shop: SimulatedJob, *sinks: SinkCapture) -> str:
-    """Let generation 2 have other state; the savepoint of generation 1, with the job's sink or these."""
+def exchanged(shop: SimulatedJob, *sinks: SinkCapture, names_none: bool = False) -> str:
+    """Let generation 2 have other state; the savepoint of generation 1, with its sink, these or none."""
     request = TakeRequest(shop.checkpoint, shop.repository, JOB, sinks=sinks)
-    before = (take(request) if sinks else shop.take()).savepoint
+    before = (take(request) if sinks or names_none else shop.take()).savepoint
     shop.control().generations().ensure_first(shop.checkpoint.uri, by=BY)
     made = derive(shop.repository, JOB, before)
     restore(
@@ -140,7 +140,7 @@ def test_a_batch_that_was_begun_does_no_harm_where_the_sink_says_that_it_got_not
 
 def test_refused_where_a_batch_was_begun_and_the_sink_cannot_be_asked(tmp_path: Path) -> None:
     shop = SimulatedJob(tmp_path, sink=False).run(5)
-    before = exchanged(shop)
+    before = exchanged(shop, names_none=True)
     go_on(shop).plan()
     assert refused(shop, before) == "batch-begun"
 

@@ -291,7 +291,7 @@ def test_a_history_that_cannot_be_read_has_a_page_without_plots(tmp_path: Path, 
 def test_input_that_is_gone_is_a_breach_that_says_what_to_do(
     tmp_path: Path, jobs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streambank.inputs.files._exists", lambda uri: False)
+    monkeypatch.setattr("streambank.inputs.files._written_ms", lambda uri: None)
     job = declare(tmp_path, more='[jobs.flights.sla]\nreplayable_for = {warn = "2d", breach = "12h"}\n')
     live = LiveCheckpoint(open_store(job.checkpoint), retain=9).run(3)
     repository = Repository.open(open_store(job.repository), create=True)
