@@ -15,10 +15,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQueryManager
 
 from tests.support.paths import ROOT
+from tests.support.spark.sessions import ATTEMPTS, LATE_WORKER
 
 PATTERNS = ROOT / "spark_jobs/patterns"
 WATERMARK = timedelta(minutes=1)
@@ -157,14 +159,23 @@ def play(case: Case, folder: Path, *more: str) -> list[str]:
 
 
 def run(case: Case, folder: Path, *more: str) -> list[str]:
-    """Run a pattern, or let it go on, over what is fed: the rows that it wrote, sorted."""
+    """Run a pattern, or let it go on, over what is fed: the rows that it wrote, sorted.
+
+    One whose Python worker started late is started again, as the guide says: see `sessions.finish`.
+    """
     source, output = folder / "in", folder / "out"
     beside = case.prepare(folder)
     arguments = ["--input", str(source), "--output", str(output), "--once", *case.args, *beside, *more]
-    with pytest.MonkeyPatch.context() as patch, _listeners_removed(patch):
-        patch.setattr(sys, "argv", [str(case.application), *arguments])
-        patch.syspath_prepend(str(PATTERNS))
-        runpy.run_path(str(case.application), run_name="__main__")
+    for attempt in range(ATTEMPTS):
+        try:
+            with pytest.MonkeyPatch.context() as patch, _listeners_removed(patch):
+                patch.setattr(sys, "argv", [str(case.application), *arguments])
+                patch.syspath_prepend(str(PATTERNS))
+                runpy.run_path(str(case.application), run_name="__main__")
+            break
+        except StreamingQueryException as error:
+            if LATE_WORKER not in str(error) or attempt == ATTEMPTS - 1:
+                raise
     return case.written(output)
 
 
