@@ -24,6 +24,11 @@ from tests.support.checkpoint.with_connectors import (
 JOB = "j"
 
 
+def beside_sinks(warnings: tuple[str, ...]) -> list[str]:
+    """What is said besides that these checkpoints have no known sink."""
+    return [one for one in warnings if not one.startswith("No sink is known")]
+
+
 class Saved:
     """A checkpoint with its repository."""
 
@@ -45,7 +50,7 @@ class Saved:
 
 def test_delta_finds_its_schema_log_bound_to_the_restored_source(tmp_path: Path) -> None:
     saved = Saved(reading_delta({0: 0, 1: 5, 2: 40}), tmp_path)
-    assert not saved.taken.warnings
+    assert not beside_sinks(saved.taken.warnings)
     report = restore(saved.request())
     back = open_store(report.layout.target)
     assert sorted(back.names(SCHEMA_LOG)) == ["0", "1"]
@@ -66,11 +71,12 @@ def test_iceberg_goes_on_from_its_first_offset(tmp_path: Path) -> None:
 def test_what_is_not_understood_is_named_by_take_verify_and_restore(tmp_path: Path) -> None:
     unknown = {"_connector/log/0": b"a", "_connector/log/1": b"b", "why.txt": b"c", "x/.part.crc": b"d"}
     saved = Saved(reading_iceberg().having(unknown), tmp_path)
-    [sentence] = saved.taken.warnings
+    [sentence] = beside_sinks(saved.taken.warnings)
     assert sentence.startswith(
         "3 files of the checkpoint are not understood, and not in the savepoint: _connector/log/0, why.txt."
     )
-    assert take(TakeRequest(saved.checkpoint, saved.repository, JOB)).warnings == (sentence,)
+    again = take(TakeRequest(saved.checkpoint, saved.repository, JOB))
+    assert beside_sinks(again.warnings) == [sentence]
     for level in ("quick", "full"):
         report = verify(saved.repository, JOB, saved.taken.savepoint, level)
         assert report.ok and report.restorable
@@ -83,5 +89,9 @@ def test_what_is_not_understood_is_named_by_take_verify_and_restore(tmp_path: Pa
 def test_nothing_is_said_of_what_is_harmless(harmless: dict[str, bytes], tmp_path: Path) -> None:
     saved = Saved(reading_iceberg().having(harmless), tmp_path)
     manifest = saved.repository.load(JOB, saved.taken.savepoint)
-    assert not saved.taken.warnings and manifest.left_out == () and "left_out" not in manifest.to_dict()
+    assert (
+        not beside_sinks(saved.taken.warnings)
+        and manifest.left_out == ()
+        and "left_out" not in manifest.to_dict()
+    )
     assert not verify(saved.repository, JOB, saved.taken.savepoint, "quick").findings

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -142,4 +143,6 @@ def test_a_choice_that_there_is_not() -> None:
 
 class _Run:
     dag_id = run_id = task_id = "x"
+    try_number, max_tries = 1, 0
+    task = SimpleNamespace(retries=0)
     triggering_user_name = None

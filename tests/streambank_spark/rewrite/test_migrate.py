@@ -143,4 +143,4 @@ def test_a_package_that_is_missing_is_named_with_what_to_install(
         bench.migrate()
     assert caught.value.code == "missing-package"
     assert caught.value.message == "Rewriting HDFS-backed state takes lz4 and xxhash; not installed here."
-    assert "airflow-provider-streambank[state]" in caught.value.hint and "memory" not in caught.value.hint
+    assert "Install lz4 and xxhash" in caught.value.hint and "memory" not in caught.value.hint

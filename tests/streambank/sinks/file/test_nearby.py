@@ -46,6 +46,12 @@ def _tick() -> None:
     time.sleep(0.01)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look is cut off after two seconds, which is little on a machine that does much else."""
+    monkeypatch.setattr("streambank.sinks.file.nearby._MOST_S", 60.0)
+
+
 def look(folder: Path, name: str = "checkpoints/orders") -> Nearby:
     return look_nearby(str(folder / name))
 
