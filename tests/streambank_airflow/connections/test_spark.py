@@ -143,6 +143,6 @@ def test_a_choice_that_there_is_not() -> None:
 
 class _Run:
     dag_id = run_id = task_id = "x"
-    try_number, max_tries = 1, 0
+    try_number, max_tries, map_index = 1, 0, -1
     task = SimpleNamespace(retries=0)
     triggering_user_name = None
