@@ -117,6 +117,7 @@ def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch) -> N
         (RepositoryVerbs, "replicate"),
     ):
         monkeypatch.setattr(part, verb, noting)
+    monkeypatch.setattr(RecoveryVerbs, "restored_before", lambda *_, **__: None)
     context: Any = {"dag_run": _Run(), "ti": _Run()}
     choice: dict[str, Any] = {"job": JOB, "task_id": "t", "spark_conn_id": "spark_here"}
     for operator in (
