@@ -102,7 +102,9 @@ def test_the_jobs_own_spark_submits_where_none_is_installed(
         shop.take(pace=Pace(executor=operator.machines))
 
 
-def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    jobs = tmp_path / "streaming_jobs.toml"
+    jobs.write_text(f'repository = "r"\n[jobs.{JOB}]\napplication = "a.py"\ncheckpoint = "c"\n')
     asked: list[Any] = []
 
     def noting(self: Any, *_: Any, executor: Any, **__: Any) -> Any:
@@ -119,7 +121,12 @@ def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(part, verb, noting)
     monkeypatch.setattr(RecoveryVerbs, "restored_before", lambda *_, **__: None)
     context: Any = {"dag_run": _Run(), "ti": _Run()}
-    choice: dict[str, Any] = {"job": JOB, "task_id": "t", "spark_conn_id": "spark_here"}
+    choice: dict[str, Any] = {
+        "job": JOB,
+        "task_id": "t",
+        "spark_conn_id": "spark_here",
+        "jobs_file": str(jobs),
+    }
     for operator in (
         CreateSavepointOperator(**choice),
         VerifySavepointOperator(**choice),
@@ -146,4 +153,11 @@ class _Run:
     dag_id = run_id = task_id = "x"
     try_number, max_tries, map_index = 1, 0, -1
     task = SimpleNamespace(retries=0)
+
+    def xcom_push(self, *_: Any, **__: Any) -> None:
+        """Nothing is kept."""
+
+    def xcom_pull(self, *_: Any, **__: Any) -> None:
+        """Nothing was kept."""
+
     triggering_user_name = None
