@@ -177,7 +177,7 @@ class Closure:
         sources: How far each source is.
         spark: What the files tell about the Spark that wrote them.
         notes: What was found damaged on the way and could be done without.
-        left_out: What the checkpoint holds besides, and nobody knows what it is for.
+        left_out: Files of the checkpoint that are not understood.
     """
 
     batch: int

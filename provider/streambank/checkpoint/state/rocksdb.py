@@ -130,7 +130,7 @@ def _with_counts(data: bytes, path: str, internal_keys: int) -> bytes:
     types = document["columnFamilyTypeMap"]
     document["columnFamilyTypeMap"] = {name: bool(types[name]) or _is_secondary(name) for name in types}
     keys, before = document.get("numKeys"), document.get("numInternalKeys") or 0
-    if isinstance(keys, int) and keys >= 0:  # else Spark was told not to count
+    if isinstance(keys, int) and keys >= 0:  # else Spark does not count
         if internal_keys > keys + before:
             raise FormatError(
                 f"{path} counts {keys + before} rows, and its secondary families alone have {internal_keys}.",

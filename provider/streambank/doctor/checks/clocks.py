@@ -118,7 +118,7 @@ def check_happened(events: Iterable[Mapping[str, Any]], now: datetime) -> Iterat
             "events",
             f"{len(ahead)} of the newest events are of a time that has not come, such as {last.get('kind')} "
             f"at {to_json_time(at)}; here it is {to_json_time(now)}.",
-            "How long a job is down, or unwatched, is told wrongly until that time is over.",
+            "How long a job is down, or unwatched, is said wrongly until that time is over.",
             _HINT,
         )
 
