@@ -26,7 +26,7 @@ def test_the_page_has_each_room() -> None:
     assert long["agree"]
     assert "state_bytes grows by" in long["growth"], long["growth"]
     many = judging.main(3)
-    assert many["verdicts"] == 3 * 14 and sum(many["levels"].values()) == 3
+    assert many["verdicts"] == 3 * 15 and sum(many["levels"].values()) == 3
     stretches = [{"measured": one, "batches_ms": [100, 104, 102]} for one in (True, False)]
     page = sla.page(
         "Made.",

@@ -164,9 +164,10 @@ def _history(data: bytes) -> None:
 
 
 def _jobs_files() -> Sequence[bytes]:
-    return [
-        path.read_bytes() for path in sorted(ROOT.rglob("streaming_jobs.toml")) if ".venv" not in path.parts
-    ]
+    # A hidden folder holds what was installed, and what is being installed beside this.
+    folders = (one for one in ROOT.iterdir() if one.is_dir() and not one.name.startswith("."))
+    found = (path for folder in folders for path in folder.rglob("streaming_jobs.toml"))
+    return [path.read_bytes() for path in sorted(found)]
 
 
 def _jobs_file(data: bytes) -> None:

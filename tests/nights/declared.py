@@ -52,6 +52,7 @@ ttl = "10s"
 """
 PAGES = (
     "giving-up",
+    "not-watched",
     "checkpoint-lost",
     "checkpoint-damaged",
     "repository-lost",

@@ -46,6 +46,14 @@ def _tick() -> None:
     time.sleep(0.01)
 
 
+@pytest.fixture(name="tmp_path")
+def tmp_path_of_its_own(tmp_path: Path) -> Path:
+    """A look goes up two folders: into those of other tests, of which there are thousands, it must not."""
+    below = tmp_path / "home" / "team"
+    below.mkdir(parents=True)
+    return below
+
+
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look is cut off after two seconds, which is little on a machine that does much else."""
