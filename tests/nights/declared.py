@@ -52,6 +52,7 @@ ttl = "10s"
 """
 PAGES = (
     "giving-up",
+    "cannot-start",
     "not-watched",
     "checkpoint-lost",
     "checkpoint-damaged",

@@ -18,6 +18,7 @@ from streambank.declaration.fields import Fields
 
 KINDS = (
     "giving-up",
+    "cannot-start",
     "checkpoint-lost",
     "repository-lost",
     "checkpoint-damaged",

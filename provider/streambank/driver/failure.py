@@ -147,6 +147,8 @@ _CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
 _COMPARED, _SHORTEST = 200, 15
 """Characters by which two errors are compared; fewer say too little."""
 _PLAN = "=== Streaming Query ==="
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|\b(?:ENOSPC|EDQUOT)\b")
+"""What Linux, and whoever passes its words on, says of a full disk."""
 _OPENS = (_TRACEBACK, "error:", "exception was thrown from the Python worker:")
 
 
@@ -173,6 +175,11 @@ class Failure:
     def sentence(self) -> str:
         """The cause, with the query that it ended."""
         return self.cause if self.query is None else f"query {self.query} failed: {self.cause}"
+
+    @property
+    def is_for_room(self) -> bool:
+        """Whether a full disk ended it, which no other driver would do better on."""
+        return any(_NO_ROOM.search(text) for text in (self.cause, *self.lines))
 
 
 def driver_failure(

@@ -76,8 +76,8 @@ def died_alike(
         launcher: Where drivers run; what the job declares when left out.
 
     Returns:
-        None where there were not two, where a batch was committed since the first of them was launched, or
-        where they died for different reasons, as far as can be told.
+        None where there were not two, where a batch was committed since the first of them was launched, where
+        they died for different reasons, as far as can be told, or where a disk was full.
 
     Raises:
         StorageError: The records cannot be read.
@@ -111,4 +111,4 @@ def _error(control: JobControl, launcher: Launcher, launch_id: str) -> str | Non
     except StreambankError:
         lines = []  # what the runner recorded may do
     failure = driver_failure(control, launch_id, lines)
-    return None if failure is None else failure.cause
+    return None if failure is None or failure.is_for_room else failure.cause

@@ -1,0 +1,225 @@
+"""What is no driver's failure is waited for: a full disk, a storage that is not reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from streambank.core.errors import StorageError
+from streambank.driver.launchers import disks
+from streambank.storage.local.space import space_at
+from streambank_airflow.hooks.health import HealthVerbs
+from streambank_airflow.operators import keep
+from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
+from streambank_airflow.watch.job import JobWatcher
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.jobs.declared import BY
+from tests.support.jobs.managed_job import Managed, managed_job, meanwhile
+from tests.support.storage.small_disk import small_disk
+from tests.support.waiting import poll
+
+pytestmark = pytest.mark.usefixtures("airflow_database")
+
+DECLARED = """
+[jobs.flights.health]
+backoff = "100ms"
+max_failures = 1
+max_restarts = 1
+
+[[jobs.flights.notify]]
+class = "tests.support.airflow_face.notifiers.FileNotifier"
+args = {{file = "{}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}
+"""
+
+
+class Faults:
+    """How often something has failed, and whether it still does."""
+
+    def __init__(self) -> None:
+        self.on = True
+        self.count = 0
+
+    def fail(self) -> bool:
+        self.count += self.on
+        return self.on
+
+    def end(self) -> None:
+        self.on = False
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keep, "FIRST_WAIT_S", 0.05)
+    monkeypatch.setattr(keep, "LONGEST_WAIT_S", 0.2)
+
+
+def alerts_of(managed: Managed) -> Path:
+    """Not on the job's own disk."""
+    return managed.folder.with_name(f"{managed.folder.name}-alerts")
+
+
+def alerts(managed: Managed) -> list[str]:
+    file = alerts_of(managed)
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+
+def kinds(managed: Managed) -> list[str]:
+    return [line.partition(":")[0] for line in alerts(managed)]
+
+
+def launches(managed: Managed) -> int:
+    return len(managed.control.lease.recent_launches())
+
+
+def given_up(managed: Managed) -> bool:
+    return any(one.data["kind"] == "crash-loop" for one in managed.control.events())
+
+
+def dag_of(managed: Managed) -> DAG:
+    managed.declare(DECLARED.format(alerts_of(managed)))
+    with DAG("keep", schedule=None) as dag:
+        KeepStreamingJobRunningOperator(
+            task_id="task", job="flights", jobs_file=str(managed.jobs_file), poll_interval_s=0.1
+        )
+    return dag
+
+
+def test_a_full_disk_is_waited_for_and_alerted_once(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = Faults()
+
+    def full(path: Any) -> Any:
+        return replace(space_at(path), free_bytes=0) if faults.fail() else space_at(path)
+
+    monkeypatch.setattr(disks, "space_at", full)
+    managed.control.set_desired("running", by=BY)
+    with meanwhile(
+        managed,
+        lambda: poll(lambda: faults.count >= 6, timeout_s=120),
+        faults.end,
+        lambda: managed.wait_for_batch(1),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert task_states(run) == {"task": "success"}
+    result = xcom(run, "task")
+    assert (result["state"], result["restarts"], launches(managed)) == ("stopped", 0, 1)
+    assert not given_up(managed)
+    (alert,) = alerts(managed)
+    assert alert.startswith("cannot-start: Job flights cannot be started, or looked after, now: No driver of")
+    assert "that is full: 0 bytes" in alert and "Free some space below" in alert
+
+
+def test_a_driver_that_a_full_disk_has_ended_counts_for_nothing(managed: Managed) -> None:
+    managed.start()
+    managed.wait_for_batch(1)
+    launch_id = next(iter(managed.control.lease.recent_launches()))
+    failure = "org.apache.spark.SparkException: x\nCaused by: java.io.IOException: No space left on device"
+    managed.control.record_event("query-ended", launch_id=launch_id, failure=failure)
+    with meanwhile(
+        managed,
+        lambda: poll(managed.control.watches.view, timeout_s=120),
+        managed.kill,
+        lambda: poll(lambda: launches(managed) == 2 and managed.driver_lives(), timeout_s=120),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert task_states(run) == {"task": "success"}
+    assert (xcom(run, "task")["state"], xcom(run, "task")["restarts"]) == ("stopped", 0)
+    assert not given_up(managed)
+    (alert,) = alerts(managed)
+    assert alert.startswith("cannot-start: ") and "No space left on device" in alert
+
+
+def test_a_driver_that_anything_else_has_ended_counts(managed: Managed) -> None:
+    """The control of the one above."""
+    managed.start()
+    managed.wait_for_batch(1)
+    launch_id = next(iter(managed.control.lease.recent_launches()))
+    managed.control.record_event("query-ended", launch_id=launch_id, failure="java.io.IOException: Broken")
+    with meanwhile(
+        managed,
+        lambda: poll(managed.control.watches.view, timeout_s=120),
+        managed.kill,
+        lambda: poll(lambda: launches(managed) == 2 and managed.driver_lives(), timeout_s=120),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert (xcom(run, "task")["state"], xcom(run, "task")["restarts"]) == ("stopped", 1)
+    assert kinds(managed) == ["restart"]
+
+
+@pytest.mark.parametrize("where", ["look", "watch_again"])
+def test_a_storage_that_is_not_reached_for_long_ends_no_watch(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Neither the trigger's looks that fail, nor what the task reads when it goes on."""
+    faults = Faults()
+    owner: Any = JobWatcher if where == "look" else HealthVerbs
+    work = getattr(owner, where)
+
+    def unreachable(*args: Any, **kwargs: Any) -> Any:
+        if faults.fail():
+            raise StorageError("The storage is not reached.", code="unreachable")
+        return work(*args, **kwargs)
+
+    monkeypatch.setattr(owner, where, unreachable)
+    managed.start()
+    lose = managed.control.watches.records
+    with meanwhile(
+        managed,
+        lambda: poll(managed.control.watches.view, timeout_s=120),
+        (lambda: None) if where == "look" else (lambda: managed.control.store.delete(lose.key(1))),
+        lambda: poll(lambda: faults.count >= (12 if where == "look" else 2), timeout_s=120),
+        faults.end,
+        lambda: poll(lambda: managed.control.watches.view() is not None, timeout_s=120),
+        lambda: managed.wait_for_batch(managed.last_batch() + 2),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert task_states(run) == {"task": "success"}
+    assert (xcom(run, "task")["state"], launches(managed)) == ("stopped", 1), "the driver was left alone"
+    assert not given_up(managed)
+    assert kinds(managed)[:1] == ["cannot-start"] and "giving-up" not in kinds(managed)
+    assert "The storage is not reached." in alerts(managed)[0]
+
+
+@pytest.fixture
+def on_small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Managed, Any]]:
+    """The job with all that it has on a disk of 64 MB."""
+    with small_disk(tmp_path / "disk", 64 << 20) as disk, managed_job(disk.folder, monkeypatch) as managed:
+        yield managed, disk
+
+
+@pytest.mark.storm
+def test_a_job_on_a_disk_that_was_really_full_goes_on_by_itself(on_small_disk: tuple[Managed, Any]) -> None:
+    """Checkpoint, repository and records are on it; the driver dies, and no other one can be started."""
+    managed, disk = on_small_disk
+    managed.start()
+    managed.wait_for_batch(2)
+    before = managed.last_batch()
+    with meanwhile(
+        managed,
+        lambda: poll(managed.control.watches.view, timeout_s=120),
+        disk.fill,
+        managed.kill,
+        lambda: poll(lambda: "cannot-start" in kinds(managed), timeout_s=120),
+        disk.free,
+        lambda: managed.wait_for_batch(before + 4),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert task_states(run) == {"task": "success"}
+    assert xcom(run, "task")["state"] == "stopped"
+    assert not given_up(managed)
