@@ -99,6 +99,7 @@ def test_a_full_disk_is_waited_for_and_alerted_once(
 
     monkeypatch.setattr(disks, "space_at", full)
     managed.control.set_desired("running", by=BY)
+    dag = dag_of(managed)  # before anything beside it reads the declaration
     with meanwhile(
         managed,
         lambda: poll(lambda: faults.count >= 6, timeout_s=120),
@@ -106,7 +107,7 @@ def test_a_full_disk_is_waited_for_and_alerted_once(
         lambda: managed.wait_for_batch(1),
         lambda: managed.stop("enough"),
     ):
-        run = run_dag(dag_of(managed))
+        run = run_dag(dag)
 
     assert task_states(run) == {"task": "success"}
     result = xcom(run, "task")
@@ -123,6 +124,7 @@ def test_a_driver_that_a_full_disk_has_ended_counts_for_nothing(managed: Managed
     launch_id = next(iter(managed.control.lease.recent_launches()))
     failure = "org.apache.spark.SparkException: x\nCaused by: java.io.IOException: No space left on device"
     managed.control.record_event("query-ended", launch_id=launch_id, failure=failure)
+    dag = dag_of(managed)  # before anything beside it reads the declaration
     with meanwhile(
         managed,
         lambda: poll(managed.control.watches.view, timeout_s=120),
@@ -130,7 +132,7 @@ def test_a_driver_that_a_full_disk_has_ended_counts_for_nothing(managed: Managed
         lambda: poll(lambda: launches(managed) == 2 and managed.driver_lives(), timeout_s=120),
         lambda: managed.stop("enough"),
     ):
-        run = run_dag(dag_of(managed))
+        run = run_dag(dag)
 
     assert task_states(run) == {"task": "success"}
     assert (xcom(run, "task")["state"], xcom(run, "task")["restarts"]) == ("stopped", 0)
@@ -145,14 +147,16 @@ def test_a_driver_that_anything_else_has_ended_counts(managed: Managed) -> None:
     managed.wait_for_batch(1)
     launch_id = next(iter(managed.control.lease.recent_launches()))
     managed.control.record_event("query-ended", launch_id=launch_id, failure="java.io.IOException: Broken")
+    dag = dag_of(managed)  # before anything beside it reads the declaration
     with meanwhile(
         managed,
         lambda: poll(managed.control.watches.view, timeout_s=120),
+        lambda: managed.wait_for_batch(managed.last_batch() + 2),  # else it is given up at once
         managed.kill,
         lambda: poll(lambda: launches(managed) == 2 and managed.driver_lives(), timeout_s=120),
         lambda: managed.stop("enough"),
     ):
-        run = run_dag(dag_of(managed))
+        run = run_dag(dag)
 
     assert (xcom(run, "task")["state"], xcom(run, "task")["restarts"]) == ("stopped", 1)
     assert kinds(managed) == ["restart"]
@@ -175,6 +179,7 @@ def test_a_storage_that_is_not_reached_for_long_ends_no_watch(
     monkeypatch.setattr(owner, where, unreachable)
     managed.start()
     lose = managed.control.watches.records
+    dag = dag_of(managed)  # before anything beside it reads the declaration
     with meanwhile(
         managed,
         lambda: poll(managed.control.watches.view, timeout_s=120),
@@ -185,7 +190,7 @@ def test_a_storage_that_is_not_reached_for_long_ends_no_watch(
         lambda: managed.wait_for_batch(managed.last_batch() + 2),
         lambda: managed.stop("enough"),
     ):
-        run = run_dag(dag_of(managed))
+        run = run_dag(dag)
 
     assert task_states(run) == {"task": "success"}
     assert (xcom(run, "task")["state"], launches(managed)) == ("stopped", 1), "the driver was left alone"
@@ -208,6 +213,7 @@ def test_a_job_on_a_disk_that_was_really_full_goes_on_by_itself(on_small_disk: t
     managed.start()
     managed.wait_for_batch(2)
     before = managed.last_batch()
+    dag = dag_of(managed)  # before anything beside it reads the declaration
     with meanwhile(
         managed,
         lambda: poll(managed.control.watches.view, timeout_s=120),
@@ -218,7 +224,7 @@ def test_a_job_on_a_disk_that_was_really_full_goes_on_by_itself(on_small_disk: t
         lambda: managed.wait_for_batch(before + 4),
         lambda: managed.stop("enough"),
     ):
-        run = run_dag(dag_of(managed))
+        run = run_dag(dag)
 
     assert task_states(run) == {"task": "success"}
     assert xcom(run, "task")["state"] == "stopped"
