@@ -300,6 +300,15 @@ NewSink = Annotated[
         help="The query writes to the new directory NEW instead of the file sink OLD; may be repeated.",
     ),
 ]
+FileSinkOf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--file-sink",
+        metavar="[QUERY=]DIR",
+        help="Output directory of a file sink that the savepoint does not name, and which query of several "
+        "writes it; may be repeated.",
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option(

@@ -129,13 +129,20 @@ _ADVICE = (
 )
 """What Spark and connectors say where they advise to switch a check off, and what is said with it."""
 
-_LOG_LINE = re.compile(r"\d\d(?:\d\d)?[/-]\d\d[/-]\d\d[ T]\d\d:\d\d:\d\d\S* +[A-Z]+ |\{\"ts\": ?\"|\{\"time")
+_EVENT = re.compile(r"streambank: [a-z-]+ \{")
+"""What the runner says of a step that it records."""
+_LOG_LINE = re.compile(
+    rf"{_EVENT.pattern}|"
+    r"\d\d(?:\d\d)?[/-]\d\d[/-]\d\d[ T]\d\d:\d\d:\d\d\S* +[A-Z]+ |\{\"ts\": ?\"|\{\"time"
+)
 _LEVEL = re.compile(r"(?:\S+ )?\S+ (?:ERROR|FATAL) \S.*")
 _ERROR = re.compile(
     r"(?:Caused by: |: )?(?:[A-Za-z_$][\w$]*\.)*"
     r"[A-Za-z_$][\w$]*(?:Error|Exception|Interrupt|Fault|Refused)\b.*"
 )
 _TRACEBACK = "Traceback (most recent call last):"
+_ENDS = re.compile(r"[A-Za-z_][\w.]*(?:: .*)?\Z")
+"""The line behind the frames of a traceback: not every class is called an error (`socket.gaierror`)."""
 _FRAME = re.compile(r"\s+at \S")
 _WRAPPING = re.compile(
     r"^(?:: )?(?:[\w.$]*StreamingQueryException: )?\[STREAM_FAILED\] Query .*? terminated with exception: "
@@ -250,7 +257,7 @@ def _followed(cause: str, lines: Sequence[str]) -> str:
     Spark shows its own exception to Python, and the JVM's log has what caused it.
     """
     for _, block in reversed(list(_blocks(lines))):
-        errors = [line for line in block if _ERROR.match(line) and not _opens(line)]
+        errors = [line for line in _errors(block) if not _opens(line)]
         place = next((number for number, one in enumerate(errors) if _is_same(_bare(one), cause)), None)
         inner = [] if place is None else [one for one in errors[place + 1 :] if one.startswith(_CAUSED_BY)]
         if inner:
@@ -292,14 +299,13 @@ def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None)
     deciding = _deciding(lines)
     if deciding is not None:
         block = deciding[1]
-        cause = [line for line in block if _ERROR.match(line) and not _opens(line)] or [
-            line for line in block if _ERROR.match(line)
-        ]
+        cause = [line for line in _errors(block) if not _opens(line)] or _errors(block)
         return Failure(
             shown(_followed(_bare(cause[-1]), lines), variables),
             tuple(shown(line, variables) for line in _short(block)),
         )
-    said = [line.strip() for line in lines if line.strip()]
+    own = [line.strip() for line in lines if line.strip()]
+    said = [line for line in own if not _EVENT.match(line)] or own
     found = next((line for line in reversed(said) if _LEVEL.match(line)), said[-1] if said else None)
     return (
         None
@@ -406,7 +412,7 @@ def since_failure(lines: Sequence[str]) -> Sequence[str]:
 
 def _deciding(lines: Sequence[str]) -> tuple[int, list[str]] | None:
     """Where the block of the exception begins that ended a driver, and it; None where there is none."""
-    blocks = [(begin, block) for begin, block in _blocks(lines) if any(map(_ERROR.match, block))]
+    blocks = [(begin, block) for begin, block in _blocks(lines) if _errors(block)]
     python = [one for one in blocks if any(line.startswith(_TRACEBACK) for line in one[1])]
     return (python or blocks)[-1] if blocks else None
 
@@ -425,6 +431,16 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
         elif line.strip() and not planned:
             begin = begin if block else number
             block.append(line.rstrip())
+
+
+def _errors(block: Sequence[str]) -> list[str]:
+    """The lines of a block that name an error."""
+    found, traced = [], False
+    for before, line in zip(["", *block], block, strict=False):
+        if _ERROR.match(line) or (traced and before.startswith("  ") and _ENDS.match(line)):
+            found.append(line)
+        traced = traced or line.startswith(_TRACEBACK)
+    return found
 
 
 def _opens(line: str) -> bool:

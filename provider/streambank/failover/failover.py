@@ -55,11 +55,12 @@ from streambank.recovery.plan import RestorePlan
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.resolve import Chosen, choose
 from streambank.recovery.restore import plan_restore, restore
+from streambank.recovery.together import check_sinks_named
 from streambank.replicas.replicate import replicate_to
 from streambank.repository.catalog import LATEST_GOOD
 from streambank.sites.forks import left_after
 from streambank.sites.records import SiteRecord, SiteState, note_fenced
-from streambank.storage import open_store
+from streambank.storage import normalize_location, open_store
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 _PATIENCE_S = 60.0
@@ -154,6 +155,7 @@ class _Failover:
                 for name in self.job.queries:
                     plans[name] = plan_restore(self._request(name), pace=self.pace)
                     as_it_stands += plans[name].refusals
+                self._check_named(plans)
             except StreambankError as error:
                 as_it_stands.append(error)
         could_save = answers and self.request.final_savepoint
@@ -383,8 +385,15 @@ class _Failover:
         declared = standby.outputs if standby is not None else {}
         if self.site == PRIMARY:
             declared = {new: old for old, new in declared.items()}
-        kept = {str(one.get("path")) for one in manifest.sinks if one.get("guarded") is True}
-        outputs = {old: new for old, new in declared.items() if old in kept}
+        named = self.request.file_sinks.get(name, ())
+        own = self._outputs(name)
+        outputs = {old: new for old, new in declared.items() if old in own}
+        together = len(self.job.queries) > 1
+        begun = {
+            old: new
+            for old, new in self.request.new_outputs.items()
+            if not together or normalize_location(old) in own
+        }
         return RestoreRequest(
             self.job.open_repository(),
             manifest.savepoint,
@@ -396,9 +405,24 @@ class _Failover:
             source=self.request.source,
             kafka=Brokers(self.job.kafka),
             declared_sinks=self.job.sinks,
-            new_sinks={**outputs, **self.request.new_outputs},
+            file_sinks=named,
+            new_sinks={**outputs, **begun},
+            together=together,
             by=self.request.by,
         )
+
+    def _outputs(self, name: str) -> set[str]:
+        """The directories of a query's file sinks: those of its savepoint, and those that were named."""
+        kept = (one for one in self.chosen[name].manifest.sinks if one.get("guarded") is True)
+        named = map(normalize_location, self.request.file_sinks.get(name, ()))
+        return {*(str(one.get("path")) for one in kept), *named}
+
+    def _check_named(self, plans: Mapping[str, RestorePlan]) -> None:
+        """Make sure that each sink that is named is one of a query of the job."""
+        sinks = {str(one.get("path")) for plan in plans.values() for one in plan.sinks}
+        check_sinks_named(self.job, self.request.sink_of, sinks)
+        outputs = set().union(*map(self._outputs, plans))
+        check_sinks_named(self.job, map(normalize_location, self.request.new_outputs), outputs)
 
     def _check_restore(self) -> None:
         """Raise what speaks against the restore, while the site that was active may still start again."""
@@ -407,13 +431,18 @@ class _Failover:
         try:
             self._choose(record=True)
             there = self._committed()
-            for name in self.job.queries:
-                if not self._restored(name):
-                    plan = plan_restore(self._request(name), pace=self.pace)
-                    plan.check()
-                    if self.approved is not None and name not in self.final:
-                        newest = max(newest_of(plan), there.get(name, -1))
-                        self.approved.check_lost(self.job.name, name, newest, plan.batch)
+            plans = {
+                name: plan_restore(self._request(name), pace=self.pace)
+                for name in self.job.queries
+                if not self._restored(name)
+            }
+            if len(plans) == len(self.job.queries):  # else an earlier run has restored some, and asked this
+                self._check_named(plans)
+            for name, plan in plans.items():
+                plan.check()
+                if self.approved is not None and name not in self.final:
+                    newest = max(newest_of(plan), there.get(name, -1))
+                    self.approved.check_lost(self.job.name, name, newest, plan.batch)
         except StreambankError as error:
             if not self.resumes and self.other not in self.silent:
                 add_note(

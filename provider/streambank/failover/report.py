@@ -31,6 +31,7 @@ class FailoverRequest:
         sink_of: The same for single sinks.
         source: What to do where a source cannot give again what would be read next: see there.
         new_outputs: New output directories instead of file sinks, over those that are declared.
+        file_sinks: Output directories of file sinks that the savepoint of a query does not name, by query.
         timeout_s: How long the start may take; the declared time when left out.
         by: Who asks.
         why: Why.
@@ -45,6 +46,7 @@ class FailoverRequest:
     sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
     source: SourceChoice = "refuse"
     new_outputs: Mapping[str, str] = field(default_factory=dict)
+    file_sinks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timeout_s: float | None = None
     by: Mapping[str, str] = field(default_factory=dict)
     why: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,34 @@ def parse_sink_choices(given: Iterable[str]) -> dict[str, SinkChoice]:
                 hint=f"Give PATH=CHOICE once for each sink, with a choice of: {', '.join(SINK_CHOICES)}.",
             )
         found[path] = choice
+    return found
+
+
+def parse_file_sinks(given: Iterable[str], queries: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Split each QUERY=DIR; DIR alone will do for a job with one query.
+
+    Args:
+        given: Output directories of file sinks that savepoints do not name.
+        queries: Names of the job's queries.
+
+    Returns:
+        The directories of each query that has any.
+
+    Raises:
+        InputError: One does not say which query writes it (code `bad-file-sink`).
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for each in given:
+        query, _, place = each.partition("=")
+        if query not in queries:
+            query, place = next(iter(queries), "") if len(queries) == 1 else "", each
+        if not query or not place:
+            raise InputError(
+                f"{each!r} does not say which query writes to which directory.",
+                code="bad-file-sink",
+                hint=f"Give QUERY=DIR once for each directory, with a query of: {', '.join(queries)}.",
+            )
+        found[query] = (*found.get(query, ()), place)
     return found
 
 

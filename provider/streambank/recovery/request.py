@@ -126,6 +126,7 @@ class TogetherRequest:
         sink: What to do where going on would lose or repeat rows; see `RestoreRequest`.
         sink_of: The same for single sinks, by the paths that a plan shows.
         source: What to do where input is gone; see `RestoreRequest`.
+        file_sinks: Output directories of file sinks that the savepoint of a query does not name, by query.
         kafka: How Kafka is reached.
         skipped: What a plan has passed over of each query before it came to `savepoints`.
         by: Who asks.
@@ -141,6 +142,7 @@ class TogetherRequest:
     sink: SinkChoice = "refuse"
     sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
     source: SourceChoice = "refuse"
+    file_sinks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kafka: Brokers = field(default_factory=Brokers)
     skipped: Mapping[str, tuple[Skipped, ...]] = field(default_factory=dict)
     by: Mapping[str, str] = field(default_factory=dict)

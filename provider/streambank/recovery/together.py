@@ -21,7 +21,7 @@ The same restore again restores those that are left. To restore each of those al
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -29,6 +29,7 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.generations import Noted, left_together, note_together, noted_together
 from streambank.core.errors import InputError, StreambankError
+from streambank.declaration.declaration import Job
 from streambank.recovery.choose_together import choose_together
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.report import RestoreReport
@@ -171,7 +172,8 @@ def _planned(request: TogetherRequest, records: JobControl, pace: Pace, *, held:
         )
         for name, one in chosen.items()
     }
-    _check_sinks_named(request, plans)
+    found = [str(sink.get("path")) for plan in plans.values() for sink in plan.sinks]
+    check_sinks_named(request.job, request.sink_of, found)
     return TogetherPlan(
         request.job.name,
         {name: _without_refusals(plan) if name in done else plan for name, plan in plans.items()},
@@ -192,13 +194,21 @@ def _without_refusals(plan: RestorePlan) -> RestorePlan:
     )
 
 
-def _check_sinks_named(request: TogetherRequest, plans: Mapping[str, RestorePlan]) -> None:
-    """Make sure that each sink that is chosen for by its path is one of a query of the job."""
-    known = [str(sink.get("path")) for plan in plans.values() for sink in plan.sinks]
-    for path in request.sink_of:
-        if path not in known and len(request.job.queries) > 1:
+def check_sinks_named(job: Job, named: Iterable[str], known: Collection[str]) -> None:
+    """Make sure that each sink that is named is one of a query of a job with several.
+
+    Args:
+        job: The job. One with a single query has this checked by its restore.
+        named: The sinks, by their paths.
+        known: Those of its queries.
+
+    Raises:
+        InputError: One is of no query (code `unknown-sink`).
+    """
+    for path in named:
+        if path not in known and len(job.queries) > 1:
             raise InputError(
-                f"No query of {request.job.name} has a sink {path}.",
+                f"No query of {job.name} has a sink {path}.",
                 code="unknown-sink",
                 hint=f"Their sinks: {', '.join(dict.fromkeys(known)) or 'none'}.",
             )
@@ -231,6 +241,7 @@ def _of_query(
         application=job.application,
         declared_sinks=job.sinks,
         jobs_file=job.source,
+        file_sinks=request.file_sinks.get(query, ()),
         together=len(job.queries) > 1,
         skipped=request.skipped.get(query, ()),
         by=request.by,

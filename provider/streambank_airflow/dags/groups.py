@@ -107,6 +107,7 @@ def restore_group(
     source: str | None = None,
     mode: str = "no-claim",
     new_sinks: Mapping[str, str] | Sequence[str] | None = None,
+    file_sinks: Sequence[str] = (),
     stop_running: bool = False,
     start: bool = True,
     approve: bool = True,
@@ -129,6 +130,7 @@ def restore_group(
         source: `refuse` or `accept`.
         mode: `no-claim` or `claim`.
         new_sinks: New output directories instead of those of the savepoint.
+        file_sinks: Output directories of file sinks that the savepoint does not name.
         stop_running: Stop a job that runs without a question.
         start: Start the job afterwards, and hand it to the DAG `<job>.run`, which must exist and not be
             paused.
@@ -150,6 +152,7 @@ def restore_group(
         "mode": check_choice(mode, "mode", [one for one in RESTORE_MODES if one != "fork"]),
         "sink_of": sink_of,
         "new_sinks": new_sinks,
+        "file_sinks": list(file_sinks),
         "repository": repository,
     }
     with _group(group_id, declared, file, default_args) as group:

@@ -349,6 +349,7 @@ class RecoveryVerbs:
         sink: SinkChoice,
         source: SourceChoice,
         new_sinks: Mapping[str, str],
+        file_sinks: Sequence[str],
         note: str,
         by: Mapping[str, str],
         say: Callable[[str], None],
@@ -364,6 +365,7 @@ class RecoveryVerbs:
             sink: What to do where going on would lose or repeat rows of a sink.
             source: What to do where a source cannot give again what would be read next.
             new_sinks: New output directories instead of file sinks.
+            file_sinks: `QUERY=DIR`: output directories of file sinks that savepoints do not name.
             note: Why.
             by: Who asks.
             say: Hears when a step begins, in words.
@@ -377,7 +379,7 @@ class RecoveryVerbs:
 
         request = self._failover_request(
             ref, to=to, is_down=is_down, final_savepoint=final_savepoint, sink=sink, source=source,
-            new_outputs=new_sinks, by=by, why=note,
+            new_outputs=new_sinks, file_sinks=file_sinks, by=by, why=note,
         )  # fmt: skip
         read = None if approved is None else Approved.read(approved)
         return failover(request, say=say, approved=read)
@@ -393,6 +395,7 @@ class RecoveryVerbs:
         sink: SinkChoice,
         source: SourceChoice,
         new_sinks: Mapping[str, str],
+        file_sinks: Sequence[str],
         by: Mapping[str, str],
     ) -> FailoverPlan:
         """What `failover` would do; the arguments are those.
@@ -404,16 +407,16 @@ class RecoveryVerbs:
 
         request = self._failover_request(
             ref, to=to, is_down=is_down, final_savepoint=final_savepoint, sink=sink, source=source,
-            new_outputs=new_sinks, by=by,
+            new_outputs=new_sinks, file_sinks=file_sinks, by=by,
         )  # fmt: skip
         return plan_failover(request)
 
-    def _failover_request(self, ref: str, **asked: Any) -> FailoverRequest:
+    def _failover_request(self, ref: str, *, file_sinks: Sequence[str], **asked: Any) -> FailoverRequest:
         from streambank.failover.report import FailoverRequest
+        from streambank.recovery.choices import parse_file_sinks
 
-        return FailoverRequest(
-            self.declared.read().around(ref).job(ref), **asked
-        )  # the fail-over asks both sites
+        job = self.declared.read().around(ref).job(ref)  # the fail-over asks both sites
+        return FailoverRequest(job, file_sinks=parse_file_sinks(file_sinks, job.queries), **asked)
 
     @connected
     def restored_by(self, ref: str, since: datetime) -> str | None:

@@ -30,6 +30,8 @@ class AskedTogether:
         sink: `refuse`, `rollback`, `rollback-accept` or `accept`.
         sink_of: The same for single sinks, by the paths that a plan shows.
         source: `refuse` or `accept`.
+        file_sinks: Output directories of file sinks that savepoints do not name: `QUERY=DIR`, or `DIR` for a
+            job with one query.
         kafka: Kafka's servers, where they are not those that the savepoints or the declaration name.
         executor: Who hashes and copies; threads of this process by default.
         skipped: What the plan has passed over of each query before it came to those ids.
@@ -40,6 +42,7 @@ class AskedTogether:
     sink: str = "refuse"
     sink_of: Mapping[str, SinkChoice] = field(default_factory=dict)
     source: str = "refuse"
+    file_sinks: Sequence[str] = ()
     kafka: str | None = None
     executor: Executor | None = None
     skipped: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -138,6 +141,7 @@ class TogetherVerbs:
     ) -> TogetherRequest:
         """What a plan and a restore ask for alike; what `nearest` chose is written down if `record`."""
         from streambank.kafka.settings import Brokers
+        from streambank.recovery.choices import parse_file_sinks
         from streambank.recovery.choose_together import from_place
         from streambank.recovery.request import TogetherRequest
         from streambank.recovery.resolve import Skipped
@@ -174,6 +178,7 @@ class TogetherVerbs:
             sink=check_choice(asked.sink, "sink", SINK_CHOICES),
             sink_of=asked.sink_of,
             source=check_choice(asked.source, "source", SOURCE_CHOICES),
+            file_sinks=parse_file_sinks(asked.file_sinks, job.queries),
             kafka=Brokers(job.kafka.at(asked.kafka)),
             skipped={name: Skipped.all_of(one) for name, one in asked.skipped.items()},
             by=by,

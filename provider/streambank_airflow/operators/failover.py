@@ -47,6 +47,8 @@ class FailoverStreamingJobOperator(StreambankOperator):
         source: What to do where input cannot be read again: `refuse` or `accept`.
         final_savepoint: Fail where the site that was active answers, and gives no last savepoint.
         new_sinks: `OLD=NEW` texts, or a mapping: new output directories, over those that are declared.
+        file_sinks: Output directories of file sinks that a savepoint does not name: a list of `QUERY=DIR`, or
+            `DIR` for a job with one query.
         plan_only: Change nothing: leave the plan for `ApprovePlanOperator`, or fail for what speaks against
             the fail-over.
         approved: `approval` of a plan that a person has approved: fail where more would be lost by now, or
@@ -69,6 +71,7 @@ class FailoverStreamingJobOperator(StreambankOperator):
         "source",
         "final_savepoint",
         "new_sinks",
+        "file_sinks",
         "plan_only",
         "approved",
     )
@@ -82,6 +85,7 @@ class FailoverStreamingJobOperator(StreambankOperator):
         source: str = "refuse",
         final_savepoint: bool | str = True,
         new_sinks: Mapping[str, str] | Sequence[str] | str | None = None,
+        file_sinks: Sequence[str] | str | None = None,
         plan_only: bool | str = False,
         approved: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
@@ -93,6 +97,7 @@ class FailoverStreamingJobOperator(StreambankOperator):
         self.source = known_or_template(source, "source", SOURCE_CHOICES)
         self.final_savepoint = final_savepoint
         self.new_sinks = new_sinks
+        self.file_sinks = file_sinks
         self.plan_only = plan_only
         self.approved = approved
 
@@ -112,6 +117,7 @@ class FailoverStreamingJobOperator(StreambankOperator):
                 "sink": check_choice(self.sink, "sink", SINK_CHOICES),
                 "source": check_choice(self.source, "source", SOURCE_CHOICES),
                 "new_sinks": _new_sinks(self.new_sinks),
+                "file_sinks": as_texts(self.file_sinks),
                 "by": asked_by(context),
             }
             if as_bool(self.plan_only, "plan_only"):

@@ -30,6 +30,7 @@ from streambank_airflow.operators.base import (
     as_bool,
     as_number,
     as_text,
+    as_texts,
     asked_by,
     asker,
     by_schedule,
@@ -516,6 +517,8 @@ class RestoreStreamingJobOperator(OnSavepoint):
         sink_of: The same for single sinks, by the paths that a plan shows: a mapping, or a list of
             `SINK=CHOICE`.
         source: What to do where input cannot be read again: `refuse` or `accept`.
+        file_sinks: Output directories of file sinks that a savepoint does not name: a list of `QUERY=DIR`, or
+            `DIR` for a job with one query.
         plan_only: Change nothing, and return what would be done; fail for what speaks against it.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
 
@@ -533,6 +536,7 @@ class RestoreStreamingJobOperator(OnSavepoint):
         "sink",
         "sink_of",
         "source",
+        "file_sinks",
         "plan_only",
     )
 
@@ -544,6 +548,7 @@ class RestoreStreamingJobOperator(OnSavepoint):
         sink: str = "refuse",
         sink_of: Mapping[str, str] | Sequence[str] | str | None = None,
         source: str = "refuse",
+        file_sinks: Sequence[str] | str | None = None,
         plan_only: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -553,6 +558,7 @@ class RestoreStreamingJobOperator(OnSavepoint):
         self.sink = known_or_template(sink, "sink", SINK_CHOICES)
         self.sink_of = sink_of
         self.source = known_or_template(source, "source", SOURCE_CHOICES)
+        self.file_sinks = file_sinks
         self.plan_only = plan_only
 
     @measured
@@ -570,6 +576,7 @@ class RestoreStreamingJobOperator(OnSavepoint):
                 sink=self.sink,
                 sink_of=sink_choices(self.sink_of),
                 source=self.source,
+                file_sinks=as_texts(self.file_sinks),
             )
             if as_bool(self.plan_only, "plan_only"):
                 done = self.hook.together.plan(self.job, asked, may_stop=False, whole=False).to_dict()

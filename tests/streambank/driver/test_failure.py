@@ -201,6 +201,27 @@ def test_no_advice_needs_no_way_out() -> None:
     assert shown("Set spark.sql.streaming.checkpointLocation.").endswith("checkpointLocation.")
 
 
+@pytest.mark.parametrize("error", ["socket.gaierror: [Errno -2] Name or service not known", "StopIteration"])
+def test_a_traceback_ends_in_the_error_whatever_its_class_is_called(error: str) -> None:
+    ended = 'streambank: driver-ended {"exit_code": 1, "failed": {}, "forced": false, "batches": {}}'
+    failure = failure_in(
+        [
+            "Traceback (most recent call last):",
+            '  File "app.py", line 9, in <module>',
+            "    main()",
+            error,
+            ended,
+        ]
+    )
+    assert failure is not None and failure.cause == error and failure.known
+    assert ended not in failure.lines
+
+
+def test_what_the_runner_says_is_not_how_a_log_ends() -> None:
+    failure = failure_in(["loading", 'streambank: driver-ended {"exit_code": 1}'])
+    assert failure is not None and failure.cause == "loading"
+
+
 def test_else_what_is_of_that_level_else_how_the_log_ends() -> None:
     lines = ["26/11/22 05:00:00 ERROR Executor: lost", "26/11/22 05:00:01 INFO Executor: bye", ""]
     assert last_error(lines) == lines[0]

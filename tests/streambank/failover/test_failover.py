@@ -12,19 +12,25 @@ import pytest
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.core.units import utc_now
+from streambank.declaration.load import load_jobs
 from streambank.failover import failover as module
 from streambank.failover.failover import plan_failover
 from streambank.failover.fence import fence_other
-from streambank.failover.report import FailoverRequest
+from streambank.failover.report import FailoverPlan, FailoverRequest
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
-from streambank.replicas.replicate import replicate_to
+from streambank.replicas.replicate import newest_first, replicate_to
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import TakeRequest, take
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sites.records import SiteRecord, Sites
 from streambank.sites.standing import check_site
 from streambank.storage import open_store
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, end_drivers
 from tests.support.jobs.two_sites import TwoSites, two_sites
 from tests.support.waiting import poll
@@ -306,3 +312,37 @@ def test_a_plan_writes_nothing_and_says_what_would_be_lost(sites: TwoSites) -> N
     assert plan.rpo_s is not None and plan.rpo_s >= 0
     assert plan.restores["main"].generation == 2
     assert sites.newest(PRIMARY) == sites.newest(STANDBY) == (1, "active", PRIMARY)
+
+
+def test_a_sink_that_is_named_is_that_of_one_of_several_queries(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("")
+    (tmp_path / "jobs.toml").write_text(
+        'repository = "p/savepoints"\n[jobs.pair]\napplication = "app.py"\ncheckpoint = "p/ck"\n'
+        'queries = ["one", "two"]\n[jobs.pair.replicate]\nto = ["s/savepoints"]\n[jobs.pair.standby]\n'
+        'checkpoint = "s/ck"\nrepository = "s/savepoints"\ncontrol = "s/control"\n'
+    )
+    job = load_jobs(tmp_path / "jobs.toml").job("pair")
+    repository = Repository.open(open_store(job.repository), create=True)
+    outputs = {}
+    for name, place in job.queries.items():
+        live, output = LiveCheckpoint(open_store(place)), open_store(tmp_path / f"out-{name}")
+        sink = FileSinkWriter(output)
+        for batch in range(2):
+            live.plan()
+            sink.write(batch, [{"batch": batch}])
+            live.commit()
+        sinks = [FileSinkCapture(output.uri, output)]
+        take(TakeRequest(live.store, repository, job.savepoint_name(name), sinks=sinks))
+        outputs[name] = output.uri
+    replicate_to(repository, open_store, job.replicate.to[0], newest_first(repository), by=BY)
+
+    def planned(**options: Any) -> FailoverPlan:
+        return plan_failover(FailoverRequest(job, is_down=PRIMARY, by=BY, **options))
+
+    plan = planned(new_outputs={outputs["one"]: f"{outputs['one']}-new"}, sink_of={outputs["two"]: "accept"})
+    assert plan.refusals == ()
+    assert [sink["new_path"] for sink in plan.restores["one"].sinks] == [f"{outputs['one']}-new"]
+    assert [sink["choice"] for sink in plan.restores["two"].sinks] == ["accept"]
+    for wrong in ({"new_outputs": {"/nowhere": "/new"}}, {"sink_of": {"/nowhere": "accept"}}):
+        assert [one.code for one in planned(**wrong).refusals] == ["unknown-sink"]
+    assert planned(file_sinks={"two": ("/nowhere",)}).refusals[0].code == "not-this-sink"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -21,6 +22,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.recovery import choose_together, together
+from streambank.recovery.choices import parse_file_sinks
 from streambank.recovery.choose_together import from_place
 from streambank.recovery.nearest import choose_nearest
 from streambank.recovery.request import TogetherRequest
@@ -33,6 +35,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.sites.records import SiteRecord, Sites
 from streambank.storage import open_store
+from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.simulated_job import BY
@@ -474,6 +477,43 @@ def test_a_choice_for_a_sink_of_one_query_is_none_for_the_others(trio: Trio) -> 
     with pytest.raises(InputError) as caught:
         plan_together(trio.request(sink_of={"/nowhere": "accept"}))
     assert caught.value.code == "unknown-sink"
+
+
+class TestFileSinksNamedAfterwards:
+    """Savepoints that name no sink, of queries that write files."""
+
+    @pytest.fixture
+    def named(self, trio: Trio, tmp_path: Path) -> list[str]:
+        """Its output directories, as `--file-sink` takes them."""
+        outputs = {name: tmp_path / f"out-{name}" for name in QUERIES}
+        for batch in range(4):
+            if batch == 3:
+                for name in QUERIES:
+                    take(TakeRequest(open_store(trio.job.queries[name]), trio.repository, f"flights/{name}"))
+                trio.run(1)
+            for name, output in outputs.items():
+                FileSinkWriter(open_store(output)).write(batch, [{"batch": batch}])
+                while_it_ran = (tmp_path / "ck" / name / "commits" / str(batch)).stat().st_mtime_ns
+                os.utime(output / "_spark_metadata" / str(batch), ns=(while_it_ran, while_it_ran))
+        return [f"{name}={output}" for name, output in outputs.items()]
+
+    def test_each_is_compared_with_its_query(self, trio: Trio, named: list[str]) -> None:
+        assert {one.code for one in plan_together(trio.request()).refusals} == {"no-sink-known"}
+        sinks = parse_file_sinks(named, trio.job.queries)
+        plan = plan_together(trio.request(file_sinks=sinks))
+        assert [one.code for one in plan.refusals] == ["sink-would-lose-rows"] * len(QUERIES)
+        report = trio.restore(file_sinks=sinks, sink="rollback")
+        for query, one in report.reports.items():
+            (back,) = one.rolled_back
+            assert back["path"].endswith(f"out-{query}") and back["files_aside"] == 1
+
+    def test_the_verb(self, trio: Trio, named: list[str], tmp_path: Path) -> None:
+        command = ["job", "restore", "flights", "--jobs", str(tmp_path / "jobs.toml"), "--sink", "rollback"]
+        assert streambank(*command).code == 8
+        refused = streambank(*command, "--file-sink", named[0].partition("=")[2])
+        assert refused.code == 2 and "does not say which query" in refused.err
+        succeed(*command, *(word for one in named for word in ("--file-sink", one)))
+        assert {number for number, _ in trio.generations().values()} == {2}
 
 
 class TestFromPlace:

@@ -70,7 +70,8 @@ class BareDebian:
         own.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(_CERTIFICATES, own)
         with (folder / "etc" / "hosts").open("a", encoding="utf-8") as hosts:
-            hosts.write("127.0.1.1 newcomers-machine\n")  # as Debian's installer does
+            # As Debian's installer does.
+            hosts.write("127.0.0.1 localhost\n127.0.1.1 newcomers-machine\n::1 localhost ip6-localhost\n")
         subprocess.run(["chroot", str(folder), "useradd", "--create-home", PERSON], check=True)
         clone = folder / CLONE.lstrip("/")
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], check=True)

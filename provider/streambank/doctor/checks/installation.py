@@ -59,6 +59,7 @@ def check_installation(environment: Mapping[str, str] = os.environ) -> list[Find
         *check_container(environment, Path("/")),
         *check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         *check_host_name(socket.gethostname()),
+        *check_host_name("localhost"),
         *check_launchers(),
     ]
 
@@ -247,7 +248,10 @@ def check_descriptors(hard_limit: int) -> Iterator[Finding]:
 
 
 def check_host_name(name: str) -> Iterator[Finding]:
-    """A JVM asks for the address of its own host when Spark starts, and many containers know none."""
+    """A JVM asks for the address of its own host when Spark starts, and many containers know none.
+
+    Spark's Python asks for that of `localhost`.
+    """
     try:
         socket.gethostbyname(name)
     except (OSError, UnicodeError) as error:
@@ -256,8 +260,10 @@ def check_host_name(name: str) -> Iterator[Finding]:
             "error",
             name,
             f"This machine has no address for its own name {name!r}: {error}.",
-            "Spark does not start here (UnknownHostException, or JAVA_GATEWAY_EXITED).",
-            f"Add a line `127.0.1.1 {name}` to /etc/hosts, or set SPARK_LOCAL_IP=127.0.0.1.",
+            "Spark does not start here (UnknownHostException, JAVA_GATEWAY_EXITED or socket.gaierror).",
+            "Add a line `127.0.0.1 localhost` to /etc/hosts."
+            if name == "localhost"
+            else f"Add a line `127.0.1.1 {name}` to /etc/hosts, or set SPARK_LOCAL_IP=127.0.0.1.",
         )
 
 

@@ -91,7 +91,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             savepoint: a mapping from old to new, or a list of `OLD=NEW`. The application has to write there
             from its next start on.
         file_sinks: Output directories of file sinks that the savepoint does not name, so that they are
-            compared and can be rolled back.
+            compared and can be rolled back. For all queries of a job: a list of `QUERY=DIR`.
         link: Share bytes with the repository instead of copying them.
         plan_only: Change nothing; the result says what would be done, and XCom `plan_markdown` shows it to
             people.
@@ -229,14 +229,12 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
     def _all_queries(self, context: Context) -> dict[str, Any]:
         """The same for all queries of the job, as one."""
         self.job = str(self.job).removesuffix(f"/{ALL_QUERIES}")
-        outputs = new_sink_choices(self.new_sinks) or as_texts(self.file_sinks)
-        if self.into or self.mode != "no-claim" or outputs:
+        if self.into or self.mode != "no-claim" or new_sink_choices(self.new_sinks):
             raise InputError(
                 f"All queries of {self.job} are restored into the next generation of each, and into nothing "
                 "else.",
                 code="bad-option",
-                hint="Name one query to restore into a directory, as a fork, with a claim, to new outputs or "
-                "with file_sinks.",
+                hint="Name one query to restore into a directory, as a fork, with a claim or to new outputs.",
             )
         if self.from_form:
             check_form_origin(self.hook.declared.job(self.job), as_text(self.repository))
@@ -277,6 +275,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
             sink=self.sink,
             sink_of=sink_choices(self.sink_of),
             source=self.source,
+            file_sinks=as_texts(self.file_sinks),
             kafka=self.kafka or None,
             executor=self.machines,
             skipped=skipped if isinstance(skipped, Mapping) else {},

@@ -11,6 +11,7 @@ import typer
 from streambank.cli.options import (
     Debug,
     DryRun,
+    FileSinkOf,
     JobName,
     JobsFile,
     Json,
@@ -77,6 +78,7 @@ def restore(
     sink_of: SinkOf = None,
     source: Source = "refuse",
     kafka: Kafka = None,
+    file_sink: FileSinkOf = None,
     dry_run: DryRun = False,
     why: Why = "",
     on: On = "auto",
@@ -91,7 +93,7 @@ def restore(
     from streambank.cli.verbs.recovery.restore import show_done, show_plan
     from streambank.control.processes import who
     from streambank.core.units import to_json_time
-    from streambank.recovery.choices import parse_sink_choices
+    from streambank.recovery.choices import parse_file_sinks, parse_sink_choices
     from streambank.recovery.choose_together import from_place
     from streambank.recovery.request import TogetherRequest
     from streambank.recovery.together import plan_together, restore_together
@@ -123,6 +125,7 @@ def restore(
             sink=sink,
             sink_of=parse_sink_choices(sink_of or []),
             source=source,
+            file_sinks=parse_file_sinks(file_sink or [], job.queries),
             kafka=brokers_of(kafka, job.kafka),
             by={**by, "reason": why} if why else by,
         )

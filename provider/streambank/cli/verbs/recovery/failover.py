@@ -8,6 +8,7 @@ import typer
 
 from streambank.cli.options import (
     Debug,
+    FileSinkOf,
     JobsFile,
     Json,
     NewSink,
@@ -79,6 +80,7 @@ def failover(
     sink: Sink = "refuse",
     sink_of: SinkOf = None,
     source: Source = "refuse",
+    file_sink: FileSinkOf = None,
     new_sink: NewSink = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How long the start may take, such as 30m.")
@@ -108,7 +110,7 @@ def failover(
     from streambank.failover.failover import failover as run
     from streambank.failover.failover import plan_failover
     from streambank.failover.report import FailoverRequest
-    from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
+    from streambank.recovery.choices import parse_file_sinks, parse_new_sinks, parse_sink_choices
 
     if fence and (dry_run or to is not None or is_down is not None):
         raise InputError(
@@ -130,6 +132,7 @@ def failover(
         sink_of=parse_sink_choices(sink_of or []),
         source=source,
         new_outputs=parse_new_sinks(new_sink or []),
+        file_sinks=parse_file_sinks(file_sink or [], declared.queries),
         timeout_s=parse_duration_s(timeout) if timeout is not None else None,
         by=who("cli"),
         why=why,
