@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
+from streambank.core.errors import InputError
 from streambank.job.savepoint import savepoint_job
+from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.hooks.together import AskedTogether
 from streambank_airflow.operators.job import (
     RestoreStreamingJobOperator,
     StartStreamingJobOperator,
@@ -61,3 +64,13 @@ def test_one_query_alone_is_not_what_it_does(airflow_database: None, managed: Ma
         )
     assert task_states(run_dag(dag)) == {"restore": "failed"}
     assert all(one is None or one.number == 1 for one in map(managed.control.generation, QUERIES))
+
+
+@pytest.mark.parametrize(
+    ("named", "code"), [("hourly=/nowhere", "not-this-sink"), ("/nowhere", "bad-file-sink")]
+)
+def test_an_output_that_is_named_is_compared(managed: Managed, named: str, code: str) -> None:
+    hook = StreambankHook(jobs_file=str(managed.jobs_file))
+    with pytest.raises(InputError) as refused:
+        hook.together.plan("flights", AskedTogether(file_sinks=[named], sink="accept"), may_stop=True)
+    assert refused.value.code == code
