@@ -135,22 +135,23 @@ class Comparison:
         )
         return (name_of(name) for (name,) in found)
 
-    def forgotten(self, seen: Iterable[DataFile], *, moved: bool) -> Mapping[str, int]:
+    def forgotten(self, seen: Iterable[DataFile], *, accepted: bool = False) -> Mapping[str, int]:
         """Missing files that the sink's own log has forgotten by age, as the option `retention` makes it.
 
         Retention drops what was written before a moment: all that is older than what the log still names.
         What is missing of a later age, it has not dropped: files of another timeline, which a rollback has
-        set aside, are no longer named either.
+        set aside, are no longer named either. A log that names none of the savepoint's files proves nothing:
+        the output may have been deleted, and begun again.
 
         Args:
             seen: The files that readers of the sink see, by a log that was compacted since the savepoint.
-            moved: The sink is elsewhere than then: its log has to name one of the savepoint's files.
+            accepted: A person has accepted that files are missing: no proof is asked for.
         """
         self._tables.fill("seen", ((blob(one.name), one.key is not None, one.written_ms) for one in seen))
         self._tables.run("CREATE INDEX of_seen ON seen (name, inside)")
         self._tables.run("CREATE TABLE shared (place)")
         self._tables.run("INSERT INTO shared SELECT place FROM ours JOIN seen USING (name, inside)")
-        if moved and not self._tables.number("SELECT EXISTS (SELECT 1 FROM shared)"):
+        if not (accepted or self._tables.number("SELECT EXISTS (SELECT 1 FROM shared)")):
             return self._forgotten
         oldest = "(SELECT min(coalesce(written, -1)) FROM seen)"
         first = "(SELECT min(place) FROM shared)"
@@ -163,6 +164,16 @@ class Comparison:
             f"AND ({first} IS NULL OR ours.place < {first})))"
         )
         return self._forgotten
+
+    def leave_out_forgotten(self, saved: NamedFiles) -> None:
+        """Compare from now on with the savepoint's log without what the sink's own log has forgotten.
+
+        Args:
+            saved: The files of that log.
+        """
+        self._saved = saved
+        for table in ("ours", "absent"):
+            self._tables.run(f"DELETE FROM {table} WHERE name IN (SELECT name FROM forgotten)")
 
     def same_files(self) -> bool:
         """Whether the sink's own log names every file of the savepoint, where it names no other."""

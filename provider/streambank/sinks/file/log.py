@@ -104,11 +104,21 @@ def _below(path: str, root: str) -> str | None:
 def chain(names: Iterable[LogName], batch: int, where: str) -> list[LogName]:
     """Names of the entries that tell everything up to `batch`; the first batch of a sink need not be 0.
 
+    A log that was ever compacted tells nothing by its first entry: Spark deletes old ones by their age, so
+    some may be left of those that a compaction has replaced.
+
+    Args:
+        names: Every entry of the log, those of later batches too.
+        batch: The batch.
+        where: How to name the log in an error.
+
     Raises:
         NotFoundError: `missing-log-entry`: one of them is not there any more.
     """
-    there = [name for name in names if name.batch <= batch]
-    start = min((name.batch for name in there), default=0)
+    every = list(names)
+    there = [name for name in every if name.batch <= batch]
+    compacted = any(name.compact for name in every)
+    start = 0 if compacted else min((name.batch for name in there), default=0)
     return entries_up_to(there, batch, where, start=start)
 
 

@@ -123,7 +123,17 @@ class FileSinkStanding:
     def sentence(self) -> str:
         """Everything that is wrong, for a person who decides; empty where nothing is."""
         return " ".join(
-            filter(None, (self._begun(), self._compared(), self._lacks(), self._set_aside(), self._gap()))
+            filter(
+                None,
+                (
+                    self._begun(),
+                    self._compared(),
+                    self._lacks(),
+                    self._forgot(),
+                    self._set_aside(),
+                    self._gap(),
+                ),
+            )
         )
 
     def _begun(self) -> str:
@@ -155,6 +165,16 @@ class FileSinkStanding:
         return (
             f"The file sink {self.path} lacks {say_count(self.missing, 'data file')} of batches up to "
             f"{self.savepoint_batch} ({some})."
+        )
+
+    def _forgot(self) -> str:
+        if not self.forgotten or self.safe:
+            return ""
+        files = say_count(self.forgotten, "data file")
+        are = "is" if self.forgotten == 1 else "are"
+        return (
+            f"{files} of batches up to {self.savepoint_batch} {are} gone from the file sink {self.path}. Its "
+            "log has dropped what is as old (`retention`), and a rollback leaves them out of it."
         )
 
     def _set_aside(self) -> str:
@@ -286,12 +306,21 @@ def assess(
 
 
 def compare(
-    saved: SavedLog, store: Store, was_uri: str, unfinished_later: Mapping[str, int] | None = None
+    saved: SavedLog,
+    store: Store,
+    was_uri: str,
+    unfinished_later: Mapping[str, int] | None = None,
+    *,
+    accepted: bool = False,
 ) -> tuple[FileSinkStanding, SavedLog]:
-    """The same, with the log of the savepoint without the files that the sink has forgotten since."""
+    """The same, with the log of the savepoint without the files that the sink has forgotten since.
+
+    Where a person has accepted that files are missing (`accepted`), whatever the log no longer names is left
+    out, so that it can be read.
+    """
     for _ in range(_LOOKS):
         there = list_log(store)
-        found, kept = _compare(saved, store, was_uri, there, unfinished_later)
+        found, kept = _compare(saved, store, was_uri, there, unfinished_later, accepted)
         if not (found.problem or found.gap) or list_log(store).keys() == there.keys():
             break  # else the query went on, and compacted its log while that was read
     return found, kept
@@ -303,6 +332,7 @@ def _compare(
     was_uri: str,
     there: Collection[LogName],
     unfinished_later: Mapping[str, int] | None,
+    accepted: bool,
 ) -> tuple[FileSinkStanding, SavedLog]:
     sink_batch = max((name.batch for name in there), default=None)
     compared = Comparison(saved.files, store.list())
@@ -320,12 +350,13 @@ def _compare(
     if missing and not problem and (seen := _compacted_since(saved, there)):
         named = (file for name in seen for file in read_entry(store, name, roots))
         try:
-            forgotten = compared.forgotten(named, moved=saved.moved)
+            forgotten = compared.forgotten(named, accepted=accepted)
         except NotFoundError as error:  # the query went on: the caller looks again
             standing, problem = "damaged", error.message
     if forgotten:
-        found, kept = compare(_without(saved, forgotten, roots), store, was_uri, unfinished_later)
-        return replace(found, forgotten=found.forgotten + len(forgotten)), kept
+        saved = _without(saved, forgotten, roots)
+        compared.leave_out_forgotten(saved.files)
+        missing = compared.missing()
     if not problem:
         standing = _standing(saved, compared, sink_batch)
     found = FileSinkStanding(
@@ -338,6 +369,7 @@ def _compare(
         later_rows=_rows(store, compared.later),
         missing=missing,
         such_as=tuple(compared.some_missing(_MOST_NAMED)),
+        forgotten=len(forgotten),
         aside=compared.aside,
         unfinished=unfinished_later is not None,
         problem=problem,

@@ -59,6 +59,7 @@ class RollbackReport:
         bytes_aside: Their size.
         rows_aside: Their rows, where every file tells.
         files_back: How many data files came back from an earlier rollback.
+        files_forgotten: How many data files the log no longer names that is written: see `FileSinkStanding`.
         log_written: Entries of the log that were written.
         log_aside: Entries of the log that were set aside.
     """
@@ -70,6 +71,7 @@ class RollbackReport:
     bytes_aside: int = 0
     rows_aside: int | None = 0
     files_back: int = 0
+    files_forgotten: int = 0
     log_written: tuple[str, ...] = ()
     log_aside: tuple[str, ...] = ()
 
@@ -88,6 +90,7 @@ class RollbackReport:
             "bytes_aside": self.bytes_aside,
             "rows_aside": self.rows_aside,
             "files_back": self.files_back,
+            "files_forgotten": self.files_forgotten,
             "log_written": list(self.log_written),
             "log_aside": list(self.log_aside),
         }
@@ -196,7 +199,8 @@ def roll_back(
         was_uri: Where it was when the savepoint was taken.
         savepoint: Id of the savepoint, for the name of the folder of what is set aside.
         before_change: Called right before the first change.
-        accept_missing: Data files of the savepoint that are gone stay so, and the log goes on naming them.
+        accept_missing: Data files of the savepoint that are gone stay so. The log goes on naming those that
+            it names now.
 
     Raises:
         RefusedError: `sink-cannot-roll-back`: files of the savepoint are gone, or files outside would have
@@ -205,7 +209,7 @@ def roll_back(
         StorageError: The environment failed; the same call goes on where this one stopped.
     """
     journals, pending = _unfinished(store)
-    standing, saved = compare(saved, store, was_uri, pending)
+    standing, saved = compare(saved, store, was_uri, pending, accepted=accept_missing)
     if standing.safe or (accept_missing and standing.nothing_later):
         return RollbackReport(path=store.uri, batch=saved.batch)
     if not standing.can_roll_back or (standing.missing and not accept_missing):
@@ -223,8 +227,8 @@ def roll_back(
     for key, lies in standing.aside.items():
         _move(store, lies, key)
     for name in write:
-        if name in there:
-            _move(store, log_key(name), f"{aside}/{log_key(name)}")
+        if name in there:  # a copy: what is written may be read from the entry itself
+            _copy(store, log_key(name), f"{aside}/{log_key(name)}")
         _drop_hidden_checksum(store, log_key(name))
         store.write(log_key(name), saved.content[name]())
     for name in remove:
@@ -252,6 +256,7 @@ def roll_back(
         bytes_aside=sum(standing.later.values()),
         rows_aside=standing.later_rows,
         files_back=len(standing.aside),
+        files_forgotten=standing.forgotten,
         log_written=tuple(str(name) for name in write),
         log_aside=tuple(str(name) for name in remove),
     )
@@ -370,6 +375,12 @@ def _move(store: Store, key: str, to: str) -> None:
         if store.stat(to).size_bytes != store.stat(key).size_bytes:
             raise
         store.delete(key)
+
+
+def _copy(store: Store, key: str, to: str) -> None:
+    if not store.copy_from(store, key, to):
+        with store.open(key) as reader:
+            store.write(to, chunks(reader))
 
 
 def _drop_hidden_checksum(store: Store, key: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -171,6 +172,38 @@ class TestNamedAfterwards:
         shop.run(6)  # entries up to batch 8 are in 9.compact now, and gone
         error = refused(shop, taken, file_sinks=(shop.sink_store.uri,), sink="rollback")
         assert error.code == "sink-log-not-retained" and "no longer tells" in error.message
+
+    def old_entries(self, tmp_path: Path) -> tuple[SimulatedJob, TakeResult]:
+        """A savepoint of batch 12 without a sink, whose log was compacted since and keeps old entries."""
+        shop = SimulatedJob(tmp_path)
+        shop.sink = FileSinkWriter(shop.sink_store, keep_old=True)
+        shop.run(13)
+        taken = bare(shop)
+        shop.run(8)
+        return shop, taken
+
+    def test_of_old_entries_some_are_deleted_before_others(self, tmp_path: Path) -> None:
+        """Spark deletes them by their age: the first that is left is not the first of the sink."""
+        shop, taken = self.old_entries(tmp_path)
+        for name in (*map(str, range(11)), "9.compact"):
+            shop.sink_store.delete(f"_spark_metadata/{name}")
+        before = contents(shop.sink_store)
+        error = refused(shop, taken, file_sinks=(shop.sink_store.uri,), sink="rollback")
+        assert error.code == "sink-log-not-retained" and contents(shop.sink_store) == before
+
+    def test_a_rollback_reads_the_log_that_it_writes(self, tmp_path: Path) -> None:
+        """What the log has dropped by age is left out of an entry that is there already."""
+        shop, taken = self.old_entries(tmp_path)
+        newest = "_spark_metadata/19.compact"
+        head, *lines = shop.sink_store.read(newest).decode().split("\n")
+        gone = [one for one in lines if int(one.split("-a")[1][:4]) < 5]
+        shop.sink_store.write(newest, "\n".join([head, *(one for one in lines if one not in gone)]).encode())
+        for one in gone:
+            shop.sink_store.delete(json.loads(one)["path"].rpartition("/")[2])
+        report = shop.restore(taken.savepoint, file_sinks=(shop.sink_store.uri,), sink="rollback")
+        assert report.rolled_back[0]["files_forgotten"] == len(gone) == 5
+        assert shop.sink is not None
+        assert {row["batch"] for row in shop.sink.read()} == {*range(5, 13)}
 
     def test_a_log_that_does_not_reach_the_batch(self, shop: SimulatedJob) -> None:
         other = FileSinkWriter(shop.open("other"))

@@ -110,15 +110,47 @@ class TestWhatTheLogHasForgotten:
             0,
         )
 
-    def test_all_of_it(self, store: Store) -> None:
+    def test_all_of_it_proves_nothing(self, store: Store) -> None:
+        """The output may have been deleted, and begun again; a person may accept that."""
         writer = make_sink(store, 2)
         saved = saved_at(store, 1)
         for batch in range(2, 12):
             writer.write(batch, [{"batch": batch}])
         forget(store, writer, 5)
-        assert stand(saved, store, store.uri).missing == 0
-        roll_back(saved, store, store.uri, "b000001-x")
-        assert writer.read() == [] and stand(saved, store, store.uri).safe
+        standing = stand(saved, store, store.uri)
+        assert (standing.missing, standing.forgotten) == (
+            2,
+            0,
+        ) and "lacks 2 data files" in standing.sentence()
+        with pytest.raises(RefusedError):
+            roll_back(saved, store, store.uri, "b000001-x")
+        report = roll_back(saved, store, store.uri, "b000001-x", accept_missing=True)
+        assert (report.files_aside, report.files_forgotten) == (7, 2)
+        assert writer.read() == [], "readers find what the log names"
+
+    def test_an_output_that_was_deleted_and_begun_again(self, store: Store) -> None:
+        make_sink(store, 6)
+        saved = saved_at(store, 5)
+        for one in list(store.list()):
+            store.delete(one.path)
+        writer = FileSinkWriter(store, timeline="b")
+        for batch in range(12):
+            writer.write(batch, [{"batch": batch}])
+        standing = stand(saved, store, store.uri)
+        assert (standing.missing, standing.forgotten) == (6, 0)
+        with pytest.raises(RefusedError):
+            roll_back(saved, store, store.uri, "b000005-x")
+        assert len(writer.read()) == 12
+
+    def test_a_rollback_says_what_it_leaves_out(self, store: Store) -> None:
+        writer = make_sink(store, 5)
+        saved = saved_at(store, 4)
+        for batch in range(5, 12):
+            writer.write(batch, [{"batch": batch}])
+        forget(store, writer, 2)
+        assert "2 data files of batches up to 4 are gone" in stand(saved, store, store.uri).sentence()
+        assert roll_back(saved, store, store.uri, "b000004-x").files_forgotten == 2
+        assert stand(saved, store, store.uri).sentence() == ""
 
     def test_what_is_gone_and_still_named_is_missing(self, store: Store) -> None:
         writer = make_sink(store, 5)
