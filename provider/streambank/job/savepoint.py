@@ -40,7 +40,7 @@ from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.declared import DeclaredSink, of_query
 from streambank.sinks.file.capture import KIND as FILE
-from streambank.sinks.file.capture import FileSinkCapture
+from streambank.sinks.file.capture import NEAR, FileSinkCapture
 from streambank.sinks.file.log import list_log
 from streambank.sinks.file.nearby import look_nearby, may_be_of
 from streambank.sinks.of_query import sinks_of_query
@@ -420,8 +420,7 @@ def with_found_sinks(request: TakeRequest, owners: Sequence[tuple[Job, str]] = (
         return replace(request, sinks=found, sinks_found=True)
     near = look_nearby(request.checkpoint.uri)
     if near.sink is not None:
-        how = "near the checkpoint, by its log, whose entries were written while the query ran"
-        if found := _usable(near.sink, how, request):
+        if found := _usable(near.sink, NEAR, request):
             return replace(request, sinks=found, sinks_found=True)
         return replace(request, sink_candidates=(near.sink,))
     return replace(request, sink_candidates=near.candidates)
@@ -456,14 +455,14 @@ def _of_last_savepoint(request: TakeRequest, query_id: str) -> list[SinkCapture]
     for head in heads(request.repository.store, request.job):
         if head.query_id != query_id or not same_place(head.checkpoint, request.checkpoint.uri):
             continue
-        named = [
-            str(one.get("path"))
-            for one in head.sinks
-            if one.get("kind") == FILE and one.get("guarded") is True
-        ]
         if head.sinks:
             by = f"by savepoint {head.savepoint}"
-            return [sink for one in named for sink in _usable(one, by, request)]
+            return [
+                sink
+                for one in head.sinks
+                if one.get("kind") == FILE and one.get("guarded") is True
+                for sink in _usable(str(one.get("path")), NEAR if one.get("found") == NEAR else by, request)
+            ]
     return []
 
 

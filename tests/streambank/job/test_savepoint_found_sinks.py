@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from streambank.control.marker import renew_marker
+from streambank.core.errors import RefusedError
 from streambank.declaration.load import load_jobs
 from streambank.job.savepoint import owners_of, savepoint_job, with_found_sinks
 from streambank.savepoint.take import TakeRequest, take
+from streambank.sinks.file.capture import NEAR
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.cli import succeed
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob
+from tests.support.storage.contents import contents
 
 
 @pytest.fixture
@@ -133,3 +136,37 @@ class TestFoundSinks:
         job = load_jobs(declare(shop, tmp_path, name="orders")).job("orders")
         (taken,) = savepoint_job(job, by=BY).savepoints.values()
         assert "was not named" in taken.warnings[0]
+
+
+class TestFoundNearIsAGuess:
+    """Two queries of one driver run in step, so the log may be another query's."""
+
+    @pytest.fixture
+    def taken(self, shop: SimulatedJob) -> str:
+        """A savepoint of batch 4 whose sink was found near the checkpoint; two batches follow."""
+        first = take(with_found_sinks(TakeRequest(shop.checkpoint, shop.repository, JOB)))
+        second = take(with_found_sinks(TakeRequest(shop.checkpoint, shop.repository, JOB, batch=3)))
+        shop.run(2)
+        for one in (first, second):  # the second was found by the first, which makes it no better
+            (record,) = shop.repository.load(JOB, one.savepoint).sinks
+            assert record["found"] == NEAR and record["path"] == shop.sink_store.uri
+        return first.savepoint
+
+    def test_no_rollback_of_it_without_a_persons_word(self, shop: SimulatedJob, taken: str) -> None:
+        before, output = contents(shop.sink_store), shop.sink_store.uri
+        with pytest.raises(RefusedError) as caught:
+            shop.restore(taken)
+        assert caught.value.code == "sink-would-lose-rows" and f"--file-sink {output}" in caught.value.hint
+        with pytest.raises(RefusedError) as caught:
+            shop.restore(taken, sink="rollback")
+        assert caught.value.code == "sink-not-named" and f"--file-sink {output}" in caught.value.hint
+        assert contents(shop.sink_store) == before
+
+    @pytest.mark.parametrize("by_path", [False, True])
+    def test_with_it_there_is(self, shop: SimulatedJob, taken: str, by_path: bool) -> None:
+        output = shop.sink_store.uri
+        if by_path:
+            report = shop.restore(taken, sink_of={output: "rollback"})
+        else:
+            report = shop.restore(taken, sink="rollback", file_sinks=(output,))
+        assert report.rolled_back[0]["files_aside"] == 2

@@ -17,12 +17,15 @@ from streambank.core.errors import InputError, NotFoundError, RefusedError, Stre
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.import_copy import REASON
 from streambank.sinks.file.capture import KIND, FileSinkCapture
-from streambank.sinks.file.fits import fit_of, windows_of
+from streambank.sinks.file.fits import Fit, fit_of, windows_of
 from streambank.sinks.file.log import list_log
 from streambank.sinks.file.position import Chunks
 from streambank.sinks.unguarded import sink_from_description
-from streambank.storage import local_path, normalize_location, open_store, same_place
+from streambank.storage import local_path, normalize_location, open_store, same_place, scheme_of
 from streambank.storage.store import Store, chunks
+
+SERVICE_SLACK_NS = 2_000_000_000
+"""The times of an object store are whole seconds, by the clocks of several servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +36,25 @@ class Named:
         record: The sink as a savepoint would keep it.
         content: Its log up to the savepoint's batch, by the names that a manifest gives to its files.
         store: The output directory.
+        proven: Times show that the query of the savepoint has written it.
     """
 
     record: Mapping[str, Any]
     content: Mapping[str, Chunks]
     store: Store
+    proven: bool
 
 
-def named_afterwards(manifest: Manifest, locations: Iterable[str]) -> list[Named]:
+def named_afterwards(
+    manifest: Manifest, locations: Iterable[str], same_line: bool | None = None
+) -> list[Named]:
     """The file sinks that a person names for a savepoint; those that it names itself are left out.
 
     Args:
         manifest: The savepoint.
         locations: Output directories.
+        same_line: The query was not restored to an earlier batch since the savepoint; None where no records
+            tell.
 
     Raises:
         RefusedError: The log of one shows that another query writes it (code `not-this-sink`), or no longer
@@ -61,21 +70,30 @@ def named_afterwards(manifest: Manifest, locations: Iterable[str]) -> list[Named
     found: list[Named] = []
     for location in dict.fromkeys(map(normalize_location, locations)):
         if not any(same_place(location, one) for one in kept):
-            found.append(_named(manifest, open_store(location)))
+            found.append(_named(manifest, open_store(location), same_line))
             kept.append(location)
     return found
 
 
-def as_told(manifest: Manifest, description: str) -> Named | None:
-    """A file sink that the job's records name and the savepoint does not; None where its log cannot tell."""
+def as_told(manifest: Manifest, description: str, same_line: bool | None) -> Named | None:
+    """A file sink that the job's records name and the savepoint does not; None where its log cannot tell.
+
+    Nobody has named it for this savepoint, so that it is the log of the savepoint's batches is to be proven.
+
+    Args:
+        manifest: The savepoint.
+        description: What the records say of the sink.
+        same_line: As for `named_afterwards`.
+    """
     capture = sink_from_description(description)
     try:
-        return next(iter(named_afterwards(manifest, [capture.path])), None)
+        found = next(iter(named_afterwards(manifest, [capture.path], same_line)), None)
     except StreambankError:
         return None  # it is one that cannot be judged
+    return found if found is None or found.proven or same_line is True else None
 
 
-def _named(manifest: Manifest, store: Store) -> Named:
+def _named(manifest: Manifest, store: Store, same_line: bool | None) -> Named:
     try:
         captured = FileSinkCapture(store.uri, store).capture(manifest.batch)
     except NotFoundError as error:
@@ -90,9 +108,9 @@ def _named(manifest: Manifest, store: Store) -> Named:
     except InputError as error:
         error.hint = f"{error.hint} A sink that is behind batch {manifest.batch} lacks rows up to it."
         raise
-    check_own(manifest, store)
+    proven = _is_own(manifest, store, same_line)
     content = {info.path: partial(_read, store, info.path) for info in captured.files}
-    return Named(captured.record, content, store)
+    return Named(captured.record, content, store, proven)
 
 
 def _read(store: Store, key: str) -> Iterator[bytes]:
@@ -100,34 +118,59 @@ def _read(store: Store, key: str) -> Iterator[bytes]:
         yield from chunks(reader)
 
 
-def check_own(manifest: Manifest, sink: Store) -> None:
-    """Make sure that no time speaks against the log being that of the savepoint's query.
-
-    Times are compared on this machine only: elsewhere they are of other clocks, or of whole seconds.
+def _is_own(manifest: Manifest, sink: Store, same_line: bool | None) -> bool:
+    """Whether times show that the log is that of the savepoint's batches.
 
     Raises:
-        RefusedError: An entry was written when the query did not run its batch (code `not-this-sink`).
+        RefusedError: An entry was written when the query did not run its batch, or the query went back since,
+            and no time tells whose entries these are (code `not-this-sink`).
     """
-    if local_path(sink.uri) is None or local_path(manifest.checkpoint) is None:
-        return
-    times: list[tuple[str, int]] = []
-    if manifest.taken_by.get("reason") != REASON:  # the times of a copy are its own
-        times += [(one.path, one.mtime_ns) for one in manifest.files]
-    windows = {**_windows_now(manifest), **windows_of(times)}
-    entries = [(name.batch, info.mtime_ns) for name, info in list_log(sink).items()]
-    fit = fit_of({batch: one for batch, one in windows.items() if batch <= manifest.batch}, entries)
+    fit = _fit(manifest, sink)
     if not fit.against:
-        return
+        if not fit.agree and same_line is False:
+            raise _not_own(
+                f"The query was restored to an earlier batch since savepoint {manifest.savepoint}, and no "
+                f"time tells whether the log of {sink.uri} is of the batches before that or after."
+            )
+        return bool(fit.agree)
     which = f"batch {fit.against[-1]}"
-    raise RefusedError(
+    raise _not_own(
         f"The log of {sink.uri} does not belong to savepoint {manifest.savepoint}: its entry of {which} was "
         f"not written while the query ran {which}. Another query writes there, or the query ran {which} "
-        "again after a restore.",
+        "again after a restore."
+    )
+
+
+def _not_own(message: str) -> RefusedError:
+    return RefusedError(
+        message,
         code="not-this-sink",
         hint="Name the directory that the query of the savepoint writes to, or use a savepoint that was "
         "taken since. If the directory is a copy, whose files have new times, bring the original back. "
         "--sink accept without --file-sink leaves the output as it is.",
     )
+
+
+def _fit(manifest: Manifest, sink: Store) -> Fit:
+    """What the times of the log say; nothing where they are of other clocks than the checkpoint's."""
+    slack_ns = _slack_ns(manifest.checkpoint, sink.uri)
+    if slack_ns is None:
+        return Fit((), ())
+    times: list[tuple[str, int]] = []
+    if manifest.taken_by.get("reason") != REASON:  # the times of a copy are its own
+        times += [(one.path, one.mtime_ns) for one in manifest.files]
+    windows = {**_windows_now(manifest), **windows_of(times)}
+    entries = [(name.batch, info.mtime_ns) for name, info in list_log(sink).items()]
+    until = {batch: one for batch, one in windows.items() if batch <= manifest.batch}
+    return fit_of({one: (first - slack_ns, last + slack_ns) for one, (first, last) in until.items()}, entries)
+
+
+def _slack_ns(checkpoint: str, sink: str) -> int | None:
+    """How far apart the times of two places may be that are of one moment; None where nothing is known."""
+    local = [local_path(one) is not None for one in (checkpoint, sink)]
+    if all(local):
+        return 0
+    return None if any(local) or scheme_of(checkpoint) != scheme_of(sink) else SERVICE_SLACK_NS
 
 
 def _windows_now(manifest: Manifest) -> Mapping[int, tuple[int, int]]:

@@ -36,7 +36,7 @@ from streambank.recovery.sinks.unguarded import (
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.sinks.declared import SINK_KINDS, DeclaredSink, of_query
-from streambank.sinks.file.capture import KIND
+from streambank.sinks.file.capture import KIND, NEAR
 from streambank.sinks.file.fresh_log import NewOutput, begin_output, in_the_way
 from streambank.sinks.file.position import Chunks, FileSinkStanding, SavedLog, read_saved_log
 from streambank.sinks.file.rollback import RollbackReport, cannot_roll_back_hint, roll_back, stand
@@ -63,6 +63,7 @@ class GuardedSink:
             in the output that it has.
         in_the_way: Files for which `new` is no new output.
         emptied: Nothing is left in the output directory, and no new one was named.
+        guessed: Nobody has named it, now or then: it was found near the checkpoint.
     """
 
     was: str
@@ -72,6 +73,7 @@ class GuardedSink:
     new: Store | None = None
     in_the_way: tuple[str, ...] = ()
     emptied: bool = False
+    guessed: bool = False
 
     @property
     def skips_batches(self) -> bool:
@@ -202,8 +204,13 @@ def look_at_sinks(
     """
     places = {normalize_location(old): normalize_location(new) for old, new in moved.items()}
     outputs = {normalize_location(old): normalize_location(now) for old, now in new.items()}
-    named = named_afterwards(manifest, file_sinks)
-    if unnamed is not None and unnamed[0] == "FileSink" and (told := as_told(manifest, unnamed[1])):
+    sure = [normalize_location(one) for one in file_sinks]
+    named = named_afterwards(manifest, sure, same_line)
+    if (
+        unnamed is not None
+        and unnamed[0] == "FileSink"
+        and (told := as_told(manifest, unnamed[1], same_line))
+    ):
         named, unnamed = [*named, told], None
     _check_new(manifest, [one.store.uri for one in named], outputs)
     guarded: list[GuardedSink] = []
@@ -252,7 +259,8 @@ def look_at_sinks(
         output = open_store(outputs[path]) if path in outputs else None
         emptied = output is None and standing.sink_batch is None and not any(store.list())
         others = () if output is None else in_the_way(saved, output)
-        guarded.append(GuardedSink(path, store, saved, standing, output, others, emptied))
+        guessed = record.get("found") == NEAR and not any(same_place(path, one) for one in sure)
+        guarded.append(GuardedSink(path, store, saved, standing, output, others, emptied, guessed))
     for plain in writes.plain:
         unguarded.append(standing_of(plain.kind, plain.path, manifest, mode, reached))
     if unnamed is not None and not writes.covers(unnamed[0]):
@@ -340,7 +348,8 @@ def refusals(sinks: Sinks, choices: SinkChoices, mode: RestoreMode) -> list[Stre
         left = [one for one in ahead if choices[one] == "accept" or not choices.of]
         found += unguarded_refusals([plain], choice, left)
     for sink in sinks.guarded:
-        found += _file_refusals(sink, choices[sink.was], mode, stateful=sinks.stateful)
+        sure = replace(sink, guessed=sink.guessed and sink.was not in choices.of)
+        found += _file_refusals(sure, choices[sink.was], mode, stateful=sinks.stateful)
     return found
 
 
@@ -364,11 +373,18 @@ def _file_refusals(
         yield RefusedError(
             standing.sentence(),
             code="sink-would-lose-rows",
-            hint=_ways_out(standing, breaks=stateful and sink.skips_batches),
+            hint=_named(sink) + _ways_out(standing, breaks=stateful and sink.skips_batches),
         )
     elif choice in ROLLBACKS and (not standing.can_roll_back or (choice == "rollback" and standing.missing)):
         yield RefusedError(
             standing.sentence(), code="sink-cannot-roll-back", hint=cannot_roll_back_hint(standing)
+        )
+    elif choice in ROLLBACKS and sink.guessed:
+        yield RefusedError(
+            f"{standing.sentence()} Nobody has named it as the query's output: it was found {NEAR}.",
+            code="sink-not-named",
+            hint=f"If the query of the savepoint writes there, and no other query does, say so: --file-sink "
+            f"{sink.was}.",
         )
     elif choice == "accept" and standing.unfinished:
         yield RefusedError(
@@ -378,6 +394,14 @@ def _file_refusals(
         )
     elif choice == "accept" and standing.gap:
         yield _gap(sink)
+
+
+def _named(sink: GuardedSink) -> str:
+    return (
+        f"It was found near the checkpoint: if the query writes there, say so with --file-sink {sink.was}. "
+        if sink.guessed
+        else ""
+    )
 
 
 def _gap(sink: GuardedSink) -> RefusedError:

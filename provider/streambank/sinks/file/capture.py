@@ -17,6 +17,8 @@ from streambank.storage import normalize_location, open_store
 from streambank.storage.store import Store
 
 KIND = "file"
+NEAR = "near the checkpoint, by its log, whose entries were written while the query ran"
+"""How a sink was found that nobody and no record names. Another query that runs in step may write there."""
 
 
 class FileSinkCapture:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from streambank.core.errors import InputError, RefusedError
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
+from streambank.recovery.sinks import afterwards
+from streambank.recovery.sinks.afterwards import as_told, named_afterwards
 from streambank.repository.manifest import decode, encode
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.unguarded import sinks_from_descriptions
@@ -237,3 +240,41 @@ class TestNamedAfterwards:
         shop.run(1)
         report = shop.restore(taken.savepoint, file_sinks=(shop.sink_store.uri,), sink="rollback")
         assert len(report.sinks) == len(report.rolled_back) == 1
+
+
+class TestOnAService:
+    """As on S3: no path of this machine."""
+
+    @pytest.fixture
+    def remote(self, monkeypatch: pytest.MonkeyPatch) -> SimulatedJob:
+        monkeypatch.setattr(afterwards, "SERVICE_SLACK_NS", 0)  # all of it takes less than two seconds
+        return SimulatedJob(f"memory://{uuid.uuid4()}").run(6)
+
+    @pytest.mark.parametrize("again", [False, True])
+    def test_batches_that_ran_again_since(self, remote: SimulatedJob, again: bool) -> None:
+        taken = bare(remote)
+        if again:
+            for batch in (3, 4, 5):
+                remote.sink_store.delete(f"_spark_metadata/{batch}")
+            for batch in (3, 4, 5):
+                FileSinkWriter(remote.sink_store, timeline="b").write(batch, [{}])
+        sinks = (remote.sink_store.uri,)
+        if again:
+            assert refused(remote, taken, file_sinks=sinks, sink="rollback").code == "not-this-sink"
+        else:
+            assert remote.restore(taken.savepoint, file_sinks=sinks).sinks[0]["safe"] is True
+
+    @pytest.mark.parametrize(("same_line", "found"), [(True, 1), (None, 0), (False, 0)])
+    def test_where_no_time_tells_the_records_do(
+        self, remote: SimulatedJob, same_line: bool | None, found: int
+    ) -> None:
+        manifest = remote.repository.load(JOB, bare(remote).savepoint)
+        elsewhere = replace(manifest, checkpoint="s3://of-another-clock/ck", files=())
+        uri = remote.sink_store.uri
+        assert len([one for one in [as_told(elsewhere, f"FileSink[{uri}]", same_line)] if one]) == found
+        if same_line is False:
+            with pytest.raises(RefusedError) as caught:
+                named_afterwards(elsewhere, [uri], same_line)
+            assert caught.value.code == "not-this-sink"
+        else:
+            assert len(named_afterwards(elsewhere, [uri], same_line)) == 1
