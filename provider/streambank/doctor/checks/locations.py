@@ -13,7 +13,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.objectives import PROMISES
 from streambank.doctor.spark_conf import SparkConf
 from streambank.doctor.subject import UNDECLARED, CheckResult, SkippedCheck
-from streambank.driver.launchers.disks import Disk
+from streambank.driver.launchers.disks import TEMPORARY, Disk
 from streambank.inputs.folders import DataFolders
 from streambank.storage import is_inside, local_path, scheme_of
 from streambank.storage.local.modes import openness
@@ -64,7 +64,6 @@ def machine_bytes(root: Path = Path("/")) -> int | None:
 
 MountOf = Callable[[Path], Mount | None]
 _TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_NO_SPACE = "On a full disk batches and savepoints fail, and no driver is started until there is room."
 _MORE_SPACE = (
     "Free some space on that disk, or make it larger. If the repository is there, see what its retention "
     "keeps; put `control` on another disk than the repository."
@@ -141,7 +140,11 @@ def check_space(disks: Iterable[Disk], savepoint_bytes: int, grows_by: float = 0
         names = {place.what for place in disk.places}
         holds = disk.holds[:1].upper() + disk.holds[1:]
         refusal = disk.space.refusal(holds)
-        if refusal is not None or promise.exceeds(left, promise.breach):
+        # A disk that is small, such as one in memory for temporary files, is not full for that.
+        breach, warn = (
+            min(one or 0.0, disk.space.total_bytes / 10) for one in (promise.breach, promise.warn)
+        )
+        if refusal is not None or left < breach:
             yield Finding(
                 "no-free-space",
                 "error",
@@ -149,11 +152,11 @@ def check_space(disks: Iterable[Disk], savepoint_bytes: int, grows_by: float = 0
                 f"{holds}: the disk has {say_bytes(left)} of {say_bytes(disk.space.total_bytes)} left."
                 if refusal is None
                 else refusal.message,
-                _NO_SPACE,
+                _effect(disk, refused=refusal is not None),
                 _MORE_SPACE if refusal is None else refusal.hint,
             )
             continue
-        needs = [(promise.warn or 0.0, "")]
+        needs = [(warn, "")]
         if "repository" in names:
             needs.append((savepoint_bytes, ", and a savepoint can take"))
         if "checkpoint" in names:
@@ -166,9 +169,20 @@ def check_space(disks: Iterable[Disk], savepoint_bytes: int, grows_by: float = 0
                 "warning",
                 disk.space.point,
                 f"{said}{what and f'{what} {say_bytes(needed)}'}.",
-                _NO_SPACE,
+                _effect(disk, refused=False),
                 _MORE_SPACE,
             )
+
+
+def _effect(disk: Disk, *, refused: bool) -> str:
+    """What fails on a disk where there is no room, by what lies there."""
+    names = {place.what for place in disk.places}
+    fail = ["batches"] * any(place.needed for place in disk.places)
+    fail += ["savepoints"] * ("repository" in names) + ["whatever needs temporary files"] * (
+        TEMPORARY in names
+    )
+    started = ", and no driver is started until there is room" if refused and "batches" in fail else ""
+    return f"On a full disk {' and '.join(fail) or 'writes'} fail{started}."
 
 
 def check_one_disk(

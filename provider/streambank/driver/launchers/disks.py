@@ -10,10 +10,12 @@ from pathlib import Path
 
 from streambank.control.control import JobControl
 from streambank.declaration.declaration import Job
-from streambank.storage import local_path
+from streambank.driver.environment import driver_environment
+from streambank.storage import local_path, normalize_location
 from streambank.storage.local.space import Space, space_at
 
 LOCAL_DIR = "spark.local.dir"
+TEMPORARY = "temporary files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class Place:
         """The path; None for what is not on a file system of this machine."""
         path = local_path(self.location)
         return None if path is None else Path(path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is on a file system of this machine, and may be seen."""
+        return self.path is not None and os.path.exists(self.path)  # noqa: PTH110 - that one raises
 
     def __str__(self) -> str:
         """Its name in a sentence: `the checkpoint /data/ck`."""
@@ -78,14 +85,18 @@ def places_of(
     yield Place("checkpoint", generation.location if generation is not None else job.queries[query])
     yield Place("records", control.store.uri)
     yield Place("repository", job.repository, needed=False)
-    written = (control.query_facts(query) or {}).get("sink_path")
+    facts = control.query_facts(query) or {}
+    written = facts.get("sink_path")
     if isinstance(written, str) and written:
-        yield Place("output", written)
+        # What an earlier generation wrote to, the next driver may have left: it refuses no start.
+        same = generation is None or facts.get("generation") == generation.number
+        left = {} if generation is None else generation.new_sinks
+        yield Place("output", left.get(normalize_location(written), written), needed=same)
     if not job.launch.in_cluster:
-        told = os.environ if environment is None else environment
+        told = driver_environment(os.environ, extra=job.env) if environment is None else environment
         named = told.get("SPARK_LOCAL_DIRS") or job.spark.get(LOCAL_DIR) or tempfile.gettempdir()
         yield from (Place("local state", one.strip()) for one in named.split(",") if one.strip())
-    yield Place("temporary files", tempfile.gettempdir(), needed=False)
+        yield Place(TEMPORARY, tempfile.gettempdir(), needed=False)
 
 
 def disks_of_job(job: Job, control: JobControl) -> tuple[Disk, ...]:
@@ -95,13 +106,14 @@ def disks_of_job(job: Job, control: JobControl) -> tuple[Disk, ...]:
         StreambankError: The records cannot be read, or a file system cannot be asked.
     """
     places = (place for name in job.queries for place in places_of(job, control, name))
-    return disks_of(place for place in places if place.path is not None and place.path.exists())
+    return disks_of(place for place in places if place.is_there)
 
 
 def disks_of(places: Iterable[Place]) -> tuple[Disk, ...]:
     """The file systems of some places, each once; what is not on one of this machine is left out.
 
-    Of a place that is not there yet it is the one on which it would be made.
+    So is a file system that does not say how large it is. Of a place that is not there yet it is the one on
+    which it would be made.
 
     Raises:
         StorageError: One cannot be asked.
@@ -113,7 +125,7 @@ def disks_of(places: Iterable[Place]) -> tuple[Disk, ...]:
             there = found.setdefault(space.device, (space, []))[1]
             if place not in there:
                 there.append(place)
-    return tuple(Disk(space, tuple(there)) for space, there in found.values())
+    return tuple(Disk(space, tuple(there)) for space, there in found.values() if space.total_bytes)
 
 
 def check_room(job: Job, control: JobControl) -> None:

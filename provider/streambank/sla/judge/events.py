@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from streambank.core.units import say_duration, to_json_time
-from streambank.driver.launchers.disks import Disk
+from streambank.driver.launchers.disks import TEMPORARY, Disk
 from streambank.inputs.replayable import Replayable
 from streambank.job.alive import Life
 from streambank.kafka.retention import Replay
@@ -161,7 +161,13 @@ def _free_space(case: Case, objective: Objective, facts: Facts, newest: datetime
     if not facts.disks:
         why = "Nothing of it is on a disk of this machine: an object store has no free space to judge."
         return case.verdict(objective, "ok", why)
-    by_room = sorted(facts.disks, key=lambda disk: disk.space.usable_bytes)
+    # A small disk for temporary files is no sign of what grows; one that is full is.
+    judged = [
+        disk
+        for disk in facts.disks
+        if disk.space.refusal("") is not None or {one.what for one in disk.places} != {TEMPORARY}
+    ]
+    by_room = sorted(judged or facts.disks, key=lambda disk: disk.space.usable_bytes)
     fullest = by_room[0]
     value = float(fullest.space.usable_bytes)
     level = level_of(objective, value)

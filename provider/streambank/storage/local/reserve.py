@@ -45,8 +45,10 @@ def keep_reserve(store: Store) -> int:
     if folder is None:
         return 0
     try:
+        if folder.is_symlink():
+            return 0  # nothing is written, nor removed, where a link leads
         there = set(os.listdir(folder)) if folder.is_dir() else set()  # noqa: PTH208 - names are enough
-        missing = [name for name in (f"{number:02d}" for number in range(1, FILES + 1)) if name not in there]
+        missing = sorted(_names() - there)
         disk = os.statvfs(folder.parent)
         if not missing or disk.f_bavail * disk.f_frsize < _SPARE * FILES * FILE_BYTES:
             return len(there)
@@ -58,6 +60,10 @@ def keep_reserve(store: Store) -> int:
         return 0  # the records were removed or moved since
     except OSError as error:
         raise translate(error, str(folder)) from error
+
+
+def _names() -> set[str]:
+    return {f"{number:02d}" for number in range(1, FILES + 1)}
 
 
 def _make(path: Path) -> None:
@@ -73,11 +79,15 @@ def give_room(store: Store) -> bool:
     folder = _folder(store)
     if folder is None:
         return False
-    with suppress(OSError):
-        for path in sorted(folder.iterdir(), reverse=True):
-            with suppress(FileNotFoundError):  # another process has taken it
-                path.unlink()
-                return True
+    with suppress(OSError):  # what lies in another place is not ours: no link is followed
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            for name in sorted(_names() & set(os.listdir(descriptor)), reverse=True):  # noqa: PTH208
+                with suppress(FileNotFoundError):  # another process has taken it
+                    os.unlink(name, dir_fd=descriptor)
+                    return True
+        finally:
+            os.close(descriptor)
     return False
 
 

@@ -24,7 +24,7 @@ class Space:
         point: Where it is mounted; the path itself where this machine does not tell.
         device: What tells one file system from another.
         free_bytes: How much users other than root can still write.
-        total_bytes: How large it is.
+        total_bytes: How large it is; 0 where it does not say, and so does not say what is free, either.
         free_files: How many files it can still take; None where it has no such limit.
         read_only: Whether nothing can be written to it.
     """
@@ -62,7 +62,7 @@ class Space:
                 code="disk-full",
                 hint=f"Remove files below {self.point}; `df -i` shows how many it has.",
             )
-        if self.free_bytes < FULL_BYTES:
+        if self.free_bytes < FULL_BYTES and self.total_bytes:
             return StorageError(
                 f"{on}, and that is full: {self.free_bytes:,} bytes of {self.total_bytes:,} are free.",
                 code="disk-full",
@@ -78,7 +78,7 @@ def space_at(path: str | os.PathLike[str]) -> Space:
         StorageError: The file system cannot be asked.
     """
     place = Path(os.path.realpath(path))
-    while not place.exists() and place != place.parent:
+    while not os.path.exists(place) and place != place.parent:  # noqa: PTH110 - what may not be seen is not
         place = place.parent
     try:
         found, device = os.statvfs(place), place.stat().st_dev

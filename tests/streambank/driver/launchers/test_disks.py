@@ -9,13 +9,17 @@ import pytest
 
 from streambank.core.errors import StorageError
 from streambank.core.units import utc_now
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
 from streambank.declaration.objectives import PROMISES
 from streambank.doctor.checks.locations import check_space
-from streambank.driver.launchers.disks import Disk, Place, disks_of
+from streambank.driver.launchers.disks import TEMPORARY, Disk, Place, disks_of, places_of
 from streambank.sla.history.point import History
 from streambank.sla.judge.events import Facts
 from streambank.sla.judge.judge import judge
 from streambank.storage.local.space import FULL_BYTES, Space, space_at
+from tests.support.jobs.simulated_job import BY
+from tests.support.permissions import as_ordinary_user, open_folder
 from tests.support.storage.small_disk import small_disk
 
 ROOMY = Space("/data", 1, 50 * 10**9, 100 * 10**9, 1000, read_only=False)
@@ -77,6 +81,76 @@ def test_doctor_names_a_disk_that_is_full_or_will_be() -> None:
     assert codes(disk(ROOMY, "checkpoint"), savepoint_bytes=60 * 10**9) == []
     assert codes(disk(ROOMY, "checkpoint"), grows_by=3e9) == warned
     assert codes(disk(ROOMY, "checkpoint"), grows_by=1e9) == []
+
+
+def test_a_small_disk_is_not_full_for_that() -> None:
+    small = disk(replace(ROOMY, free_bytes=60 << 20, total_bytes=64 << 20), TEMPORARY)
+    assert codes(small) == [] and level(disk(ROOMY), small)[0] == "ok"
+    full = disk(replace(ROOMY, free_bytes=0, total_bytes=64 << 20), TEMPORARY)
+    assert codes(full) == [("no-free-space", "error")] and level(disk(ROOMY), full)[0] == "breach"
+
+
+def test_the_effect_is_that_of_what_lies_there() -> None:
+    def effect(what: str, *, needed: bool) -> str:
+        places = (Place(what, "/data/x", needed=needed),)
+        (found,) = check_space([Disk(replace(ROOMY, read_only=True), places)], 0)
+        return found.effect
+
+    assert effect("repository", needed=False) == "On a full disk savepoints fail."
+    assert "no driver is started" in effect("checkpoint", needed=True)
+
+
+def test_a_file_system_that_does_not_say_how_large_it_is_is_not_full() -> None:
+    space = space_at("/proc")
+    assert (space.total_bytes, space.refusal("It")) == (0, None)
+    assert disks_of([Place("checkpoint", "/proc")]) == ()
+
+
+class TestOutput:
+    """A job whose last driver wrote to one disk."""
+
+    @pytest.fixture
+    def job(self, tmp_path: Path) -> Job:
+        (tmp_path / "app.py").write_text("")
+        (tmp_path / "jobs.toml").write_text(
+            f'repository = "{tmp_path}/repository"\n[jobs.disk]\napplication = "app.py"\n'
+            f'checkpoint = "{tmp_path}/ck"\n'
+        )
+        job = load_jobs(tmp_path / "jobs.toml").job("disk")
+        told = {"query_id": "q", "sink_path": f"file://{tmp_path}/old", "generation": 1}
+        job.records().record_query(None, told)
+        return job
+
+    def places(self, job: Job) -> dict[str, Place]:
+        return {one.what: one for one in places_of(job, job.records(), "main")}
+
+    def test_it_may_refuse_a_start_of_the_generation_that_wrote_it(self, job: Job, tmp_path: Path) -> None:
+        job.records().generations().ensure_first(job.checkpoint, by=BY)
+        assert self.places(job)["output"] == Place("output", f"file://{tmp_path}/old")
+
+    def test_a_generation_that_writes_elsewhere_has_left_it(self, job: Job, tmp_path: Path) -> None:
+        generations = job.records().generations()
+        first = generations.ensure_first(job.checkpoint, by=BY)
+        new = {f"file://{tmp_path}/old": f"file://{tmp_path}/new"}
+        second = replace(first, number=2, location=f"{first.location}.2", new_sinks=new)
+        generations.records.create(2, second.to_dict())
+        assert self.places(job)["output"] == Place("output", f"file://{tmp_path}/new", needed=False)
+
+    def test_local_state_is_where_the_driver_is_told(self, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", "/of/this/process")
+        passed = replace(job, env=("SPARK_LOCAL_DIRS",))
+        assert self.places(passed)["local state"].location == "/of/this/process"
+
+
+def test_a_place_that_may_not_be_seen_is_on_the_disk_of_what_may() -> None:
+    with open_folder() as folder:
+        private = folder / "private"
+        (private / "ck").mkdir(parents=True)
+        private.chmod(0o000)
+        place = Place("checkpoint", str(private / "ck"))
+        with as_ordinary_user():
+            assert not place.is_there and len(disks_of([place])) == 1
+        private.chmod(0o755)
 
 
 def test_it_is_judged_by_default() -> None:

@@ -9,6 +9,7 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.core.errors import StorageError
 from streambank.storage.local.reserve import FILE_BYTES, FILES, RESERVE, give_room, keep_reserve
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from tests.support.storage.small_disk import FullStore, small_disk
 
@@ -38,6 +39,23 @@ def test_a_record_on_a_full_disk_takes_one_part_of_it(tmp_path: Path) -> None:
     control.record_event("killed", why="test")
     assert (control.last_event("killed") or {})["why"] == "test"
     assert len(reserve(tmp_path)) == FILES - 1
+
+
+def test_nothing_is_removed_where_a_link_leads(tmp_path: Path) -> None:
+    store, other = LocalStore(tmp_path / "records"), tmp_path / "other"
+    (tmp_path / "records").mkdir()
+    other.mkdir()
+    (other / "01").write_text("of somebody")
+    (tmp_path / "records" / "reserve").symlink_to(other)
+    assert keep_reserve(store) == 0 and not give_room(store)
+    assert [one.name for one in other.iterdir()] == ["01"]
+
+
+def test_only_its_own_files_are_removed(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "records")
+    (tmp_path / "records" / "reserve").mkdir(parents=True)
+    (tmp_path / "records" / "reserve" / "notes").write_text("of somebody")
+    assert not give_room(store)
 
 
 def test_a_full_disk_without_one_is_an_error(tmp_path: Path) -> None:
