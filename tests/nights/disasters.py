@@ -129,6 +129,31 @@ def records_lost(scene: Scene) -> None:
     scene.savepoint()
 
 
+def database_put_back(scene: Scene) -> None:
+    """Airflow's database comes back from a backup: the run that watched last is in it no more.
+
+    The run that watches by the backup finds the records of a newer one, which gives no signs any more.
+    """
+    scene.declare()
+    old, airflow, backup = scene.run(), scene.site.airflow, scene.folder / "airflow.db"
+    airflow.back_up(backup)
+    scene.stop()
+    new = scene.run()
+    newest = scene.control.watches.view()
+    assert newest is not None and newest.by["run_id"] == new
+    scene.harm()
+
+    airflow.put_back(backup)
+
+    assert airflow.run_state(scene.dag("run"), old) == "running", "the backup has it as the watcher"
+    scene.must_be_alerted("not-watched", "team", "pager", timeout_s=300)
+    scene.until_watched(newest.number + 1)
+    scene.kill_driver()
+    scene.recovered()
+    scene.each_row_once()
+    scene.must_be_alerted("restart", "team")
+
+
 def wrong_code(scene: Scene) -> None:
     """Code that cannot go on with the state: found in the rehearsal, and the driver never notices."""
     scene.declare(verbs=("upgrade",))

@@ -513,5 +513,6 @@ NIGHTS: dict[str, tuple[str, Callable[[Scene], None]]] = {
     "q2": ("wrong code deployed: fails on new rows", disasters.wrong_code_undone),
     "r": ("a suspended driver wakes up beside its replacement", disasters.two_drivers),
     "s": ("records of the job deleted while it runs", disasters.records_lost),
+    "t": ("Airflow's database put back from a backup, then the driver killed", disasters.database_put_back),
 }
 """By name: what happens, and how it is played; in the order of the table."""

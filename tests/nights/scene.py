@@ -473,14 +473,14 @@ class Scene:
         """What the notifiers were given since the harm."""
         return alerts(self.folder / "alerts")[self._alerts_before :]
 
-    def must_be_alerted(self, kind: str, *to: str) -> None:
+    def must_be_alerted(self, kind: str, *to: str, timeout_s: float = 60) -> None:
         """These got an alert of this kind, or of this objective, at once or soon."""
 
         def alerted() -> bool:
             found = [one for one in self.alerts() if kind in (one["kind"], objective_of(one))]
             return {str(one["to"]) for one in found} >= {*to}
 
-        wait(alerted, f"an alert of {kind} to {' and '.join(to)}", 60)
+        wait(alerted, f"an alert of {kind} to {' and '.join(to)}", timeout_s)
 
     def must_say(self, verb: str, run: str, *codes: str) -> None:
         """A run has failed, and the log of a failed task has one of these codes."""

@@ -6,6 +6,7 @@ States are read from its database, since the API server may be what was killed.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -107,6 +108,26 @@ class LiveAirflow:
             _kill(one.pid)
         return [one.pid for one in working]
 
+    def back_up(self, copy: Path) -> None:
+        """Copy its database while it works."""
+        with closing(sqlite3.connect(self._database)) as database, closing(sqlite3.connect(copy)) as to:
+            database.backup(to)
+
+    def put_back(self, copy: Path) -> None:
+        """Kill all of it but the drivers, and start it again on a copy of its database."""
+        for name in self.running:
+            self.kill(name, with_children=True)
+        for suffix in ("-wal", "-shm", "-journal"):
+            self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)
+        shutil.copyfile(copy, self._database)
+        for name in airflow_parts.SERVICES:
+            self.start(name)
+        self.wait_until_healthy()
+
+    @property
+    def _database(self) -> Path:
+        return self.places.airflow / "airflow.db"
+
     def wait_until_healthy(self) -> None:
         """All four say that they are."""
         self._poll(self.client.is_healthy, "is not healthy", 180)
@@ -181,7 +202,7 @@ class LiveAirflow:
 
     def rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         """What its database answers."""
-        path = f"file:{self.places.airflow / 'airflow.db'}?mode=ro"
+        path = f"file:{self._database}?mode=ro"
         with closing(sqlite3.connect(path, uri=True, timeout=30)) as database:
             return database.execute(query, values).fetchall()
 
