@@ -362,7 +362,7 @@ class BrokenJob:
 
     Attributes:
         error: The mistake.
-        job: The job, of which only the name is known.
+        job: The job, of which only the name is known, and who is alerted if that can be read.
     """
 
     error: InputError

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from streambank.core.errors import InputError
 from streambank.core.names import MAIN, check_job_name
@@ -106,24 +108,40 @@ def read_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
             merged = Fields(merge(defaults.data, mine), own.path, source)
             jobs[name] = _read_job(merged, name, repository, control)
         except InputError as error:
-            broken[name] = BrokenJob(error, _nameless(error, name, source, repository, control))
+            table = data["jobs"][name]
+            told = {**defaults.data, **(table if isinstance(table, dict) else {})}.get("notify")
+            job = _nameless(error, name, source, repository, control, told, known)
+            broken[name] = BrokenJob(error, job)
     maintenance = read_maintenance(top.table("maintenance")) if "maintenance" in data else None
     top.done()
     refuse_shared(jobs, source)
     return Declarations(str(file), repository, control, jobs, maintenance, broken)
 
 
-def _nameless(error: InputError, name: str, source: Source, repository: str, control: str | None) -> Job:
-    """A job of which only the name counts, for what shows that its declaration has a mistake.
+def _nameless(
+    error: InputError,
+    name: str,
+    source: Source,
+    repository: str,
+    control: str | None,
+    told: Any,
+    variables: Mapping[str, str],
+) -> Job:
+    """A job of which only the name counts, and who is alerted where that can be read (`told`).
 
     Raises:
         InputError: Its name is the mistake: then there is no such job.
     """
+    path = ("jobs", name)
     known = {"application": "not-known", "checkpoint": "not-known"}
     try:
-        return _read_job(Fields(known, ("jobs", name), source), name, repository, control)
+        job = _read_job(Fields(known, path, source), name, repository, control)
     except InputError:
         raise error from None
+    with suppress(InputError):  # there, or there as well, is the mistake
+        notify = expand(told or [], source, (*path, "notify"), variables)
+        return replace(job, notify=read_notify(Fields({"notify": notify}, path, source), kinds=True))
+    return job
 
 
 def _read_job(fields: Fields, name: str | None, repository: str, control: str | None) -> Job:

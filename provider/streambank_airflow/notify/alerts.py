@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from streambank.control.records import RecordStream
-from streambank.core.errors import StreambankError
+from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.notify import Notify
 from streambank.storage import S3Access, using_s3
@@ -83,12 +83,27 @@ def send_alert(hook: StreambankHook, ref: str, alert: Alert, context: Mapping[st
         How many notifiers have got it.
     """
     try:
-        job = hook.declared.job(ref)
+        job = _told_of(hook, ref)
         access = hook.declared.settings.s3
     except Exception as error:
         log.error("No alert about job %s could be sent: %s", ref, said(error))
         return 0
     return send_alert_of(job, access, alert, context)
+
+
+def _told_of(hook: StreambankHook, ref: str) -> Job:
+    """The job; one whose declaration has a mistake too, if it says who is alerted.
+
+    Raises:
+        StreambankError: Nobody is known.
+    """
+    try:
+        return hook.declared.job(ref)
+    except InputError:
+        broken = hook.declared.read().broken.get(re.split("[/@]", ref)[0])
+        if broken is None or not broken.job.notify:
+            raise
+        return broken.job
 
 
 def send_alert_of(job: Job, access: S3Access | None, alert: Alert, context: Mapping[str, Any]) -> int:

@@ -519,6 +519,7 @@ def test_a_mistake_in_one_job_takes_no_other_job_away(tmp_path: Path, mistake: s
     file.write_text(TWO.format(mistake), encoding="utf-8")
     found = read_jobs(file, variables={})
     assert list(found.jobs) == ["flights"] and list(found.broken) == ["trains"]
+    assert found.broken["trains"].job.notify == ()
     assert found.around("flights").job("flights").name == "flights"
     for ask in (found.whole, lambda: found.around("trains"), lambda: found.job("trains")):
         with pytest.raises(InputError) as refused:
@@ -532,6 +533,20 @@ def test_a_mistake_in_one_job_takes_no_other_job_away(tmp_path: Path, mistake: s
         job_named("trains", str(file))
     if "NO_SUCH" not in mistake:
         assert job_named("flights", str(file)).name == "flights"
+
+
+@pytest.mark.parametrize("defaults", [False, True])
+def test_of_a_job_with_a_mistake_it_is_known_who_is_alerted(tmp_path: Path, defaults: bool) -> None:
+    notify = 'notify = [{class = "pages.Pager", args = {to = "${WHO}"}, kinds = ["giving-up"]}]\n'
+    file = tmp_path / "streaming_jobs.toml"
+    own = 'checkpiont = "c"\n'
+    if defaults:
+        file.write_text(TWO.format(own) + f"[defaults]\n{notify}", encoding="utf-8")
+    else:
+        file.write_text(TWO.format(own + notify), encoding="utf-8")
+    (told,) = read_jobs(file, variables={"WHO": "ops"}).broken["trains"].job.notify
+    assert (told.path, told.args, told.kinds) == ("pages.Pager", {"to": "ops"}, ("giving-up",))
+    assert read_jobs(file, variables={"WHO": "ops"}).broken["trains"].error.code == "bad-declaration"
 
 
 def test_a_field_that_is_misspelt_is_named_before_the_one_that_is_missing(tmp_path: Path) -> None:
