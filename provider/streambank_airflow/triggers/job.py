@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streambank.control.watch import SIGN_EVERY_S, Watcher
-from streambank.core.errors import InputError
+from streambank.core.errors import InputError, StreambankError
 from streambank.core.units import from_json_time, utc_now
 from streambank.job.health import MOST_S, AwakeClock, Observer
 from streambank_airflow.triggers.base import Event, JobTrigger
@@ -97,7 +97,11 @@ class JobEndTrigger(JobTrigger):
         """What looks at the job, and notices when it has not looked for a while itself."""
         from streambank_airflow.page.keep import page_of_watch
 
-        watcher = hook.watchers.job(self.job, self.site)
+        try:
+            watcher = hook.watchers.job(self.job, self.site)
+        except InputError as error:
+            self._alert_of_blindness(hook, f"{error.message} {error.hint}".strip())
+            raise
         watcher.observer = Observer(AwakeClock(max(MOST_S, 3 * self.poll_interval_s)))
         watcher.failures = self.failures
         if self.watch is not None:
@@ -122,6 +126,26 @@ class JobEndTrigger(JobTrigger):
                 self._alert(hook, watcher, event, f"{error.message} {error.hint}".strip())
             return None
         return event
+
+    def _failure(self, error: StreambankError, failures: int) -> Event | None:
+        """A mistake in the declaration says nothing of the job: it is waited for."""
+        if isinstance(error, InputError):
+            return None
+        return super()._failure(error, failures)
+
+    def _alert_of_blindness(self, hook: StreambankHook, mistake: str) -> None:
+        """Alert once of each mistake with which this trigger was opened, by what can be read of the job."""
+        from streambank_airflow.notify.alerts import Alert, send_alert
+
+        if self._alerted == mistake:
+            return
+        self._alerted = mistake
+        message = (
+            f"Nothing watches job {self.job}, and no driver of it can be started: {mistake} Correct the jobs "
+            "file: it is watched again then."
+        )
+        self.log.error("%s", message)
+        send_alert(hook, self.job, Alert(("giving-up", "restart"), message), {})
 
     def _alert(self, hook: StreambankHook, watcher: JobWatcher, event: Event, mistake: str) -> None:
         """Alert once of each mistake, by the declaration of before."""

@@ -12,6 +12,7 @@ from airflow.triggers.base import BaseTrigger
 from streambank.core.errors import FormatError, StorageError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.load import load_jobs
+from streambank_airflow.hooks.watchers import Watchers
 from streambank_airflow.triggers.base import PATIENCE, JobTrigger
 from streambank_airflow.triggers.job import (
     BatchCommittedTrigger,
@@ -370,6 +371,32 @@ def test_while_the_declaration_has_a_mistake_the_trigger_alerts_and_its_task_is_
     (alert,) = chat.read_text(encoding="utf-8").splitlines()
     assert alert.startswith("giving-up: The driver of job flights is gone (because), and no other one can be")
     assert "jobs.flights.checkpiont: there is no such field. Did you mean checkpoint?" in alert
+
+
+def test_a_trigger_that_is_opened_while_the_declaration_has_a_mistake_waits_and_alerts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As when the triggerer is restarted: its task would fail for good, with a mistake that is repaired."""
+    file, chat = tmp_path / "streaming_jobs.toml", tmp_path / "chat"
+    right = DECLARED.format(chat=chat)
+    opened: list[str] = []
+
+    def open_it(self: Watchers, ref: str, site: str | None) -> Watcher:
+        opened.append(ref)
+        if len(opened) == 3:
+            file.write_text(right, encoding="utf-8")
+        self.declared.read().around(ref)
+        return Watcher(view("failed", desired="running"))
+
+    monkeypatch.setattr("streambank_airflow.hooks.watchers.Watchers.job", open_it)
+    file.write_text(right.replace("checkpoint =", "checkpiont ="), encoding="utf-8")
+    trigger = JobEndTrigger(job="flights", watch=1, jobs_file=str(file), poll_interval_s=0.001)
+
+    event = first_event(trigger)
+
+    assert (event["status"], len(opened)) == ("gone", 3)
+    (alert,) = chat.read_text(encoding="utf-8").splitlines()
+    assert alert.startswith("giving-up: Nothing watches job flights") and "Did you mean checkpoint?" in alert
 
 
 def test_a_mistake_in_another_job_holds_nothing_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
