@@ -29,7 +29,7 @@ CHEAP_PROCESSES = "-Djdk.lang.Process.launchMechanism=VFORK"
 """On a local disk Spark starts sixty processes a batch: four times `readlink` and once `chmod` for each file
 that it writes, since Hadoop's native library is not there. Java's usual way to start one costs ten times as
 much."""
-MAKE_S = 300
+MAKE_S = 900
 TRAINED = (("aggregation", "hdfs"), ("transform-with-state", "format-v2"), ("stateless", "hdfs"))
 """Queries and layouts whose classes go into the archive."""
 
