@@ -112,6 +112,11 @@ class WatchView:
         return (now - self.due_at).total_seconds() > LATE_S
 
     @property
+    def gave_up(self) -> bool:
+        """Whether it has given the job up: then no older one goes on with it."""
+        return self.end.get("how") == "gave-up"
+
+    @property
     def who(self) -> str:
         """Its name for people: `run manual__2026-11-23 of flights.run`."""
         if self.by.get("dag_id"):
@@ -133,7 +138,8 @@ class Standing:
     """How a watcher stands; it is the one that acts where nothing here is said.
 
     Attributes:
-        other: The watcher that has the newest record instead, and may act; None where none does.
+        other: The watcher that has the newest record instead, and may act, or has given up; None where none
+            does.
         lost: Whether no watcher acts: its record is gone and none began after it, or the newest one is
             another watcher's that has ended or is silent.
         why: In that second case what became of that one, as a sentence.
@@ -284,7 +290,7 @@ class Watches:
         began, other = watcher.began_ms, view.watcher.began_ms or view.since.timestamp() * 1000
         if began is not None and view.number < watcher.number and other < began:
             return Standing(lost=True)
-        if view.end or view.is_silent(utc_now()):
+        if (view.end or view.is_silent(utc_now())) and not view.gave_up:
             return Standing(lost=True, why=view.last_word)
         return Standing(view)
 

@@ -202,6 +202,8 @@ class Signs:
         if self._first is None or self._first[0].watcher != other.watcher:
             self._first = other, now
         first, since = self._first
+        if other.gave_up:
+            return Watch(replaced_by=f"{other.who}, which has given it up")
         if other.seen_at != first.seen_at:
             return Watch(replaced_by=other.who)
         if now - since > other.next_s + LATE_S:
@@ -384,7 +386,7 @@ class WatchedWatcher:
         if newest is None:
             return WatchedView(**view)
         is_meant = desired is not None and desired.state == "running" and newest.desired == desired.number
-        gave_up = str(newest.end.get("why")) if is_meant and newest.end.get("how") == "gave-up" else None
+        gave_up = str(newest.end.get("why")) if is_meant and newest.gave_up else None
         return WatchedView(
             **view, watched=is_meant and newest.acts(utc_now()), watcher=newest.who, gave_up=gave_up
         )

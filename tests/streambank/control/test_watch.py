@@ -284,7 +284,7 @@ def test_a_newer_watcher_that_is_silent_replaces_none(control: JobControl) -> No
     assert control.watches.standing(dead).replaced_by == "run manual__old of flights.run", "if it comes back"
 
 
-@pytest.mark.parametrize("how", ["gave-up", "failed", "replaced", "stopped"])
+@pytest.mark.parametrize("how", ["failed", "replaced", "stopped"])
 def test_nor_does_one_that_has_ended(control: JobControl, how: Any) -> None:
     old, newer = begin(control, 1, OLD), begin(control, 1, NEW)
     assert control.watches.standing(old) == BY_NEW
@@ -292,6 +292,13 @@ def test_nor_does_one_that_has_ended(control: JobControl, how: Any) -> None:
     found = control.watches.standing(old)
     assert (found.lost, found.other) == (True, None)
     assert found.why == f"Its watcher, run manual__new of flights.run, ended ({how}: because)."
+
+
+def test_what_a_newer_one_has_given_up_no_older_one_goes_on_with(control: JobControl) -> None:
+    old, newer = begin(control, 1, OLD), begin(control, 1, NEW)
+    control.watches.end(newer, "gave-up", "the checkpoint is damaged")
+    last_sign(control, newer, timedelta(hours=1))
+    assert control.watches.standing(old) == BY_NEW and control.watches.sign(old, desired=1) == BY_NEW
 
 
 def test_one_makes_room_for_who_has_seen_that_it_is_gone_and_for_none_else(control: JobControl) -> None:

@@ -174,6 +174,11 @@ def test_an_older_one_that_sees_no_sign_for_some_intervals_begins_again(pair: Pa
     assert watches.begin_again(pair.signs.watcher, by=RUN, desired=3, gone=Watcher(**gone)) is not None
 
 
+def test_an_older_one_ends_with_the_newer_one_that_has_given_up(pair: Pair) -> None:
+    pair.job.records().watches.end(pair.newer, "gave-up", "the checkpoint is damaged")
+    assert pair.look() == (f"{SECOND}, which has given it up", None, False, "")
+
+
 def test_two_processes_that_are_one_watcher_find_each_other(job: Job) -> None:
     """Two Airflows have come from one database: one begins again, and so the other one is replaced."""
     now = [0.0]
