@@ -23,7 +23,7 @@ from streambank.code.code import Code
 from streambank.code.kept import drop_old, keep
 from streambank.code.program import read_program
 from streambank.control.claims import ClaimView
-from streambank.control.control import RECENT_EVENTS, JobControl
+from streambank.control.control import RECENT_EVENTS, Desired, JobControl
 from streambank.control.copies import settle_refresh
 from streambank.control.operation import Operation, Waits
 from streambank.control.pruning import prune_and_tell
@@ -185,7 +185,14 @@ def start_job(
     # Asked before the operation lock is taken: it would be the first file in the place of what is lost.
     check_declared(job, records, fresh_start=fresh_start)
     if (view := records.lease.view()) is None or view.free:
-        check_room(job, records)  # before the lock, which takes room itself
+        try:
+            check_room(job, records)  # before the lock, which takes room itself
+        except StorageError:
+            # Who stops the job on a full disk must not be kept waiting for the room that the lock takes.
+            left = _left_stopped(job, records.desired(), obey_desired)
+            if left is None or not ((busy := records.operation_lock.view()) is None or busy.free):
+                raise
+            return left
     start = _Start(
         job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, fresh_start, held
     )
@@ -197,6 +204,13 @@ def start_job(
         result = early or start.finish(wait)
         if result is not None:
             return result
+
+
+def _left_stopped(job: Job, desired: Desired | None, obey: bool) -> StartResult | None:
+    """What a start gives that obeys and finds the job stopped; None where it goes on."""
+    if not obey or desired is None or desired.state != "stopped":
+        return None
+    return StartResult(job.name, "not-desired", why=desired.words)
 
 
 def check_launch(job: Job, control: JobControl, launcher: Launcher) -> str | None:
@@ -256,8 +270,8 @@ class _Start:
     def begin(self, operation: Operation, obey_desired: bool, why: str) -> StartResult | None:
         """Make sure that a driver holds the lease; a result only where nothing is left to wait for."""
         desired = self.control.desired()
-        if obey_desired and desired is not None and desired.state == "stopped":
-            return StartResult(self.job.name, "not-desired", seconds=self._seconds(), why=desired.words)
+        if (stopped := _left_stopped(self.job, desired, obey_desired)) is not None:
+            return replace(stopped, seconds=self._seconds())
         if (view := self.control.lease.view()) is None or view.free:
             # With the lock in hand: an upgrade may have chosen another code while this start waited for it.
             self.job, self.chosen = as_chosen(self.declared, self.control)

@@ -138,7 +138,9 @@ def restore_tasks(
         shown=left_by(plan, GENERATIONS_KEY),
         **of_job,
     )
-    start_job = StartStreamingJobOperator(task_id="start", only_if=started, if_stopped="fail", **of_job)
+    start_job = StartStreamingJobOperator(
+        task_id="start", only_if=started, if_stopped="fail", wait_until_possible=True, **of_job
+    )
     keep_running = TriggerDagRunOperator(
         task_id="keep_running", trigger_dag_id=run, conf={"note": "handed over after a restore"}
     )

@@ -29,7 +29,10 @@ def run_dag(job: Job, file: DagFile) -> DAG:
     )
     with dag:
         start = StartStreamingJobOperator(
-            task_id="start", fresh_start="{{ params.fresh_start }}", **file.task_args(job)
+            task_id="start",
+            fresh_start="{{ params.fresh_start }}",
+            wait_until_possible=True,
+            **file.task_args(job),
         )
         # Without a time limit: it watches for as long as the job runs.
         keep = KeepStreamingJobRunningOperator(

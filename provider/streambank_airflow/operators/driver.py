@@ -8,7 +8,10 @@ to those who may read it and to nobody else, and names the whole file.
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
@@ -21,11 +24,12 @@ from streambank.core.errors import (
     IntegrityError,
     NotFoundError,
     RefusedError,
+    StorageError,
     StreambankError,
 )
-from streambank.core.units import from_json_time, to_json_time
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.driver.failure import shown
-from streambank_airflow.failures import describe
+from streambank_airflow.failures import describe, engine_error, said
 from streambank_airflow.hints import hint_for, in_words
 from streambank_airflow.operators.base import StreambankOperator, asked_by, by_schedule
 
@@ -67,6 +71,46 @@ HOPELESS = frozenset(
 UNSTARTABLE = frozenset({"checkpoint-damaged", "state-not-loadable"})
 """Codes of a checkpoint on which no further start succeeds."""
 
+FIRST_WAIT_S, LONGEST_WAIT_S = 15.0, 60.0
+"""How long is waited after a start that came to no driver: twice as long each time, up to the longest."""
+ALERTED_AGAIN = timedelta(hours=1)
+"""After how long it is alerted again that the job still cannot be started."""
+DIED = frozenset({"driver-died", "start-timeout"})
+"""Codes of a start for which a driver was launched; with any other one there is none to blame."""
+CANNOT_START = "cannot-start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """What is remembered of starts that came to no driver; JSON by `to_dict`.
+
+    Attributes:
+        waits: How many in a row, since the last driver that committed a batch.
+        alerted: When that was alerted last, ISO-8601; None where it was not.
+    """
+
+    waits: int = 0
+    alerted: str | None = None
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait now."""
+        return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self.waits, 60))
+
+    @property
+    def is_alerted(self) -> bool:
+        """Whether it was alerted of late that the job cannot be started."""
+        return self.alerted is not None and utc_now() - from_json_time(self.alerted) < ALERTED_AGAIN
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Waits:
+        """From what `to_dict` gave, now or in an earlier version; what else is there is left aside."""
+        return Waits(waits=int(data.get("waits", 0)), alerted=data.get("alerted"))
+
 
 class DriverOperator(StreambankOperator):
     """What the operators on a driver share."""
@@ -74,6 +118,57 @@ class DriverOperator(StreambankOperator):
     operator_extra_links = (DriverLogLink(),)
     driver_page: str | None = None
     """The page, in its cluster, of the driver that this task has started or found; None for none."""
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether it waits for what a start lacks."""
+        return True
+
+    @contextmanager
+    def waiting_for_storage(self, context: Context, known: Waits) -> Iterator[None]:
+        """Do a block that starts the job; wait where a disk, a storage or a cluster keeps it from that."""
+        try:
+            yield
+        except (AirflowException, StorageError) as error:
+            cause = None if isinstance(error, AirflowFailException) else engine_error(error)
+            if self.is_patient and isinstance(cause, StorageError) and cause.code not in DIED:
+                self.wait_for_storage(context, said(cause), known)
+            raise
+
+    def wait_for_storage(self, context: Context, why: str, known: Waits) -> NoReturn:
+        """Wait for what a start lacks, and try again with `start_again`, for as long as it takes.
+
+        Args:
+            context: Airflow's.
+            why: What it lacks.
+            known: What is remembered, and given to `start_again`.
+        """
+        from streambank_airflow.triggers.job import PauseTrigger
+
+        message = (
+            f"Job {self.job} cannot be started, or looked after, now: {why} It is tried again at least once "
+            "a minute: when that is repaired, the job goes on by itself."
+        )
+        self.log.warning("%s", message)
+        # Always in the triggerer: it may take days.
+        until = to_json_time(utc_now() + timedelta(seconds=known.pause_s))
+        known = replace(known, waits=known.waits + 1)
+        if not known.is_alerted and self.send_alert(context, message, CANNOT_START):
+            known = replace(known, alerted=to_json_time(utc_now()))
+        trigger = PauseTrigger(until=until, remember=known.to_dict())
+        self.defer(trigger=trigger, method_name="start_again")
+        raise AssertionError("a task that defers does not return")
+
+    def died_for_room(self) -> bool:
+        """Whether a full disk has ended the newest driver."""
+        failure = self.hook.jobs.driver_log(self.job).failure
+        return failure is not None and failure.is_for_room
+
+    def send_alert(self, context: Context, message: str, kind: str, subject: str = "") -> int:
+        """Alert whom the job names; how many were sent."""
+        from streambank_airflow.notify.alerts import Alert, send_alert
+
+        return send_alert(self.hook, self.job, Alert((kind,), message, subject=subject), {**context})
 
     def link_to(self, context: Context, result: StartResult) -> None:
         """Let the task's link lead to the driver's page, where it has one."""

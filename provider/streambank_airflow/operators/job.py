@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from streambank.core.choices import SINK_CHOICES, SOURCE_CHOICES
-from streambank.core.errors import InputError, RefusedError, StreambankError, check_choice
+from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError, check_choice
 from streambank.core.names import QueryRef
 from streambank.core.units import from_json_time, say_duration, to_json_time, utc_now
 from streambank.job.readiness import say_starts
@@ -40,7 +40,7 @@ from streambank_airflow.operators.base import (
     measured,
     tried_by,
 )
-from streambank_airflow.operators.driver import DriverOperator, asked_at
+from streambank_airflow.operators.driver import DIED, DriverOperator, Waits, asked_at
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.on_savepoint import OnSavepoint
 
@@ -64,6 +64,7 @@ ENDED = frozenset({"success", "skipped", "failed", "upstream_failed", "removed"}
 """States in which a task stays unless somebody clears it."""
 IF_STOPPED = ("skip", "fail")
 """What a start does where somebody has stopped the job after it was asked for."""
+_IMPATIENT = "With wait_until_possible=True this task would wait for that, for as long as it takes."
 
 
 class StartStreamingJobOperator(DriverOperator):
@@ -77,12 +78,18 @@ class StartStreamingJobOperator(DriverOperator):
     Airflow does not try again what would end the same way: a checkpoint that is damaged or that Spark cannot
     load, and a second driver of this run that dies before its first batch by the same error.
 
+    A full or read-only disk, or a storage or cluster that is not reached, is waited for as
+    `KeepStreamingJobRunningOperator` does it, where `wait_until_possible` says so; a stop ends that. Else the
+    task fails, and Airflow tries it again as its `retries` say.
+
     Args:
         only_if: Skip unless this is true; for a form's answer.
         fresh_start: Accept that the job's records are lost (`repository-lost`), and begin again. It takes a
             person: in a run that a schedule has made it is refused.
         if_stopped: What becomes of the task where somebody has stopped the job after this run was asked for:
             `skip`, or `fail` where the run itself has stopped the job, and would end well with it stopped.
+        wait_until_possible: Wait in the triggerer, without an end, for what a start lacks; None for where it
+            is deferrable.
         deferrable: Wait for the first batch in the triggerer.
         poll_interval_s: Seconds between two looks while waiting there.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
@@ -101,6 +108,7 @@ class StartStreamingJobOperator(DriverOperator):
         only_if: bool | str = True,
         fresh_start: bool | str = False,
         if_stopped: str = "skip",
+        wait_until_possible: bool | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval_s: float = 2.0,
         **kwargs: Any,
@@ -109,22 +117,35 @@ class StartStreamingJobOperator(DriverOperator):
         self.only_if = only_if
         self.fresh_start = fresh_start
         self.if_stopped = check_choice(if_stopped, "if_stopped", IF_STOPPED)
+        self.wait_until_possible = wait_until_possible
         self.deferrable = deferrable
         self.poll_interval_s = poll_interval_s
 
+    @property
+    def is_patient(self) -> bool:
+        """Whether it waits for what a start lacks."""
+        return self.deferrable if self.wait_until_possible is None else self.wait_until_possible
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Start it; see the class."""
-        with airflow_failures():
+        return self._begin(context, Waits())
+
+    def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Try again after a wait for what the start before has lacked."""
+        return self._begin(context, Waits.of(event["remember"]))
+
+    def _begin(self, context: Context, known: Waits) -> dict[str, Any]:
+        with self.waiting_for_storage(context, known), airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"This run does not start job {self.job}.")
             self.check_deferrable()
             obey = self.hook.jobs.obeys(self.job, asked_at(context), context["dag_run"].run_id)
             fresh = self._is_fresh(context)
-            result = self._start(context, obey=obey, wait=not self.deferrable, fresh=fresh)
+            result = self._start(context, known, obey=obey, wait=not self.deferrable, fresh=fresh)
             if not self.deferrable or result.state == "finished":
                 return self._done(result)
             timeout_s = self.hook.declared.job(self.job).start.timeout_s
-        self._defer(result, utc_now() + timedelta(seconds=timeout_s))
+        self._defer(result, utc_now() + timedelta(seconds=timeout_s), **known.to_dict())
 
     def _defer(self, result: StartResult, give_up_at: datetime, **remember: Any) -> NoReturn:
         from streambank_airflow.triggers.job import JobReadyTrigger
@@ -141,6 +162,9 @@ class StartStreamingJobOperator(DriverOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the driver is ready, or gone; see the class."""
+        known = Waits.of(event["remember"])
+        if self.is_patient and event["status"] == "error" and event["retryable"]:
+            self.wait_for_storage(context, str(event["message"]).replace("\nHint: ", " Hint: "), known)
         self.raise_for_error(event)
         if event["status"] == "late":
             self.show_driver_failure()
@@ -151,11 +175,13 @@ class StartStreamingJobOperator(DriverOperator):
             )
         if event["status"] == "gone" and not event["finished"] and event["desired"] != "stopped":
             cause = self.show_driver_failure()
+            if self.is_patient and self.died_for_room():
+                self.wait_for_storage(context, f"its driver is gone ({event['why']}{cause}).", known)
             self.raise_hopeless(context)
             self.raise_gone(f"The driver of job {self.job} ended before it was ready", event, cause)
-        with airflow_failures():
+        with self.waiting_for_storage(context, known), airflow_failures():
             # It works, so this finds it at once; and tells the same as a start that has not deferred.
-            result = self._start(context, obey=True, wait=event["status"] == "ready")
+            result = self._start(context, known, obey=True, wait=event["status"] == "ready")
             before = event["remember"]
             return self._done(result, before["state"] if result.launch_id == before["launch_id"] else None)
 
@@ -171,7 +197,9 @@ class StartStreamingJobOperator(DriverOperator):
             )
         return fresh
 
-    def _start(self, context: Context, *, obey: bool, wait: bool, fresh: bool = False) -> StartResult:
+    def _start(
+        self, context: Context, known: Waits, *, obey: bool, wait: bool, fresh: bool = False
+    ) -> StartResult:
         try:
             result = self.hook.jobs.start(
                 self.job,
@@ -182,8 +210,15 @@ class StartStreamingJobOperator(DriverOperator):
                 fresh_start=fresh,
             )
         except Exception as error:
-            self.show_driver_failure()
+            if isinstance(error, StorageError) and error.code not in DIED:
+                if self.is_patient:
+                    raise
+                hint = f"{error.hint} {_IMPATIENT}".strip()
+                raise StorageError(error.message, code=error.code, hint=hint) from error
+            cause = self.show_driver_failure()
             if isinstance(error, StreambankError) and error.code == "driver-died":
+                if self.is_patient and self.died_for_room():
+                    self.wait_for_storage(context, f"{error.message.rstrip('.')}{cause}.", known)
                 self.raise_hopeless(context)
             raise
         self.link_to(context, result)
@@ -444,6 +479,11 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
         if asked is not None and asked.stop.epoch is not None:
             self._wait_for_end(asked, asked.stop.epoch)
         return self._go_on(context, asked)
+
+    @property
+    def is_patient(self) -> bool:
+        """Never: what a start would lack is refused before the old driver is stopped."""
+        return False
 
     def _how(self, context: Context) -> dict[str, Any]:
         return {

@@ -14,9 +14,9 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from streambank.control.watch import SIGN_EVERY_S, Standing, Watcher
 from streambank.core.errors import ConflictError, InputError, RefusedError, StorageError, StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
-from streambank_airflow.failures import airflow_failures, describe, engine_error, said
+from streambank_airflow.failures import airflow_failures, describe, said
 from streambank_airflow.operators.base import asked_by
-from streambank_airflow.operators.driver import HOPELESS, UNSTARTABLE, DriverOperator
+from streambank_airflow.operators.driver import DIED, HOPELESS, UNSTARTABLE, DriverOperator, Waits
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -26,21 +26,14 @@ if TYPE_CHECKING:
 
 SHORT_PAUSE_S = 10.0
 """A pause before a start of no more seconds is made in the task, a longer one in the triggerer."""
-FIRST_WAIT_S, LONGEST_WAIT_S = 15.0, 60.0
-"""How long is waited after a start that came to no driver: twice as long each time, up to the longest."""
-ALERTED_AGAIN = timedelta(hours=1)
-"""After how long it is alerted again that the job still cannot be started."""
-DIED = frozenset({"driver-died", "start-timeout"})
-"""Codes of a start for which a driver was launched; with any other one there is none to blame."""
 DECLARED_AGAIN_S = 30.0
 """After so long a declaration that has a mistake is read again."""
-CANNOT_START = "cannot-start"
 _LONGEST = 300
 _PATIENCE = ("max_failures", "backoff_s", "max_backoff_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Course(Waits):
     """What is remembered from one start to the next; JSON by `to_dict`.
 
     Attributes:
@@ -51,8 +44,6 @@ class Course:
         site: The site of the job whose records have that number; None for a copy.
         watch_id: What tells its record from another one with that number; None for one that the version
             before has begun.
-        waits: How many starts in a row came to no driver, since the last one that committed a batch.
-        alerted: When that was alerted last, ISO-8601; None where it was not.
     """
 
     failures: int = 0
@@ -61,8 +52,6 @@ class Course:
     watch: int | None = None
     site: str | None = None
     watch_id: str | None = None
-    waits: int = 0
-    alerted: str | None = None
 
     @property
     def watcher(self) -> Watcher | None:
@@ -93,11 +82,6 @@ class Course:
         """The same once a driver has committed a batch: the next lack of something is another one."""
         return replace(self, waits=0, alerted=None)
 
-    @property
-    def is_alerted(self) -> bool:
-        """Whether it was alerted of late that the job cannot be started."""
-        return self.alerted is not None and utc_now() - from_json_time(self.alerted) < ALERTED_AGAIN
-
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self) | {"recent": list(self.recent)}
@@ -107,7 +91,7 @@ class Course:
         """From what `to_dict` gave, now or in an earlier version; what else is there is left aside."""
         numbers, recent = (int(data["failures"]), int(data["restarts"])), tuple(data.get("recent", ()))
         watch = (data.get("watch"), data.get("site"), data.get("watch_id"))
-        return cls(*numbers, recent, *watch, int(data.get("waits", 0)), data.get("alerted"))
+        return cls(*numbers, recent, *watch, **asdict(Waits.of(data)))
 
 
 class KeepStreamingJobRunningOperator(DriverOperator):
@@ -213,21 +197,11 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         It does not fail for a storage that cannot be used now, and waits for that.
         """
         try:
-            with self._waiting_for_storage(context, course):
+            with self.waiting_for_storage(context, course):
                 yield
         except AirflowException as error:
             # The first end that is recorded counts: one that gives up has said so, and why.
             self._end(course, "failed", str(error).splitlines()[0][:_LONGEST])
-            raise
-
-    @contextmanager
-    def _waiting_for_storage(self, context: Context, course: Course) -> Iterator[None]:
-        try:
-            yield
-        except (AirflowException, StorageError) as error:
-            cause = None if isinstance(error, AirflowFailException) else engine_error(error)
-            if isinstance(cause, StorageError) and cause.code not in DIED:
-                self._wait(context, said(cause), course)
             raise
 
     def _watched(self, context: Context, course: Course, event: Mapping[str, Any] | None = None) -> Course:
@@ -277,7 +251,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     def _resumed(self, context: Context, event: Mapping[str, Any]) -> Course:
         """What was remembered while the task was deferred; a version that left no signs has deferred none."""
         course = Course.of(event["remember"])
-        with self._waiting_for_storage(context, course), airflow_failures():
+        with self.waiting_for_storage(context, course), airflow_failures():
             return self._watched(context, course, event)
 
     def _is_beside_a_newer(self, course: Course) -> bool:
@@ -329,45 +303,22 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if error.code in DIED:
             # It did not even get as far as the lease: one more of the drivers that did not get on.
             cause = self.show_driver_failure()
-            if not self._died_for_room():
+            if not self.died_for_room():
                 return self._pause(context, error.message, self._watched(context, course), got_on=False)
-            self._wait(context, f"{error.message.rstrip('.')}{cause}.", self._watched(context, course))
+            self.wait_for_storage(
+                context, f"{error.message.rstrip('.')}{cause}.", self._watched(context, course)
+            )
         try:
             course = self._watched(context, course)
         except StreambankError as other:  # a watcher's record may need what is lacking
             self.log.warning("It could not be recorded who watches the job: %s", describe(other))
-        self._wait(context, said(error), course)
+        self.wait_for_storage(context, said(error), course)
 
-    def _died_for_room(self) -> bool:
-        """Whether a full disk has ended the newest driver."""
-        failure = self.hook.jobs.driver_log(self.job).failure
-        return failure is not None and failure.is_for_room
-
-    def _wait(self, context: Context, why: str, course: Course) -> NoReturn:
-        """Wait for what a start lacks, and try again, for as long as it takes.
-
-        Args:
-            context: Airflow's.
-            why: What it lacks.
-            course: What is remembered.
-        """
-        from streambank_airflow.triggers.job import PauseTrigger
-
-        pause_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(course.waits, 60))
-        course = replace(course, waits=course.waits + 1)
-        message = (
-            f"Job {self.job} cannot be started, or looked after, now: {why} It is tried again at least once "
-            "a minute: when that is repaired, the job goes on by itself."
-        )
-        self.log.warning("%s", message)
-        self._sign(course, pause_s + SIGN_EVERY_S, "pausing")
-        if not course.is_alerted and self._alert(context, message, CANNOT_START):
-            course = replace(course, alerted=to_json_time(utc_now()))
-        # Always in the triggerer: it may take days.
-        until = to_json_time(utc_now() + timedelta(seconds=pause_s))
-        trigger = PauseTrigger(until=until, remember=course.to_dict())
-        self.defer(trigger=trigger, method_name="start_again")
-        raise AssertionError("a task that defers does not return")
+    def wait_for_storage(self, context: Context, why: str, known: Waits) -> NoReturn:
+        """See `DriverOperator`; and leave a sign that the job is watched meanwhile."""
+        if isinstance(known, Course):
+            self._sign(known, known.pause_s + SIGN_EVERY_S, "pausing")
+        super().wait_for_storage(context, why, known)
 
     def _watch(self, course: Course, batch: int | None) -> NoReturn:
         """Wait until the job needs somebody.
@@ -401,7 +352,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def _go_on(self, context: Context, event: dict[str, Any], course: Course) -> dict[str, Any]:
         if event["status"] == "error" and event["retryable"]:
-            self._wait(context, str(event["message"]).replace("\nHint: ", " Hint: "), course)
+            self.wait_for_storage(context, str(event["message"]).replace("\nHint: ", " Hint: "), course)
         self.raise_for_error(event)
         before, cause = event["remember"], ""
         if event["status"] == "unsigned":
@@ -428,9 +379,9 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             self._give_up(context, hopeless, course)
         if event["exit_code"] in HOPELESS:
             self.raise_gone(f"The driver of job {self.job} gave up", event, cause)
-        if self._died_for_room():
+        if self.died_for_room():
             known = course.rid_of_waits() if got_on else course
-            self._wait(context, f"its last driver is gone ({event['why']}{cause}).", known)
+            self.wait_for_storage(context, f"its last driver is gone ({event['why']}{cause}).", known)
         return self._pause(context, f"{event['why']}{cause}", course, got_on=got_on)
 
     def _heal(self, context: Context, remember: Mapping[str, Any], course: Course) -> dict[str, Any]:
@@ -537,12 +488,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             f"The driver of job {self.job} {said} It is restart "
             f"{course.restarts} of this run, and {course.failures} drivers in a row committed no batch."
         )
-        self._alert(context, message, "restart")
-
-    def _alert(self, context: Context, message: str, kind: str, subject: str = "") -> int:
-        from streambank_airflow.notify.alerts import Alert, send_alert
-
-        return send_alert(self.hook, self.job, Alert((kind,), message, subject=subject), {**context})
+        self.send_alert(context, message, "restart")
 
     def _alert_of_gap(self, context: Context, why: str) -> None:
         from streambank_airflow.notify.alerts import NOT_WATCHED
@@ -553,7 +499,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             "runs were deleted or cleared."
         )
         self.log.warning("%s", message)
-        self._alert(context, message, NOT_WATCHED, why)
+        self.send_alert(context, message, NOT_WATCHED, why)
 
     def _give_up(self, context: Context, why: str, course: Course) -> NoReturn:
         """Start nothing any more, and say so.

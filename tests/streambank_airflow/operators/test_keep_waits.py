@@ -14,10 +14,10 @@ from streambank.core.errors import StorageError
 from streambank.driver.launchers import disks
 from streambank.storage.local.space import space_at
 from streambank_airflow.hooks.health import HealthVerbs
-from streambank_airflow.operators import keep
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.watch.job import JobWatcher
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.waits import Faults, alerts, declare_alerts, kinds, launches, wait_less
 from tests.support.jobs.declared import BY
 from tests.support.jobs.managed_job import Managed, managed_job, meanwhile
 from tests.support.storage.small_disk import small_disk
@@ -25,55 +25,10 @@ from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
-DECLARED = """
-[jobs.flights.health]
-backoff = "100ms"
-max_failures = 1
-max_restarts = 1
-
-[[jobs.flights.notify]]
-class = "tests.support.airflow_face.notifiers.FileNotifier"
-args = {{file = "{}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}
-"""
-
-
-class Faults:
-    """How often something has failed, and whether it still does."""
-
-    def __init__(self) -> None:
-        self.on = True
-        self.count = 0
-
-    def fail(self) -> bool:
-        self.count += self.on
-        return self.on
-
-    def end(self) -> None:
-        self.on = False
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keep, "FIRST_WAIT_S", 0.05)
-    monkeypatch.setattr(keep, "LONGEST_WAIT_S", 0.2)
-
-
-def alerts_of(managed: Managed) -> Path:
-    """Not on the job's own disk."""
-    return managed.folder.with_name(f"{managed.folder.name}-alerts")
-
-
-def alerts(managed: Managed) -> list[str]:
-    file = alerts_of(managed)
-    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-
-
-def kinds(managed: Managed) -> list[str]:
-    return [line.partition(":")[0] for line in alerts(managed)]
-
-
-def launches(managed: Managed) -> int:
-    return len(managed.control.lease.recent_launches())
+    wait_less(monkeypatch)
 
 
 def given_up(managed: Managed) -> bool:
@@ -81,7 +36,7 @@ def given_up(managed: Managed) -> bool:
 
 
 def dag_of(managed: Managed) -> DAG:
-    managed.declare(DECLARED.format(alerts_of(managed)))
+    declare_alerts(managed)
     with DAG("keep", schedule=None) as dag:
         KeepStreamingJobRunningOperator(
             task_id="task", job="flights", jobs_file=str(managed.jobs_file), poll_interval_s=0.1
