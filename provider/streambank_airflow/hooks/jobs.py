@@ -5,12 +5,13 @@ The engine's modules for them are loaded when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.errors import RefusedError
+from streambank.core.errors import RefusedError, StorageError
 from streambank_airflow.hints import hint_for
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 STOP_RUNNING = "Set stop_running if it may be stopped for this."
 LAST_LINES = 15
 """How many of a driver's last lines are shown where there is no exception among them."""
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +229,11 @@ class JobVerbs:
         where = status.log or status.tracking or status.submission
         if where is None or status.driver is None:
             return DriverLog()
-        lines = launcher_for(job).log_lines(status.driver, SEARCHED_LINES)
+        lines: Sequence[str] = ()
+        try:
+            lines = launcher_for(job).log_lines(status.driver, SEARCHED_LINES)
+        except StorageError as error:  # what the records say of its end counts all the same
+            _log.warning("The log %s of the driver of job %s is not read: %s", where, job.name, error.message)
         failure = driver_failure(job.records(), status.launch_id, lines)
         return DriverLog(where, failure, tuple(map(shown, lines[-LAST_LINES:])))
 

@@ -153,7 +153,8 @@ class DriverOperator(StreambankOperator):
         # Always in the triggerer: it may take days.
         until = to_json_time(utc_now() + timedelta(seconds=known.pause_s))
         known = replace(known, waits=known.waits + 1)
-        if not known.is_alerted and self.send_alert(context, message, CANNOT_START):
+        # Whoever is woken when a job is given up is woken for this, too: it is what was given up before.
+        if not known.is_alerted and self.send_alert(context, message, CANNOT_START, "giving-up"):
             known = replace(known, alerted=to_json_time(utc_now()))
         trigger = PauseTrigger(until=until, remember=known.to_dict())
         self.defer(trigger=trigger, method_name="start_again")
@@ -164,11 +165,11 @@ class DriverOperator(StreambankOperator):
         failure = self.hook.jobs.driver_log(self.job).failure
         return failure is not None and failure.is_for_room
 
-    def send_alert(self, context: Context, message: str, kind: str, subject: str = "") -> int:
-        """Alert whom the job names; how many were sent."""
+    def send_alert(self, context: Context, message: str, *kinds: str, subject: str = "") -> int:
+        """Alert whom the job names for any of these kinds, the most special first; how many were sent."""
         from streambank_airflow.notify.alerts import Alert, send_alert
 
-        return send_alert(self.hook, self.job, Alert((kind,), message, subject=subject), {**context})
+        return send_alert(self.hook, self.job, Alert(kinds, message, subject=subject), {**context})
 
     def link_to(self, context: Context, result: StartResult) -> None:
         """Let the task's link lead to the driver's page, where it has one."""

@@ -153,7 +153,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on after the pause before a start."""
-        self._wait_for_declaration(event)
+        self._wait_for_declaration(context, event)
         remember = event["remember"]
         course = self._resumed(context, event)
         with self._watching(context, course):
@@ -165,25 +165,36 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 return self._heal(context, remember, course)
             return self._start(context, course)
 
-    def _wait_for_declaration(self, event: dict[str, Any]) -> None:
-        """Wait in the triggerer while the job's declaration has a mistake: without it nothing can be done."""
+    def _wait_for_declaration(self, context: Context, event: dict[str, Any]) -> None:
+        """Wait in the triggerer while the job's declaration has a mistake: without it nothing can be done.
+
+        Each mistake is alerted once, to those who can be read of the job.
+        """
         try:
             self.hook.declared.read().around(self.job)
         except InputError as error:
             from streambank_airflow.triggers.job import PauseTrigger
 
-            self.log.error("The declaration is read again in %g s: %s", DECLARED_AGAIN_S, describe(error))
+            mistake = f"{error.message} {error.hint}".strip()
+            self.log.error("The declaration is read again in %g s: %s", DECLARED_AGAIN_S, mistake)
+            if event.get("mistake") != mistake:
+                message = (
+                    f"Nothing is done for job {self.job}, which needs it: {mistake} Correct the jobs file: "
+                    "the job goes on by itself then."
+                )
+                self.send_alert(context, message, "giving-up", "restart")
             until = to_json_time(utc_now() + timedelta(seconds=DECLARED_AGAIN_S))
-            self.defer(trigger=PauseTrigger(until=until, remember=event), method_name="declared_again")
+            held = {**event, "mistake": mistake}
+            self.defer(trigger=PauseTrigger(until=until, remember=held), method_name="declared_again")
 
     def declared_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on with what was to be done, if the declaration is right now."""
         held = event["remember"]
-        return (
-            self.start_again(context, held)
-            if held["status"] == "over"
-            else self.execute_complete(context, held)
-        )
+        if held["status"] == "over":
+            return self.start_again(context, held)
+        if held["status"] == "error":  # it may be the mistake that has been repaired: the trigger looks again
+            held = {**held, "status": "unsigned"}
+        return self.execute_complete(context, held)
 
     def _policy(self) -> HealthPolicy:
         """What the job declares, but for what this task says itself."""
@@ -345,7 +356,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the job runs no more, or does not get on; see the class."""
-        self._wait_for_declaration(event)
+        self._wait_for_declaration(context, event)
         course = self._resumed(context, event)
         with self._watching(context, course):
             return self._go_on(context, event, course)
@@ -402,7 +413,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 self._give_up_unstartable(context, error, course)
                 raise
             except StorageError as error:
-                return self._not_started(context, error, course)
+                # Unless another driver died nothing was launched in its place, and it counts for nothing.
+                return self._not_started(context, error, course if error.code in DIED else before)
             if result.state == "not-needed":
                 self.log.info("Nothing is done: the driver makes progress again.")
                 self._watch(before, batch)
@@ -499,7 +511,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             "runs were deleted or cleared."
         )
         self.log.warning("%s", message)
-        self.send_alert(context, message, NOT_WATCHED, why)
+        self.send_alert(context, message, NOT_WATCHED, "giving-up", subject=why)
 
     def _give_up(self, context: Context, why: str, course: Course) -> NoReturn:
         """Start nothing any more, and say so.

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG
 
 from streambank.core.errors import StorageError
 from streambank.driver.launchers import disks
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.storage.local.space import space_at
 from streambank_airflow.hooks.health import HealthVerbs
+from streambank_airflow.operators import keep
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
+from streambank_airflow.operators.keep import Course
+from streambank_airflow.triggers.job import JobEndTrigger, PauseTrigger
 from streambank_airflow.watch.job import JobWatcher
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.airflow_face.waits import Faults, alerts, declare_alerts, kinds, launches, wait_less
@@ -115,6 +120,76 @@ def test_a_driver_that_anything_else_has_ended_counts(managed: Managed) -> None:
 
     assert (xcom(run, "task")["state"], xcom(run, "task")["restarts"]) == ("stopped", 1)
     assert kinds(managed) == ["restart"]
+
+
+def test_a_driver_whose_log_cannot_be_read_counts(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a job that dies again and again would never be given up."""
+
+    def unread(*_: Any) -> list[str]:
+        raise StorageError("The log cannot be read.", code="log-not-read")
+
+    monkeypatch.setattr(LocalLauncher, "log_lines", unread)
+    managed.start()
+    managed.wait_for_batch(1)
+    dag = dag_of(managed)
+    with meanwhile(managed, lambda: poll(managed.control.watches.view, timeout_s=120), managed.kill):
+        run = run_dag(dag)
+    assert task_states(run) == {"task": "failed"} and given_up(managed)
+    assert "cannot-start" not in kinds(managed)
+
+
+def operator_of(managed: Managed) -> KeepStreamingJobRunningOperator:
+    (task,) = dag_of(managed).tasks
+    assert isinstance(task, KeepStreamingJobRunningOperator)
+    return task
+
+
+def test_a_full_disk_in_the_place_of_a_driver_that_makes_no_progress_counts_for_nothing(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise StorageError("The disk is full.", code="disk-full")
+
+    monkeypatch.setattr(HealthVerbs, "heal", full)
+    monkeypatch.setattr(keep, "asked_by", lambda _: BY)
+    managed.start()
+    task, before = operator_of(managed), Course(failures=1)
+    remember = {"unhealthy": {}, "before": {"batch": 1, **before.to_dict()}}
+    with pytest.raises(TaskDeferred) as deferred:
+        task._heal({}, remember, before.after(got_on=False, within_s=60.0))  # type: ignore[typeddict-item]
+    assert isinstance(deferred.value.trigger, PauseTrigger)
+    known = deferred.value.trigger.remember
+    assert (known["failures"], known["restarts"], known["waits"]) == (1, 0, 1)
+
+
+class TestDeclarationWithAMistake:
+    """Nothing can be done for the job until it is repaired."""
+
+    HELD: ClassVar[dict[str, Any]] = {"remember": {"batch": 1, **Course().to_dict()}}
+
+    def test_each_mistake_is_alerted_once(self, managed: Managed) -> None:
+        task = operator_of(managed)
+        text = managed.jobs_file.read_text(encoding="utf-8")
+        held = {"status": "gone", **self.HELD}
+        for wrong in ("checkpiont =", "checkpiont =", "chekpoint ="):
+            managed.jobs_file.write_text(text.replace("checkpoint =", wrong), encoding="utf-8")
+            with pytest.raises(TaskDeferred) as deferred:
+                task._wait_for_declaration({}, held)  # type: ignore[typeddict-item]
+            assert isinstance(deferred.value.trigger, PauseTrigger)
+            held = deferred.value.trigger.remember
+        managed.jobs_file.write_text(text, encoding="utf-8")
+        first, second = alerts(managed)
+        assert first.startswith("giving-up: Nothing is done for job flights") and "checkpiont" in first
+        assert "chekpoint" in second
+
+    def test_with_the_repair_the_mistake_is_no_end_of_the_watch(
+        self, managed: Managed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(KeepStreamingJobRunningOperator, "_watched", lambda self, _, course, __: course)
+        event = {"status": "error", "retryable": False, "message": "it is misspelt", **self.HELD}
+        with pytest.raises(TaskDeferred) as deferred:
+            operator_of(managed).declared_again({}, {"status": "over", "remember": event})  # type: ignore[typeddict-item]
+        assert isinstance(deferred.value.trigger, JobEndTrigger)
 
 
 @pytest.mark.parametrize("where", ["look", "watch_again"])
