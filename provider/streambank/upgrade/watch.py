@@ -25,7 +25,7 @@ from streambank.upgrade.plan import launched_code
 
 _LOOK_S = 1.0
 NOT_ITS_FAULT = frozenset(
-    {"savepoint_age", "drill_age", "replica_age", "copy_age", "restart_rate", "recovery"}
+    {"free_space", "savepoint_age", "drill_age", "replica_age", "copy_age", "restart_rate", "recovery_time"}
 )
 """Objectives that an upgrade itself touches, or that say nothing of the code."""
 FAILED = "new-code-failed"

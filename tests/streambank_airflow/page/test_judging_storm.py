@@ -94,6 +94,7 @@ def is_well(page: Chromium, **more: Any) -> bool:
         ({"savepoint": None}, "warn", "There is no verified savepoint"),
         ({"verdicts": [{**BROKEN, "objective": "history"}]}, "bad", UNREAD),
         ({"verdicts": [{**BROKEN, "objective": "alive"}]}, "bad", "The job has been down, or not watched"),
+        ({"verdicts": [{**BROKEN, "objective": "free_space"}]}, "bad", "A disk has too little free space"),
         ({"verdicts": [BROKEN]}, "bad", "State bytes are beyond their limit"),
         ({"error": UNREADABLE}, "bad", "The job's storage cannot be read"),
         ({"error": {**UNREADABLE, "part": "line"}}, "bad", "Some of the job's records cannot be read"),

@@ -249,9 +249,10 @@ function mismatched(line, gaveUp, add) {
 
 const said = (error) => (typeof error === "string" ? error : error.message || error.code || "");
 
-/** Titles of objectives for which a limit says nothing. */
+/** Titles of objectives of which a limit does not say what is wrong. */
 const NO_LIMIT = {
   alive: "The job has been down, or not watched",
+  free_space: "A disk has too little free space",
   history: "Not all of the job's history could be read",
 };
 
