@@ -13,6 +13,7 @@ from streambank.compaction.quarantine import Quarantine, quarantine_location
 from streambank.compaction.quiet_check import HELD
 from streambank.compaction.undo import UndoReport, bring_back
 from streambank.control.control import JobControl
+from streambank.control.records import leaving_word
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import check_records, declared_query
@@ -242,17 +243,21 @@ def _named(job: Job, name: str, report: CompactionReport) -> CompactionReport:
 def _record(
     records: JobControl, kind: str, name: str, told: Mapping[str, Any], by: Mapping[str, str], why: str
 ) -> None:
-    records.record_event(
-        kind,
-        query=name,
-        files=told["files"],
-        bytes=told["bytes"],
-        quarantine=told["quarantine"],
-        checkpoint=told["checkpoint"],
-        missing=told.get("missing", []),
-        by=dict(by),
-        why=why,
-    )
+    with leaving_word(
+        f"The work on the quarantine {told['quarantine']} is done, but not recorded as an event of its job",
+        "There is no need to do it again.",
+    ):
+        records.record_event(
+            kind,
+            query=name,
+            files=told["files"],
+            bytes=told["bytes"],
+            quarantine=told["quarantine"],
+            checkpoint=told["checkpoint"],
+            missing=told.get("missing", []),
+            by=dict(by),
+            why=why,
+        )
 
 
 def _queries(job: Job, query: str | None, quarantine: str | None) -> tuple[str, ...]:

@@ -14,11 +14,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from streambank.control.signed import SIGNATURE, Signer
-from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StorageError
+from streambank.core.errors import (
+    ConflictError,
+    FormatError,
+    IntegrityError,
+    NotFoundError,
+    StorageError,
+    StreambankError,
+)
 from streambank.core.json_text import loads
 from streambank.storage.store import MAX_RECORD_BYTES, Overwriting, Store, read_record
 
@@ -48,6 +56,23 @@ class Record:
 
     number: int
     data: JsonDict
+
+
+@contextmanager
+def leaving_word(done: str, hint: str) -> Iterator[None]:
+    """Record in the block what is done by now: an error of it says that only the record is missing.
+
+    Args:
+        done: What is done and what is not, as the first half of a sentence.
+        hint: What to do about it.
+
+    Raises:
+        StorageError: It could not be recorded (code `report-not-written`).
+    """
+    try:
+        yield
+    except StreambankError as error:
+        raise StorageError(f"{done}: {error.message}", code="report-not-written", hint=hint) from error
 
 
 def encode_json(data: Mapping[str, Any]) -> bytes:

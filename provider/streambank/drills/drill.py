@@ -33,6 +33,7 @@ from streambank.code.chosen import as_chosen
 from streambank.control.control import JobControl
 from streambank.control.drills import called, record_drill, savepoints_of
 from streambank.control.progress import progress_of_batch
+from streambank.control.records import leaving_word
 from streambank.core.errors import InputError, IntegrityError, RefusedError, StreambankError
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
@@ -115,22 +116,27 @@ def leave_report(request: DrillRequest, report: DrillReport) -> None:
     Raises:
         StorageError: It could not be written down.
     """
-    control = request.job.records()
-    record_drill(control, report.to_dict())
-    control.record_event(
-        "drilled",
-        savepoint=called(savepoints_of(report.to_dict())) or None,
-        passed=report.passed,
-        step=report.failed_step,
-        error=report.error,
-        code=report.code,
-        seconds=round(report.seconds, 1),
-        repository=report.repository,
-        rto_s=None if report.rto_s is None else round(report.rto_s, 1),
-        not_run=report.not_run or None,
-        by=dict(request.by),
-        why=request.why,
-    )
+    failed = f"failed at the step {report.failed_step} ({report.error.rstrip('.')})"
+    with leaving_word(
+        f"The drill of job {report.job} {'passed' if report.passed else failed}, but its report is not kept",
+        "Make room for the job's records, and drill again: only what is kept counts for drill_age.",
+    ):
+        control = request.job.records()
+        record_drill(control, report.to_dict())
+        control.record_event(
+            "drilled",
+            savepoint=called(savepoints_of(report.to_dict())) or None,
+            passed=report.passed,
+            step=report.failed_step,
+            error=report.error,
+            code=report.code,
+            seconds=round(report.seconds, 1),
+            repository=report.repository,
+            rto_s=None if report.rto_s is None else round(report.rto_s, 1),
+            not_run=report.not_run or None,
+            by=dict(request.by),
+            why=request.why,
+        )
 
 
 def rehearse(

@@ -17,6 +17,7 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import read_marker, renew_marker
 from streambank.control.progress import last_progress
+from streambank.control.records import leaving_word
 from streambank.core.choices import CLOSURE_KINDS
 from streambank.core.errors import InputError, NotFoundError, StreambankError, check_choice
 from streambank.core.names import MAIN
@@ -334,17 +335,24 @@ def record_taken(
         generation: The generation that it was taken of.
         by: Who asked.
         why: Why.
+
+    Raises:
+        StorageError: It could not be recorded (code `report-not-written`).
     """
-    records.record_event(
-        "savepoint-taken",
-        query=query,
-        savepoint=result.savepoint,
-        batch=result.batch,
-        generation=generation,
-        already_there=result.already_there,
-        by=dict(by),
-        why=why,
-    )
+    with leaving_word(
+        f"Savepoint {result.savepoint} is taken and listed, but not recorded as an event of its job",
+        "Use it as any other. To have it in the job's history, take it again: that copies nothing.",
+    ):
+        records.record_event(
+            "savepoint-taken",
+            query=query,
+            savepoint=result.savepoint,
+            batch=result.batch,
+            generation=generation,
+            already_there=result.already_there,
+            by=dict(by),
+            why=why,
+        )
 
 
 def place_of(job: Job, records: JobControl, name: str) -> tuple[str, int]:

@@ -38,7 +38,7 @@ from streambank.control.generations import Generation
 from streambank.control.marker import renew_marker
 from streambank.control.operation import Operation
 from streambank.control.processes import HostId, ProcessId, this_host, this_process
-from streambank.control.records import RecordStream
+from streambank.control.records import RecordStream, leaving_word
 from streambank.control.rollbacks import RollbackNote
 from streambank.core.environment import user_name
 from streambank.core.errors import FormatError, IntegrityError, RefusedError, StorageError, StreambankError
@@ -488,17 +488,14 @@ def _claim(request: RestoreRequest, chosen: Chosen, location: str) -> None:
 
 
 def _leave(request: RestoreRequest, report: RestoreReport) -> None:
-    try:
+    with leaving_word(
+        f"The restore into {report.layout.target} is done, but not its report",
+        "Go on with the restored checkpoint; there is no need to restore again.",
+    ):
         if request.generation is not None:
             RecordStream(request.generation.store, "restores").append(report.to_dict())
         else:
             write_beside(request.opener, report.layout.target, report.to_dict())
-    except StreambankError as error:
-        raise StorageError(
-            f"The restore into {report.layout.target} is done, but not its report: {error.message}",
-            code="report-not-written",
-            hint="Go on with the restored checkpoint; there is no need to restore again.",
-        ) from error
 
 
 __all__ = ["RestorePlan", "RestoreReport", "plan_restore", "restore"]

@@ -28,8 +28,8 @@ class SmallDisk:
         self.folder = folder
         self._filler = folder / "filler"
 
-    def fill(self) -> None:
-        """Take every byte that is free."""
+    def fill(self, but_bytes: int = 0) -> None:
+        """Take every byte that is free, but for some."""
         chunk = 1 << 20
         with self._filler.open("ab", buffering=0) as file:
             while chunk:
@@ -37,6 +37,7 @@ class SmallDisk:
                     file.write(bytes(chunk))
                 except OSError:
                     chunk //= 2
+        os.truncate(self._filler, self._filler.stat().st_size - but_bytes)
 
     def use_up_files(self) -> None:
         """Take every file that the file system can have, and hardly any byte."""
