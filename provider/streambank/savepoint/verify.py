@@ -40,7 +40,7 @@ Deeper = Callable[[str, str], Iterable[Finding]]
 """Opens the state of a savepoint, given its job and its id, and tells what is wrong with it."""
 
 NOT_CHECKED = "state-not-checked"
-"""Code of a finding: state could not be opened, for a reason that says nothing against it."""
+"""Code of a finding: state was not opened, for a reason that need not lie in it."""
 _NOT_READ = (NOT_CHECKED, "wrong-state-schema")
 _NO_RESTORE = "The savepoint cannot be restored."
 _REPAIRABLE = ("index-damaged", "index-incomplete", "pack-damaged")

@@ -34,8 +34,8 @@ from streambank_spark.state.staging import Staging, materialized_savepoint, requ
 from streambank_spark.state.state import Part, QueryState, parts_of, store_part
 
 _EFFECT = "A query restored from this savepoint would fail, or go on with wrong state."
-_READERS_OWN = re.compile(r"\bSTDS_[A-Z_]+")
-"""Conditions of Spark's state reader itself; no query raises them."""
+_READERS_OWN = "STDS_FAILED_TO_READ_STATE_SCHEMA"
+"""What Spark's state reader alone needs: a query writes its schema anew. No other `STDS_` condition is so."""
 _ENVIRONMENT = (
     (re.compile(r"OutOfMemoryError|exceeding memory limits|GC overhead"), "Spark ran out of memory"),
     (re.compile(r"No space left on device|Disk quota exceeded"), "a disk was full"),
@@ -49,7 +49,7 @@ _ENVIRONMENT = (
         "Spark ended, or an executor was lost",
     ),
 )
-"""What says nothing of the state, in Spark's words and in ours."""
+"""What may have nothing to do with the state, in Spark's words and in ours."""
 _NO_SCHEMA = (
     "Not checked: no schema file of {store} is in the savepoint, without which Spark's state reader opens "
     "nothing (Spark before 3.1 wrote none); every byte is verified (full)."
@@ -148,8 +148,10 @@ def _not_checked(where: str, why: str, *, remedy: bool) -> Finding:
         "warning" if remedy else "info",
         where,
         why,
-        "Nothing speaks against the state: a restore is not affected.",
-        "Verify again when that has been put right."
+        "It is not known whether a query can go on from this state."
+        if remedy
+        else "Nothing speaks against the state: a restore is not affected.",
+        "Verify again when that has been put right. If memory never suffices, a state file may be damaged."
         if remedy
         else "Nothing needs to be done. Spark writes a schema when the query starts: a savepoint taken after "
         "that can be opened.",
@@ -185,12 +187,11 @@ def _open(
                 where, f"Not checked: {why}; every byte is verified (full). {look.said(error)}", remedy=True
             )
             return
-        reader = _READERS_OWN.search(text)
-        if reader is not None and look.readable_schemas(operator):
+        if _READERS_OWN in text and look.readable_schemas(operator):
             yield _not_checked(
                 where,
-                f"Not checked: Spark's state reader cannot open this state ({reader[0]}), which a query can; "
-                "every byte is verified (full).",
+                f"Not checked: Spark's state reader cannot open this state ({_READERS_OWN}), which a "
+                "query can; every byte is verified (full).",
                 remedy=False,
             )
             return

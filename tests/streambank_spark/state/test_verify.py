@@ -166,7 +166,17 @@ class Failing:
     [
         ("java.io.IOException: No space left on device", "state-not-checked", "warning"),
         ("java.lang.OutOfMemoryError: Java heap space", "state-not-checked", "warning"),
-        ("[STDS_INTERNAL_ERROR] of StateSourceOptions({folder}, batchId=7)", "state-not-checked", "info"),
+        (
+            "[STDS_FAILED_TO_READ_STATE_SCHEMA] options: StateSourceOptions({folder}, batchId=7)",
+            "state-not-checked",
+            "info",
+        ),
+        (
+            "[STDS_NO_PARTITION_DISCOVERED_IN_STATE_STORE] options: StateSourceOptions({folder}, batchId=7)",
+            "state-unreadable",
+            "error",
+        ),
+        ("[STDS_FAILED_TO_READ_OPERATOR_METADATA] for {folder}", "state-unreadable", "error"),
         ("Error reading delta file file:{folder}/state/0/0/8.delta", "state-unreadable", "error"),
         ("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred", "state-unreadable", "error"),
     ],
@@ -189,6 +199,7 @@ def test_only_what_a_query_would_stumble_over_is_damage(
     staging = Staging("local[2]", None, lambda _: None)
     (finding,) = deep.look_deep(spark, repository, summary.job, summary.savepoint, staging)
     assert (finding.code, finding.severity) == (code, severity)
+    assert ("Nothing speaks against the state" in finding.effect) == (severity == "info")
     assert "streambank-inspect" not in finding.cause and "Options" not in finding.cause
 
 
