@@ -34,7 +34,7 @@ from streambank.driver.preflight import (
 from streambank.driver.spec import application_fingerprint, conf_fingerprint
 from streambank.inputs.folders import check_new_repository
 from streambank.kafka.settings import Brokers
-from streambank.repository.catalog import heads
+from streambank.repository.catalog import recent_heads
 from streambank.repository.repository import Repository
 from streambank.savepoint.lost_state import Reported
 from streambank.savepoint.sinks import SinkCapture
@@ -459,8 +459,8 @@ def _of_marker(request: TakeRequest, query_id: str) -> list[SinkCapture]:
 
 
 def _of_last_savepoint(request: TakeRequest, query_id: str) -> list[SinkCapture]:
-    """The file sinks of the newest savepoint of the same query here that names any."""
-    for head in heads(request.repository.store, request.job):
+    """The file sinks of the newest savepoint of the same query here, if one of the last few names any."""
+    for head in recent_heads(request.repository.store, request.job):
         if head.query_id != query_id or not same_place(head.checkpoint, request.checkpoint.uri):
             continue
         if head.sinks:

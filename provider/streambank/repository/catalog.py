@@ -532,20 +532,35 @@ def newest_good(store: Store, job: str, most: int) -> list[Manifest]:
         InputError: The name is not allowed (code `bad-name`).
         StorageError: The repository cannot be read.
     """
-    folder = manifest_key(job, "x").removesuffix("x.json")
-    infos = [info for info in store.list(folder.rstrip("/")) if _is_manifest(info, folder)]
-    dated = all(info.mtime_ns > 0 for info in infos)
     rejected = 0
     while True:  # rejected ones take no place from others
-        read = newest_files(infos, most + rejected) if dated else infos
-        ids = (info.path.removeprefix(folder).removesuffix(".json") for info in read)
-        there = [head for savepoint in ids if (head := glimpse(store, job, savepoint)) is not None]
+        there = recent_heads(store, job, most + rejected)
         found = [head for head in there if not is_rejected(store, head)]
-        if len(there) - len(found) <= rejected or len(read) == len(infos):
+        if len(there) - len(found) <= rejected:
             break
         rejected = len(there) - len(found)
     found = newest_heads(store, found)
     return [head for head in found if not _is_distrusted(store, job, head.savepoint)][:most]
+
+
+def recent_heads(store: Store, job: str, most: int = 3) -> list[Manifest]:
+    """The heads of the manifests written last, and of those of the highest batches, the newest first.
+
+    However many savepoints there are, no more is read. Where the storage does not tell when files were
+    written, all are.
+
+    Args:
+        store: The repository's root.
+        job: `job`, without its queries, or `job/query`.
+        most: How many of either.
+    """
+    folder = manifest_key(job, "x").removesuffix("x.json")
+    infos = [info for info in store.list(folder.rstrip("/")) if _is_manifest(info, folder)]
+    if all(info.mtime_ns > 0 for info in infos):
+        infos = newest_files(infos, most)
+    ids = (info.path.removeprefix(folder).removesuffix(".json") for info in infos)
+    there = [head for savepoint in ids if (head := glimpse(store, job, savepoint)) is not None]
+    return sorted(there, key=lambda head: (head.taken_at, head.batch), reverse=True)
 
 
 def newest_heads(store: Store, heads: Sequence[Manifest]) -> list[Manifest]:

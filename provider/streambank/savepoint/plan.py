@@ -167,10 +167,9 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
 
 def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | None:
     # By time, not by batch: a checkpoint that began again at the same place counts from 0 again.
-    heads = sorted(catalog.heads(repository.store, job), key=lambda head: head.taken_at, reverse=True)
-    for head in heads:
+    for head in catalog.recent_heads(repository.store, job):
         # What was derived from a savepoint says where that was taken, and has other files.
-        if (head.job, head.checkpoint) == (job, checkpoint) and head.derived_from is None:
+        if head.checkpoint == checkpoint and head.derived_from is None:
             try:
                 return repository.load(job, head.savepoint)
             except (NotFoundError, IntegrityError, FormatError):

@@ -12,12 +12,14 @@ from streambank.control.marker import renew_marker
 from streambank.core.errors import RefusedError
 from streambank.declaration.load import load_jobs
 from streambank.job.savepoint import owners_of, savepoint_job, with_found_sinks
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import NEAR
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.cli import succeed
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob
 from tests.support.storage.contents import contents
+from tests.support.storage.faulty_store import FaultyStore
 
 
 @pytest.fixture
@@ -102,6 +104,16 @@ class TestFoundSinks:
             shop.sink.write(batch, [{}])
         shop.run(1)
         assert found(shop) == [], "the query has left that output"
+
+    def test_of_many_savepoints_without_sinks_a_few_are_looked_at(self, tmp_path: Path) -> None:
+        shop = SimulatedJob(tmp_path / "one" / "two" / "three", sink=False)
+        for _ in range(12):
+            take(TakeRequest(shop.run(1).checkpoint, shop.repository, JOB))
+        store = FaultyStore(shop.repository_store)
+        request = TakeRequest(shop.run(1).checkpoint, Repository.open(store), JOB)
+        assert not take(with_found_sinks(request)).already_there
+        read = [call.key for call in store.calls if call.operation in ("read", "open")]
+        assert len({key for key in read if key.startswith("savepoints/")}) <= 6
 
     def test_a_savepoint_that_is_there_without_is_no_conflict(self, tmp_path: Path) -> None:
         shop = SimulatedJob(tmp_path / "near")
