@@ -428,9 +428,7 @@ def with_found_sinks(request: TakeRequest, owners: Sequence[tuple[Job, str]] = (
         return replace(request, sinks=found, sinks_found=True)
     near = look_nearby(request.checkpoint.uri)
     if near.sink is not None:
-        if found := _usable(near.sink, NEAR, request):
-            return replace(request, sinks=found, sinks_found=True)
-        return replace(request, sink_candidates=(near.sink,))
+        return replace(request, sinks=[FileSinkCapture(near.sink, found=NEAR)], sinks_found=True)
     return replace(request, sink_candidates=near.candidates)
 
 
@@ -475,18 +473,14 @@ def _of_last_savepoint(request: TakeRequest, query_id: str) -> list[SinkCapture]
 
 
 def _usable(location: str, found: str, request: TakeRequest) -> list[SinkCapture]:
-    """A file sink, if its log has what a savepoint keeps: a take does not fail for what nobody named."""
+    """A file sink, if its log is as far as the query: whether it can be saved, the take finds out."""
     try:
-        batch = (
-            request.batch
-            if request.batch is not None
-            else CheckpointReader(request.checkpoint).last_committed()
-        )
+        committed = CheckpointReader(request.checkpoint).last_committed() or 0
         sink = FileSinkCapture(location, found=found)
-        sink.capture(batch or 0)
+        newest = max((name.batch for name in list_log(open_store(location))), default=-1)
     except StreambankError:
         return []
-    return [sink] if may_be_of(location, request.checkpoint.uri) else []
+    return [sink] if newest >= committed and may_be_of(location, request.checkpoint.uri) else []
 
 
 def owners_of(jobs: Iterable[Job], checkpoint: str) -> list[tuple[Job, str]]:

@@ -201,7 +201,7 @@ class Manifest:
         sinks: How far each sink is: kind, path, ..., `files` (entries of the sink's own saved files).
         sinks_known: Whether any sink of the query was known. False in savepoints of older versions, which do
             not say it: `sinks` is empty where none was known.
-        sink_candidates: Where none was: output directories near the checkpoint that may be one.
+        sink_candidates: Output directories that may be one, and are not saved.
         derived_from: The savepoint that this one was made from, by a compaction or a fork.
         parent: The savepoint whose unchanged files were used again without reading them.
         bytes: Sum of the files' sizes, sinks' included.

@@ -50,6 +50,7 @@ from streambank.savepoint.plan import (
     make_plan,
 )
 from streambank.savepoint.sinks import (
+    Captured,
     SinkCapture,
     SourceCapture,
     capture_files,
@@ -83,8 +84,8 @@ class TakeRequest:
         closure: `safe` holds one older snapshot more than `minimal`, so that Spark's own repair works.
         sinks: The query's sinks, so that a restore can judge them and take them back.
         sinks_found: Nobody named `sinks`: they were found, so a savepoint that is there without them is no
-            conflict.
-        sink_candidates: Where no sink is known: output directories near the checkpoint that may be one.
+            conflict, and one that cannot be saved is a candidate.
+        sink_candidates: Output directories that may be sinks, and are not saved.
         sources: Asks what a restore must know of the query's sources besides their offsets.
         note: What a person wants to remember about it.
         name: A name that is unique within the job; empty for none. It exempts it from nothing.
@@ -328,7 +329,7 @@ class _Take:
         self._check_name(savepoint)
         if (there := self._already_there(savepoint, writer, replans)) is not None:
             return there
-        captured = capture_files(self.sinks, closure.batch)
+        captured = self._capture(closure.batch)
         if self.arrived is None:
             self.arrived = from_newest(self.repository, self.job, self.checkpoint.uri, self.sinks)
         check_state_is_there(closure, self.arrived.before, self.reported)
@@ -362,6 +363,24 @@ class _Take:
         result = self._result(manifest, replans, already_there=False, new_bytes=writer.new_bytes)
         first = first_said(manifest, plan.captured, self.arrived.before)
         return replace(result, warnings=(*result.warnings, *first))
+
+    def _capture(self, batch: int) -> list[Captured]:
+        """What the sinks add to the plan; of those that were found, what cannot be saved is a candidate."""
+        if self.named:
+            return capture_files(self.sinks, batch)
+        kept: list[SinkCapture] = []
+        captured: list[Captured] = []
+        for sink in self.sinks:
+            try:
+                captured += capture_files([sink], batch)
+                kept.append(sink)
+            except ConflictError:
+                raise
+            except StreambankError:
+                self.sink_candidates = (*self.sink_candidates, sink.path)
+        if len(kept) < len(self.sinks):
+            self.sinks, self.arrived = kept, None  # what has arrived is known by the numbers of sinks
+        return captured
 
     def _check_query(self, query_id: str, new_query: bool) -> None:
         known: set[str] = set()

@@ -55,12 +55,13 @@ def missing_output(manifest: Manifest) -> Iterator[str]:
 
 
 def no_sink(manifest: Manifest) -> Iterator[str]:
-    """That a restore cannot protect the output of a query whose sinks are not known."""
-    if manifest.sinks:
-        return
-    found = manifest.sink_candidates
-    some = f" (near the checkpoint there is {', '.join(found)}, which may be it)" if found else ""
-    yield f"No sink is known: a restore cannot protect the output; add --file-sink DIR{some}"
+    """That a restore cannot protect the output of a query whose sinks are not known, or not all of them."""
+    found = ", ".join(manifest.sink_candidates)
+    if not manifest.sinks:
+        some = f" ({found} may be it)" if found else ""
+        yield f"No sink is known: a restore cannot protect the output; add --file-sink DIR{some}"
+    elif found:
+        yield f"{found} may be a sink, too: a restore cannot protect it; add --file-sink DIR"
 
 
 def not_asked(manifest: Manifest) -> tuple[str, ...]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from streambank.control.marker import renew_marker
-from streambank.core.errors import RefusedError
+from streambank.core.errors import NotFoundError, RefusedError
 from streambank.declaration.load import load_jobs
 from streambank.job.savepoint import owners_of, savepoint_job, with_found_sinks
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
-from streambank.sinks.file.capture import NEAR
+from streambank.sinks.file.capture import NEAR, FileSinkCapture
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.cli import succeed
 from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob
@@ -132,8 +133,40 @@ class TestFoundSinks:
             shop.run(1)
             time.sleep(0.01)
         request = with_found_sinks(TakeRequest(shop.checkpoint, shop.repository, JOB, batch=6))
-        assert request.sinks == () and request.sink_candidates == (shop.sink_store.uri,)
-        assert shop.sink_store.uri in take(request).warnings[0]
+        taken = take(request)
+        manifest = shop.repository.load(JOB, taken.savepoint)
+        assert manifest.sinks == () and manifest.sink_candidates == (shop.sink_store.uri,)
+        assert taken.warnings[0].startswith("No sink is known") and shop.sink_store.uri in taken.warnings[0]
+
+    def test_one_that_was_compacted_meanwhile_stops_no_take(
+        self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shop.run(2).take()
+        shop.run(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(FileSinkCapture, "capture", lambda *_: pytest.fail("its log was read"))
+            request = with_found_sinks(TakeRequest(shop.checkpoint, shop.repository, JOB, batch=7))
+        assert [one.path for one in request.sinks] == [shop.sink_store.uri]
+        shop.run(4)
+        taken = take(request)
+        assert taken.warnings == (
+            "No sink is known: a restore cannot protect the output; add --file-sink DIR "
+            f"({shop.sink_store.uri} may be it)",
+        )
+        named = replace(request, batch=8, sinks_found=False)
+        with pytest.raises(NotFoundError, match="no longer tells"):
+            take(named)
+
+    def test_one_of_two_that_cannot_be_saved_is_said(self, shop: SimulatedJob) -> None:
+        gone = FileSinkCapture(shop.open("gone").uri)
+        good = FileSinkCapture(shop.sink_store.uri)
+        request = TakeRequest(shop.checkpoint, shop.repository, JOB, sinks=[gone, good], sinks_found=True)
+        taken = take(request)
+        assert taken.warnings == (
+            f"{gone.path} may be a sink, too: a restore cannot protect it; add --file-sink DIR",
+        )
+        manifest = shop.repository.load(JOB, taken.savepoint)
+        assert [one["path"] for one in manifest.sinks] == [good.path] and manifest.sinks[0]["files"]
 
     def test_the_command_line_and_a_declared_job(self, tmp_path: Path) -> None:
         shop = SimulatedJob(tmp_path / "near")
