@@ -28,7 +28,8 @@ class Captured:
         store: Where `files` are; None where there are none.
         files: The sink's own files that are saved, by their keys in `store`.
         warning: What a restore will not be able to do about the sink; empty where there is nothing to say.
-        later: Gives more fields of the record. It may be slow, so it is asked when the files are ours.
+        later: Gives more fields of the record. It may be slow, so it is asked when the files are ours, and
+            compared with the plan.
     """
 
     record: Mapping[str, Any]
@@ -94,7 +95,7 @@ def capture_rest(
         StreambankError: See `SinkCapture.capture`.
     """
     both = zip(sinks, captured, strict=True)
-    return tuple(known.complete() if sink.keeps_files else sink.capture(batch) for sink, known in both)
+    return tuple(known if sink.keeps_files else sink.capture(batch) for sink, known in both)
 
 
 def described(source: SourceState, capture: SourceCapture | None, origin: Manifest | None) -> dict[str, Any]:

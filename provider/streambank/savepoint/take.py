@@ -345,6 +345,8 @@ class _Take:
                 code="checkpoint-moved",
                 hint="Take again.",
             )
+        # However long this takes, no file that is written again meanwhile means another plan.
+        plan = replace(plan, captured=tuple(one.complete() for one in plan.captured))
         writer.flush()
         manifest = self._manifest(savepoint, plan, self.arrived, sources, writer, replans)
         if self.distrust:

@@ -47,10 +47,12 @@ def missing_output(manifest: Manifest) -> Iterator[str]:
         found = sink.get(MISSING)
         if isinstance(found, Mapping) and isinstance(found.get("files"), int):
             some = ", ".join(map(str, found.get("such_as") or ()))
+            checked = found.get("checked")
+            of = f" of {checked} that were looked for" if checked != sink.get("data_files") else ""
             yield (
-                f"The file sink {sink.get('path')} lacks {say_count(found['files'], 'data file')} ({some}): "
-                "a restore of this savepoint is refused until the files are back, or somebody accepts that "
-                "they are gone."
+                f"The file sink {sink.get('path')} lacks {say_count(found['files'], 'data file')}{of} "
+                f"({some}): a restore of this savepoint is refused until the files are back, or somebody "
+                "accepts that they are gone."
             )
 
 

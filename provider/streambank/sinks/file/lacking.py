@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from streambank.checkpoint.compactible import LogName
+from streambank.core.errors import NotFoundError
 from streambank.core.units import say_count
 from streambank.sinks.file.comparison import Comparison
 from streambank.sinks.file.log import Roots
 from streambank.sinks.file.named import NamedFiles
 from streambank.storage.store import FileInfo, Store
 
-MOST_LISTED = 10_000
-"""A take lists an output of so many files: ten pages of an object store. Of a larger one it checks some."""
 MOST_LOOKED_FOR = 40
 MOST_NAMED = 3
 
@@ -66,20 +64,22 @@ def lacking(store: Store, entries: Iterable[LogName]) -> Lacking:
 
 
 def look_for(store: Store, named: NamedFiles) -> Lacking:
-    """Look for data files in bounded time, whatever size the output has: for all of them, or for some.
+    """Look for some data files, few whatever size the output has, and list nothing.
 
     Args:
         store: The output directory.
         named: What its log names.
     """
-    count = named.totals()[0]
-    if count <= MOST_LISTED:
-        listed = list(islice(store.list(), 2 * MOST_LISTED + 1))
-        if len(listed) <= 2 * MOST_LISTED:
-            return _compared(named, listed, count)
     chosen = list(named.spread(MOST_LOOKED_FOR))
-    gone = [key for key in chosen if not store.exists(key)]
-    return Lacking(len(gone), tuple(gone[:MOST_NAMED]), len(chosen), count)
+    gone = [key for key, size_bytes in chosen if not _is_there(store, key, size_bytes)]
+    return Lacking(len(gone), tuple(gone[:MOST_NAMED]), len(chosen), named.totals()[0])
+
+
+def _is_there(store: Store, key: str, size_bytes: int) -> bool:
+    try:
+        return store.stat(key).size_bytes == size_bytes
+    except NotFoundError:
+        return False
 
 
 def _compared(named: NamedFiles, listing: Iterable[FileInfo], count: int) -> Lacking:

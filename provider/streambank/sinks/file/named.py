@@ -60,14 +60,14 @@ class NamedFiles:
             files, size_bytes = files + 1, size_bytes + int(size or 0)
         return files, size_bytes
 
-    def spread(self, most: int) -> Iterator[str]:
-        """The keys of some of those inside the output directory, spread evenly, with the newest."""
+    def spread(self, most: int) -> Iterator[tuple[str, int]]:
+        """Key and size of some of those inside the output directory, spread evenly, with the newest."""
         last = self.scratch.number("SELECT coalesce(max(rowid), 0) FROM named")
         for place in range(1, min(last, most) + 1):
             found = self.scratch.rows(
-                "SELECT name FROM named WHERE rowid = ? AND inside", place * last // min(last, most)
+                "SELECT name, size FROM named WHERE rowid = ? AND inside", place * last // min(last, most)
             )
-            yield from (name_of(name) for (name,) in found)
+            yield from ((name_of(name), int(size or 0)) for name, size in found)
 
     def index(self) -> None:
         """Make `names` quick."""

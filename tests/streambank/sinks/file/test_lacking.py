@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streambank.doctor.checks.checkpoint import check_checkpoint, check_output
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file import lacking
-from streambank.sinks.file.log import Roots, list_log
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.named import NamedFiles
+from streambank.storage.store import FileInfo
 from tests.support.jobs.simulated_job import SimulatedJob
+from tests.support.storage.faulty_store import FaultyStore
 
 
 @pytest.fixture
@@ -61,12 +65,35 @@ def test_a_take_says_it_each_time_and_in_the_savepoint(shop: SimulatedJob) -> No
 
 
 def test_of_many_files_a_take_looks_for_some(shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lacking, "MOST_LISTED", 2)
     monkeypatch.setattr(lacking, "MOST_LOOKED_FOR", 2)
-    named = NamedFiles()
-    named.add_log(shop.sink_store, sorted(list_log(shop.sink_store)), Roots(shop.sink_store.uri))
-    assert lacking.look_for(shop.sink_store, named).missing == 0
-    lose(shop, 2)
-    found = lacking.look_for(shop.sink_store, named)
-    assert (found.missing, found.checked, found.named) == (1, 2, 3)
-    assert "lacks 1 data file of 2 that were looked for" in found.sentence("out")
+    path = lose(shop, 2)
+    output, checkpoint = FaultyStore(shop.sink_store), FaultyStore(shop.checkpoint)
+    sinks = [FileSinkCapture(shop.sink_store.uri, output)]
+    (said,) = take(TakeRequest(checkpoint, shop.repository, "orders", sinks=sinks)).warnings
+    assert f"lacks 1 data file of 2 that were looked for ({path}): a restore" in said
+    looked = [call for call in output.calls if call.key.startswith("part-")]
+    assert [call.operation for call in looked] == ["stat", "stat"]
+    assert not [call for call in output.calls if call.operation == "list" and not call.key]
+
+
+def test_a_take_looks_for_files_when_its_plan_stands(shop: SimulatedJob) -> None:
+    """What is written again while it looks means no other plan."""
+    order: list[str] = []
+
+    class Watched(FileSinkCapture):
+        def _missing(self, named: NamedFiles) -> dict[str, object]:
+            order.append("looked")
+            return super()._missing(named)
+
+    class Checkpoint(FaultyStore):
+        def stat(self, key: str) -> FileInfo:
+            order.append("checked")
+            return super().stat(key)
+
+        def list(self, prefix: str = "") -> Iterator[FileInfo]:
+            order.append("checked")
+            return super().list(prefix)
+
+    sinks = [Watched(shop.sink_store.uri, shop.sink_store)]
+    take(TakeRequest(Checkpoint(shop.checkpoint), shop.repository, "orders", sinks=sinks))
+    assert order.count("looked") == 1 and order[-1] == "looked"
