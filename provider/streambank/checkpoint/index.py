@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from streambank.checkpoint.grammar import DEFAULT_STORE, Kind, Part, classify, name_pattern
@@ -160,6 +160,7 @@ class CheckpointIndex:
     schema_logs: dict[str, dict[int, str]] = field(default_factory=dict)
     others: dict[Kind, list[str]] = field(default_factory=dict)
     _names: NamesKnown = field(default_factory=NamesKnown)
+    _left_out: dict[frozenset[str], tuple[LeftOut, ...]] = field(default_factory=dict)
 
     @classmethod
     def build(cls, listing: Mapping[str, FileInfo]) -> CheckpointIndex:
@@ -178,10 +179,14 @@ class CheckpointIndex:
         Args:
             sources: The sources that the offset log knows; what lies below `sources/` of others is unknown.
         """
+        others = frozenset(self.sources) - frozenset(sources)
+        if others not in self._left_out:
+            self._left_out[others] = self._not_understood(others)
+        return self._left_out[others]
+
+    def _not_understood(self, others: Iterable[str]) -> tuple[LeftOut, ...]:
         unknown = [*self.others.get(Kind.UNKNOWN, ())]
-        unknown += [
-            part.path for name, parts in self.sources.items() if name not in sources for part in parts
-        ]
+        unknown += [part.path for name in others for part in self.sources[name]]
         by_pattern: dict[str, list[str]] = {}
         for path in sorted(unknown):
             by_pattern.setdefault(name_pattern(path), []).append(path)

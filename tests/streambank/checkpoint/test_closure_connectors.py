@@ -6,6 +6,10 @@ import json
 
 import pytest
 
+from streambank.checkpoint import index
+from streambank.checkpoint.closure import ClosurePlanner
+from streambank.checkpoint.grammar import name_pattern
+from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.paths import rewrite_paths
 from streambank.core.errors import FormatError
 from tests.support.checkpoint.recorded import Checkpoint, checkpoint
@@ -111,6 +115,23 @@ def test_files_of_one_pattern_are_named_by_one_example() -> None:
         ("sources/<n>/<n>", "sources/7/0", 1),
     ]
     assert not set(files) & set(closure.paths)
+
+
+def test_files_that_are_not_understood_are_sorted_once_for_all_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = checkpoint("4.3.0/stateless-rate").having({f"_index/{number}": b"x" for number in range(5)})
+    planner = ClosurePlanner(CheckpointIndex.build(found.listing()), found.read)
+    seen: list[str] = []
+
+    def pattern(path: str) -> str:
+        seen.append(path)
+        return name_pattern(path)
+
+    monkeypatch.setattr(index, "name_pattern", pattern)
+    batches = sorted(planner.index.commits)[-2:]
+    left = [planner.plan(batch).left_out for batch in batches]
+    assert len(batches) == 2 and left[0] == left[1] and len(seen) == 5
 
 
 def _entries(found: Checkpoint, batch: int) -> list[int]:
