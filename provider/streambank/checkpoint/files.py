@@ -172,10 +172,6 @@ def _too_large(path: str, size_bytes: object) -> FormatError:
 class NamesOnly(CheckpointFiles):
     """Opens no state file: a snapshot counts as whole, and the commit log stands in for lineages."""
 
-    def schema_log(self, path: str) -> SchemaLogEntry:
-        """An entry of a Delta source's schema log."""
-        return self._once(path, lambda path: parse_schema_log(self._entry(path), path))
-
     def zip_metadata(self, path: str) -> ZipMetadata:
         """Nothing is known of it."""
         return ZipMetadata((), (), None)

@@ -19,6 +19,7 @@ from streambank.code.chosen import as_chosen
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.operation import Operation
+from streambank.core.asker import ASKER
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
@@ -26,7 +27,7 @@ from streambank.driver.launchers.choose import check_registered, launcher_for, p
 from streambank.driver.location import is_of, mark_stop
 from streambank.job.start import StartResult, check_launch, start_job
 from streambank.job.stop import How, StopResult, ask_to_stop, stop_job
-from streambank.job.stop_request import ASKER, StopAsked, request_of
+from streambank.job.stop_request import StopAsked, request_of
 
 OPERATION = "restart"
 """What the operation lock says while one driver makes room for another."""

@@ -26,6 +26,7 @@ from streambank.control.operation import Operation, Waits
 from streambank.control.processes import ProcessId, person, send_signal
 from streambank.control.pruning import prune_and_tell
 from streambank.control.requests import STOP
+from streambank.core.asker import ASKER
 from streambank.core.errors import (
     ConflictError,
     NotFoundError,
@@ -50,7 +51,7 @@ from streambank.driver.location import (
 )
 from streambank.driver.spec import spec_of
 from streambank.job.savepoint import savepoint_job
-from streambank.job.stop_request import ASKER, StopAsked, asked_before
+from streambank.job.stop_request import StopAsked, asked_before
 from streambank.repository.names import check_savepoint_name
 from streambank.repository.references import check_name_free
 from streambank.work.executor import Pace

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from streambank.control.control import JobControl
 from streambank.control.requests import NO_EPOCH, STOP
-
-ASKER = "asker"
-"""The field of `by` in which desired state and request carry the asker's own name."""
+from streambank.core.asker import ASKER
 
 
 @dataclass(frozen=True, slots=True)

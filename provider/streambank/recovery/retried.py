@@ -12,11 +12,11 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
+from streambank.core.asker import ASKER, is_same_task
 from streambank.core.errors import NotFoundError
 from streambank.core.json_text import loads
 from streambank.core.names import MAIN, QueryRef
 from streambank.recovery.report import REPORT_SUFFIX
-from streambank.savepoint.take import ASKER
 from streambank.storage import open_store
 from streambank.storage.store import read_record
 
@@ -42,7 +42,7 @@ def restored_before(
     if report is None:
         return None
     before = str(report.get("by", {}).get(ASKER, ""))
-    same = before == asker if into is None else before.rpartition(" ")[0] == asker.rpartition(" ")[0]
+    same = before == asker if into is None else is_same_task(asker, before)
     return {**report, "already_restored": True} if same and _is_whole(report) else None
 
 

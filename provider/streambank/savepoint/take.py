@@ -18,6 +18,7 @@ from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.core.asker import ASKER, is_same_task
 from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.environment import user_name
 from streambank.core.errors import (
@@ -67,8 +68,6 @@ from streambank.work.pace import LOCK, Meter, counted
 
 _log = logging.getLogger(__name__)
 
-ASKER = "asker"
-"""Under which key of who takes it its task and round of tries are, separated by the last blank."""
 _PLAN_AGAIN = ("checkpoint-moved", "objects-condemned", "sink-moved", "size-changed")
 
 
@@ -203,8 +202,7 @@ def _own_holder(request: TakeRequest) -> tuple[str, str] | None:
             return None
         found = holder, request.repository.load(request.job, holder).taken_by
     before = str(found[1].get(ASKER, ""))
-    same_task = before.rpartition(" ")[0] == str(asker).rpartition(" ")[0]
-    return (found[0], before) if same_task else None
+    return (found[0], before) if is_same_task(str(asker), before) else None
 
 
 def _give_name(request: TakeRequest, savepoint: str, own: str | None) -> None:

@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
 from streambank.control.processes import who
+from streambank.core.asker import ASKER
 from streambank.core.errors import InputError, StreambankError, check_choice
 from streambank.core.names import MAIN, SEPARATOR
 from streambank.core.units import parse_duration_s
@@ -340,7 +341,7 @@ def asker(context: Context) -> str:
 
 def tried_by(context: Context) -> dict[str, str]:
     """Who asks, and in which round of tries: another try goes on with what the one before has done."""
-    return {**asked_by(context), "asker": asker(context)}
+    return {**asked_by(context), ASKER: asker(context)}
 
 
 def by_schedule(context: Context) -> bool:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from streambank.core.asker import ASKER
 from streambank.core.errors import InputError, StorageError
 from streambank.repository.catalog import manifest_key
-from streambank.savepoint.take import ASKER
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
 
 TRY = {"dag_id": "daily", ASKER: "daily scheduled__2026-11-28 take -1 0"}
