@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,6 +50,18 @@ def jobs_file(value: str | None) -> str | None:
     """The callback of `--jobs` where there is `--repository` too, whose default it is then."""
     _named_jobs[:] = [] if value is None else [value]
     return value
+
+
+def jobs_option(text: str) -> Any:
+    """`--jobs` where there is `--repository` too; a text says what the file is for."""
+    return typer.Option(
+        "--jobs",
+        callback=jobs_file,
+        is_eager=True,
+        envvar="STREAMBANK_JOBS",
+        metavar="FILE",
+        help=text,
+    )
 
 
 def known_repository() -> str | None:
@@ -134,15 +146,7 @@ Kafka = Annotated[
     ),
 ]
 KafkaJobsFile = Annotated[
-    str | None,
-    typer.Option(
-        "--jobs",
-        callback=jobs_file,
-        is_eager=True,
-        envvar="STREAMBANK_JOBS",
-        metavar="FILE",
-        help="The file that declares the job, and how its Kafka is reached.",
-    ),
+    str | None, jobs_option("The file that declares the job, and how its Kafka is reached.")
 ]
 RepositoryOption = Annotated[
     str,
@@ -183,27 +187,9 @@ JobsFile = Annotated[
         help="The file that declares the jobs.",
     ),
 ]
-OptionalJobsFile = Annotated[
-    str | None,
-    typer.Option(
-        "--jobs",
-        callback=jobs_file,
-        is_eager=True,
-        envvar="STREAMBANK_JOBS",
-        metavar="FILE",
-        help="The file that declares the jobs.",
-    ),
-]
+OptionalJobsFile = Annotated[str | None, jobs_option("The file that declares the jobs.")]
 SparkJobsFile = Annotated[
-    str | None,
-    typer.Option(
-        "--jobs",
-        callback=jobs_file,
-        is_eager=True,
-        envvar="STREAMBANK_JOBS",
-        metavar="FILE",
-        help="The file that declares the job, whose Spark is used where none is installed.",
-    ),
+    str | None, jobs_option("The file that declares the job, whose Spark is used where none is installed.")
 ]
 MaxRate = Annotated[
     str | None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption, RepositoryOption, jobs_file
+from streambank.cli.options import JobOption, RepositoryOption, jobs_option
 from streambank.cli.output import console
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank_spark.commands.rewrite import Done, DryRun, Note, Savepoint, carried_out, say, show
@@ -44,15 +44,7 @@ def erase(
         typer.Option(metavar="LOCATION", help="Also look for the key in this replica. May be repeated."),
     ] = None,
     jobs: Annotated[
-        str | None,
-        typer.Option(
-            "--jobs",
-            callback=jobs_file,
-            is_eager=True,
-            envvar="STREAMBANK_JOBS",
-            metavar="FILE",
-            help="The file that declares the job, to find its replicas and generations.",
-        ),
+        str | None, jobs_option("The file that declares the job, to find its replicas and generations.")
     ] = None,
     no_search: Annotated[
         bool, typer.Option("--no-search", help="Do not look for the key in other savepoints.")

@@ -15,7 +15,7 @@ from streambank.cli.options import (
     Json,
     SparkConf,
     declared_job,
-    jobs_file,
+    jobs_option,
     open_repository,
     repository_meant,
 )
@@ -80,15 +80,7 @@ Work = Annotated[
 ]
 
 Jobs = Annotated[
-    str | None,
-    typer.Option(
-        "--jobs",
-        callback=jobs_file,
-        is_eager=True,
-        envvar="STREAMBANK_JOBS",
-        metavar="FILE",
-        help="The file that declares the job, and may name the Spark that works on its state.",
-    ),
+    str | None, jobs_option("The file that declares the job, and may name the Spark that works on its state.")
 ]
 
 

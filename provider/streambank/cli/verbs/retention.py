@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, jobs_file, open_repository
+from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, jobs_option, open_repository
 from streambank.cli.output import console
 from streambank.core.errors import InputError
 
@@ -91,14 +91,9 @@ def expire(
     ] = None,
     jobs: Annotated[
         str | None,
-        typer.Option(
-            "--jobs",
-            callback=jobs_file,
-            is_eager=True,
-            envvar="STREAMBANK_JOBS",
-            metavar="FILE",
-            help="If no rule is given here: the file that declares the rules. Tags in Iceberg of savepoints "
-            "that are gone are removed from tables that it declares.",
+        jobs_option(
+            "If no rule is given here: the file that declares the rules. Tags in Iceberg of savepoints "
+            "that are gone are removed from tables that it declares."
         ),
     ] = None,
     replica_of: Annotated[
@@ -270,14 +265,7 @@ def undelete(
     job: JobOption = None,
     jobs: Annotated[
         str | None,
-        typer.Option(
-            "--jobs",
-            callback=jobs_file,
-            is_eager=True,
-            envvar="STREAMBANK_JOBS",
-            metavar="FILE",
-            help="The file that declares the job's sinks: the savepoint's tag in Iceberg is put back.",
-        ),
+        jobs_option("The file that declares the job's sinks: the savepoint's tag in Iceberg is put back."),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,

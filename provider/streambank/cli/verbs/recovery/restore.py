@@ -27,7 +27,7 @@ from streambank.cli.options import (
     brokers_of,
     bytes_per_s,
     declared_job,
-    jobs_file,
+    jobs_option,
     open_repository,
 )
 from streambank.cli.output import console
@@ -113,17 +113,7 @@ def restore(
         bool, typer.Option("--link", help="Share bytes with the repository by hard links, where possible.")
     ] = False,
     dry_run: DryRun = False,
-    jobs: Annotated[
-        str | None,
-        typer.Option(
-            "--jobs",
-            callback=jobs_file,
-            is_eager=True,
-            envvar="STREAMBANK_JOBS",
-            metavar="FILE",
-            help="The file that declares the job, and its repository.",
-        ),
-    ] = None,
+    jobs: Annotated[str | None, jobs_option("The file that declares the job, and its repository.")] = None,
     parallel: Parallel = None,
     max_rate: MaxRate = None,
     on: On = "auto",
