@@ -101,7 +101,7 @@ class TakeRequest:
         derived_from: The checkpoint was made from this savepoint of the same repository, which is held: it
             is of the same batch with other state. What that says of sinks, application and the checkpoint
             it was taken from is true of the new one, too.
-        taken_at: When the checkpoint was what it is, for a copy; None for now.
+        taken_at: When the checkpoint was what it is, for a copy; None for the moment of the plan.
         reported: What the query's driver said of its state, where one did.
         before_commit: Called when all bytes are stored, right before the savepoint counts; raises where it
             must not.
@@ -160,7 +160,6 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     known = request if request.derived_from is None else request.derived_from
     mode = openness(request.checkpoint.uri)
     details = {
-        "taken_at": request.taken_at or datetime.now(UTC),
         "taken_by": {"user": user_name(), "host": socket.gethostname(), **request.taken_by}
         | ({} if mode is None else {"mode": str(mode)}),
         "note": request.note,
@@ -248,6 +247,8 @@ class _Take:
         self.progress = pace.progress
         self.reader = CheckpointReader(self.checkpoint)
         self.started = time.monotonic()
+        self.copy_of = request.taken_at
+        self.taken_at = datetime.now(UTC)
         self.arrived: Arrived | None = None
         self.distrust = distrusted(self.repository.store, self.job)
         self.new_files = 0
@@ -319,6 +320,8 @@ class _Take:
         replans: int,
     ) -> TakeResult:
         epoch = self.lease_epoch() if self.lease_epoch else None
+        # What readers may have read is judged by it: that is neither an earlier batch nor a later one.
+        self.taken_at = self.copy_of or datetime.now(UTC)
         listing = self.reader.listing()
         self.budget = Budget.of(listing)
         closure = plan_closure(listing, self.checkpoint.read, batch=batch, kind=closure_kind)
@@ -494,6 +497,7 @@ class _Take:
             job=self.job,
             query_id=closure.query_id,
             batch=closure.batch,
+            taken_at=self.taken_at,
             digest=self.repository.digest_name,
             checkpoint=self.checkpoint.uri if origin is None else origin.checkpoint,
             closure=closure.kind,

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError
+from streambank.core.python310 import UTC
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
@@ -24,6 +26,8 @@ from streambank.work.pace import Step
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
 from tests.support.storage.faulty_store import FaultyStore
+
+BEGIN = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
 
 class Meddling(FaultyStore):
@@ -47,9 +51,16 @@ class Meddling(FaultyStore):
 
 
 class TestBesideALiveQuery:
-    def test_files_that_vanish_before_they_are_held_mean_a_newer_batch(self, shop: SimulatedJob) -> None:
+    def test_files_that_vanish_before_they_are_held_mean_a_newer_batch(
+        self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         shop.run(8)
         fired: list[str] = []
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]  # of the base class
+                return BEGIN + timedelta(hours=len(fired))
 
         def meddle(operation: str, key: str) -> None:
             if operation == "hold" and key.endswith(".delta") and len(fired) < 2:
@@ -57,12 +68,15 @@ class TestBesideALiveQuery:
                 shop.run(3)
                 shop.live.purge(2)
 
+        monkeypatch.setattr("streambank.savepoint.take.datetime", Clock)
         result = shop.take(Meddling(shop.checkpoint, meddle), max_replans=4)
         assert len(fired) == 2
         assert result.replans >= 1
         assert result.batch > 7
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
-        assert shop.repository.load(JOB, result.savepoint).stats["replans"] == result.replans
+        manifest = shop.repository.load(JOB, result.savepoint)
+        assert manifest.stats["replans"] == result.replans
+        assert manifest.taken_at == BEGIN + timedelta(hours=(result.batch - 7) // 3), "as its batch"
 
     def test_files_that_vanish_once_held_are_no_matter_on_a_disk(self, tmp_path: Path) -> None:
         shop = SimulatedJob(tmp_path)
