@@ -45,6 +45,11 @@ _REGISTERED = "a registered launcher"
 _OF_REGISTERED = ("supervise", "settings")
 
 
+def is_local(master: str | None) -> bool:
+    """Whether Spark with a master runs on this machine alone; None is the default, which does."""
+    return (master or LOCAL_MASTER).startswith("local")
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchPolicy:
     """`[jobs.NAME.launch]`, with the job's `master`.

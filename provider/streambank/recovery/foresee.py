@@ -32,6 +32,7 @@ from streambank.core.errors import (
 )
 from streambank.core.units import say_count, utc_now
 from streambank.declaration.declaration import Job
+from streambank.declaration.launch import is_local
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.other_release import JOIN_FORMAT, check_rewritable, writer_of
 from streambank.job.savepoint import place_of
@@ -100,8 +101,9 @@ def foresee(
     except (ConflictError, FormatError, NotFoundError):
         return  # it moves while it is read, or the stop's savepoint will say what is wrong with it
     check_rewritable(closure, writer_of(records, query))
-    far = elsewhere or not (job.state.master or job.master).startswith("local")
-    foresee_state(checkpoint, closure, order, elsewhere=far)
+    foresee_state(
+        checkpoint, closure, order, elsewhere=elsewhere or not is_local(job.state.master or job.master)
+    )
     if order.get("idle_for_s") is not None or order.get("idle_since") is not None:
         _check_age(repository or _opened(job), job.savepoint_name(query), closure, order, now or utc_now())
 

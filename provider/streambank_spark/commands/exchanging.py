@@ -22,7 +22,6 @@ from streambank_spark.commands.rewrite import (
 from streambank_spark.commands.subject import (
     Operator,
     SparkOptions,
-    is_elsewhere,
     spark_of,
     staging_of,
     with_spark,
@@ -139,12 +138,13 @@ def _exchange(
     order.check()
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
+    from streambank.declaration.launch import is_local
     from streambank.recovery.exchange_state import exchange
     from streambank.recovery.foresee import foresee
     from streambank_spark.rewrite.request import check_where
 
     spark = declared_spark(job, query, given)
-    foresee(job, query, order.to_dict(), elsewhere=is_elsewhere(spark))
+    foresee(job, query, order.to_dict(), elsewhere=not is_local(spark.master))
     by = who("cli")
     with spark_of(spark) as session, console.progress() as progress:
         if order.where is not None:

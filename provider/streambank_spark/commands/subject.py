@@ -268,11 +268,6 @@ def _checked(
         check(files, files.closure())
 
 
-def is_elsewhere(spark: SparkOptions) -> bool:
-    """Whether Python packages of the Spark cannot be seen from here."""
-    return not (spark.master or "local").startswith("local")
-
-
 def staging_of(spark: SparkOptions, progress: Progress | None = None) -> Staging:
     """Where state is staged."""
     from streambank_spark.state.staging import Staging
@@ -300,11 +295,12 @@ def savepoint_of(
         StreambankError: There is no such repository or savepoint, or no PySpark (code `no-pyspark`); or the
             state does not fit what is asked.
     """
+    from streambank.declaration.launch import is_local
     from streambank.recovery.foresee import foresee_savepoint
 
     repository = open_repository(location)
     owner, savepoint = repository.find(reference, job)
-    foresee_savepoint(repository, owner, savepoint, order, elsewhere=is_elsewhere(spark))
+    foresee_savepoint(repository, owner, savepoint, order, elsewhere=not is_local(spark.master))
     spark.require_pyspark(owner)
     return repository, owner, savepoint
 

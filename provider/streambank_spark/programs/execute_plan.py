@@ -22,6 +22,7 @@ from pyspark import SparkContext, TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from streambank.core.errors import StorageError
+from streambank.declaration.launch import is_local
 from streambank.work.plan_lines import run_portion
 from streambank_spark.failures import first_line
 from streambank_spark.submit.bundle import use_packages
@@ -112,11 +113,7 @@ def _run(context: SparkContext, plan: Path, report: Report) -> None:
 
 def _tries(context: SparkContext) -> int:
     """How often Spark tries a portion; in local mode it does not look at the setting."""
-    return (
-        1
-        if str(context.master).startswith("local")
-        else int(context.getConf().get("spark.task.maxFailures", "4"))
-    )
+    return 1 if is_local(context.master) else int(context.getConf().get("spark.task.maxFailures", "4"))
 
 
 def _work(header: str, gathered: Accumulator[list[str]], tries: int, portions: Iterator[str]) -> None:

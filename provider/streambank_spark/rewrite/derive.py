@@ -19,6 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from streambank.core.units import say_count
+from streambank.declaration.launch import is_local
 from streambank.recovery.foresee import check_codec
 from streambank.recovery.shown import TRIGGER_AGAIN, outdated
 from streambank.repository.holds import Holds
@@ -160,7 +161,7 @@ def derive(
         require_shared(spark, laid.location)
         state = QueryState(spark, laid.location)
         if state.closure.spark.provider == "hdfs":
-            check_codec(state.closure, not (spark.sparkContext.master or "").startswith("local"))
+            check_codec(state.closure, not is_local(spark.sparkContext.master))
         if write is rewrite:
             check_rewritable(state, partitions)
         say("Looking for rows to remove")

@@ -26,6 +26,7 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.schema.unnamed import write_missing_metadata
 from streambank.control.processes import who
 from streambank.core.errors import FormatError, InputError, NotFoundError, RefusedError, StorageError
+from streambank.declaration.launch import is_local
 from streambank.recovery.restore import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
@@ -142,7 +143,7 @@ def _work(stack: ExitStack, staging: Staging) -> str:
     if staging.work is not None:
         _sweep(staging.work, is_staging)
         return for_spark(staging.work.rstrip("/"))
-    if not staging.master.startswith("local"):
+    if not is_local(staging.master):
         raise InputError(
             "On a cluster, all machines must see the staging directory for state.",
             code="usage",
@@ -189,7 +190,7 @@ def _laid_out(
             manifest = repository.load(job, savepoint)
             check_target_apart(target.uri, repository.store.uri, manifest.checkpoint)
             stack.callback(_remove, target)
-            if staging.master.startswith("local"):  # nobody but this user's processes has to read it
+            if is_local(staging.master):  # nobody but this user's processes has to read it
                 make_directory(target.uri, Openness(0o700))
             materialize(
                 repository, manifest, target, owner=owner, link=True, pace=Pace(progress=staging.progress)
@@ -247,7 +248,7 @@ def require_shared(spark: SparkSession, location: str) -> None:
         RefusedError: One does not (code `paths-not-shared`).
     """
     context = spark.sparkContext
-    if local_path(location) is None or (context.master or "").startswith("local"):
+    if local_path(location) is None or is_local(context.master):
         return
     probe = spark.read.text(f"{location}/metadata")
     many = [probe] * (_EACH * context.defaultParallelism)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streambank.core.errors import StorageError
+from streambank.declaration.launch import is_local
 from streambank.driver.bundle import package_files, zipped
 
 if TYPE_CHECKING:  # who submits work may have no pyspark
@@ -136,7 +137,7 @@ def ship(context: SparkContext, packages: Iterable[str]) -> None:
         return
     folder.mkdir(exist_ok=True)
     found = [name for name in packages if find_spec(name) is not None]
-    if found and not (context.master or "").startswith("local"):
+    if found and not is_local(context.master):
         context.addArchive(f"{write_packages(folder / 'packages.zip', found)}#{PACKAGES}")
     context.addPyFile(str(write_bundle(code)))
 
@@ -166,4 +167,4 @@ def python_of_workers(master: str) -> str | None:
         None where a cluster's own default is right.
     """
     said = os.environ.get(VARIABLE)
-    return said or (sys.executable if master.startswith("local") else None)
+    return said or (sys.executable if is_local(master) else None)

@@ -8,7 +8,7 @@ import pytest
 
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
-from streambank.declaration.launch import LaunchPolicy
+from streambank.declaration.launch import LaunchPolicy, is_local
 from streambank.declaration.load import load_jobs
 from streambank.driver.launchers.choose import launcher_for, placed, using_connections
 from streambank.driver.launchers.kubernetes import KubernetesLauncher
@@ -156,3 +156,8 @@ def test_what_is_declared_beside_a_connection_is_enough(folder: Path) -> None:
     job = load(folder, 'master = "spark://h:7077"', 'launch.connection = "spark_default"')
     assert placed(job) is job
     assert job.launch.declared == {"master": "spark://h:7077"}
+
+
+def test_spark_is_on_this_machine_unless_a_master_says_otherwise() -> None:
+    assert is_local(None) and is_local("local[2]")
+    assert not is_local("yarn") and not is_local("spark://h:7077")

@@ -10,7 +10,6 @@ from streambank.recovery import foresee
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from streambank_spark.commands import subject
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.declared_commands import install_commands
@@ -131,4 +130,3 @@ def test_a_directory_that_is_not_there_is_said_to_be_not_there(
                   ("take", "/nowhere", "-r", tmp_path / "r", "--job", "j")):  # fmt: skip
         answer = streambank(*words)
         assert answer.code == 3 and "There is no directory file:///nowhere" in answer.err, words
-    assert subject.is_elsewhere(subject.SparkOptions("yarn", None, None))
