@@ -143,3 +143,22 @@ def test_a_restore_of_all_queries_is_done_once_for_all_tries(
     assert again["skew_s"] == first["skew_s"]
     operator(job=job, **where).execute(attempt(cleared=1))
     assert generations(several, "hourly") == [1, 2, 3]
+
+
+def test_an_approved_plan_of_all_queries_does_not_go_over_what_somebody_else_restored(
+    several: Managed,
+) -> None:
+    where: dict[str, Any] = {"task_id": "t", "job": "flights/*", "jobs_file": several.jobs_file}
+    left: dict[str, Any] = {}
+    planned = attempt(run="mine")
+    planned["ti"].try_number, planned["ti"].xcom_push = 1, lambda key, value: left.update({key: value})
+    RestoreSavepointOperator(plan_only=True, offer=True, **where).execute(planned)
+    shown = left["planned_generations"]
+    RestoreSavepointOperator(sink="accept", **where).execute(attempt(run="of_ann"))
+
+    late = RestoreSavepointOperator(sink="accept", shown=shown, **where)
+    with pytest.raises(AirflowFailException, match="approval-outdated"):
+        late.execute(attempt(run="mine"))
+
+    assert shown == {"flights/hourly": 1, "flights/sessions": 1}
+    assert generations(several, "hourly") == generations(several, "sessions") == [1, 2]

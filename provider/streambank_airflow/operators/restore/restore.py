@@ -239,6 +239,7 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         if self.from_form:
             check_form_origin(self.hook.declared.job(self.job), as_text(self.repository))
         if as_bool(self.plan_only, "plan_only"):
+            self.leave_generations(context)  # before it looks at anything
             return self._show_all(context, self._plan_all(offer=self.offer))
         approved, by = chosen_of(as_data(self.approved)), tried_by(context)
         try:
