@@ -75,9 +75,9 @@ def known_repository() -> str | None:
     named = _named_jobs[0] if _named_jobs else os.environ.get("STREAMBANK_JOBS")
     if not named:
         return None
-    from streambank.declaration.load import load_jobs
+    from streambank.declaration.load import read_jobs
 
-    return load_jobs(named).repository
+    return read_jobs(named).repository
 
 
 def _declared_repository() -> str:

@@ -402,10 +402,13 @@ class Declarations:
     def around(self, name: str) -> Declarations:
         """Itself, for who needs this job alone: a mistake in another one does not matter.
 
+        Args:
+            name: The job's name, also with `@` and a site or a copy, or with `/` and a query.
+
         Raises:
             InputError: The job has a mistake; or no such job is known, and one that has a mistake may be it.
         """
-        name = name.partition(SEPARATOR)[0]
+        name = name.partition("/")[0].partition(SEPARATOR)[0]
         if name in self.broken:
             raise copy(self.broken[name].error)
         return self if name in self.jobs else self.whole()

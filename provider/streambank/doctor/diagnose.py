@@ -23,7 +23,7 @@ from streambank.core.finding import Finding
 from streambank.core.names import MAIN
 from streambank.core.signing import VARIABLE
 from streambank.core.units import utc_now
-from streambank.declaration.declaration import Job
+from streambank.declaration.declaration import Declarations, Job
 from streambank.declaration.kafka import FACT, kafka_sources
 from streambank.doctor.checks.checkpoint import check_inputs
 from streambank.doctor.checks.clocks import (
@@ -181,7 +181,7 @@ def diagnose_job(
     job: Job,
     query: str | None = None,
     *,
-    jobs: Iterable[Job] = (),
+    jobs: Declarations | None = None,
     machine: Machine | None = None,
     spark: str | None = None,
 ) -> tuple[Diagnosis, ...]:
@@ -190,7 +190,7 @@ def diagnose_job(
     Args:
         job: The job.
         query: Only this query, by its name, `main` for the only one; None for all.
-        jobs: All jobs of the jobs file, to see what it shares with those of other owners.
+        jobs: The jobs file, to see what it shares with those of other owners.
         machine: This machine.
         spark: Also say what a Spark of this version would not go on with.
 
@@ -203,7 +203,7 @@ def diagnose_job(
     return (replace(first, findings=(*_of_life(job, here, jobs), *first.findings)), *others)
 
 
-def _of_life(job: Job, machine: Machine, jobs: Iterable[Job]) -> list[Finding]:
+def _of_life(job: Job, machine: Machine, jobs: Declarations | None) -> list[Finding]:
     """Of the job as a whole: said once, with its first query."""
     now = machine.clock()
     try:
@@ -215,7 +215,8 @@ def _of_life(job: Job, machine: Machine, jobs: Iterable[Job]) -> list[Finding]:
         key_file = machine.environment.get(VARIABLE)
         signed = check_signatures(job.name, repository, records.signer.keys, key_file)
         sites = check_sites(job.name, site_status(job, records))
-        return [*check_life(job.name, life, now), *sites, *apart, *check_owners(job, jobs), *signed, *safe]
+        owners = () if jobs is None else check_owners(job, jobs)
+        return gathered([*check_life(job.name, life, now), *sites, *apart, *owners, *signed, *safe])
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:

@@ -21,7 +21,7 @@ from airflow.sdk import DAG, TaskGroup
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
 from streambank.core.errors import InputError, check_choice
 from streambank.declaration.declaration import Job
-from streambank.declaration.load import load_jobs
+from streambank.declaration.load import read_jobs
 from streambank_airflow.configuration import JOBS_VARIABLE, SECTION, installed_jobs_file
 from streambank_airflow.dags.common import DagFile
 from streambank_airflow.dags.restore import restore_tasks
@@ -178,7 +178,7 @@ def _declared(job: str, jobs_file: str | Path | None, conn_id: str) -> tuple[Job
             "where Airflow reads DAGs.",
         )
     path = Path(named).expanduser().absolute()
-    found, query = find_declared(load_jobs(path), job)
+    found, query = find_declared(read_jobs(path), job)
     return found, query, DagFile(str(path), conn_id)
 
 

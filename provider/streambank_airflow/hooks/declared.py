@@ -216,7 +216,7 @@ class DeclaredJobs:
         from streambank.job.savepoint import owners_of
 
         with self.access():
-            return owners_of(self.load().jobs.values(), checkpoint)
+            return owners_of(self.read().jobs.values(), checkpoint)
 
     def open_repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:
         """The repository of a job: as its declaration says, else as the connection says.

@@ -248,12 +248,11 @@ class JobVerbs:
         from streambank.doctor.diagnose import diagnose_job
 
         job, query = self.declared.find(ref)
-        jobs = self.declared.load().jobs.values()
         found: list[tuple[str | None, Finding]] = [
             *((None, finding) for finding in check_job_installation(job.python, job.spark_home)),
             *(
                 (one.query, finding)
-                for one in diagnose_job(job, query, jobs=jobs)
+                for one in diagnose_job(job, query, jobs=self.declared.read())
                 for finding in one.findings
             ),
         ]

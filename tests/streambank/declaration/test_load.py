@@ -521,6 +521,7 @@ def test_a_mistake_in_one_job_takes_no_other_job_away(tmp_path: Path, mistake: s
     assert list(found.jobs) == ["flights"] and list(found.broken) == ["trains"]
     assert found.broken["trains"].job.notify == ()
     assert found.around("flights").job("flights").name == "flights"
+    assert found.around("flights/main") is found.around("flights@copy/main") is found
     for ask in (found.whole, lambda: found.around("trains"), lambda: found.job("trains")):
         with pytest.raises(InputError) as refused:
             ask()

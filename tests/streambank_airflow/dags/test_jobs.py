@@ -11,6 +11,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG
 
 from streambank.core.errors import InputError
+from streambank_airflow.dags.groups import restore_group
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.approve import PLAN_KEY
 from streambank_airflow.operators.job import StopStreamingJobOperator
@@ -285,7 +286,10 @@ def test_a_mistake_in_one_job_takes_no_dag_of_another_one_away_and_is_shown(mana
     managed.declare('\n[jobs.trains]\napplication = "a.py"\ncheckpiont = "c/trains"\n')
 
     dags = dags_of(managed)
+    with DAG("own", schedule=None) as own:
+        restore_group("flights", jobs_file=managed.jobs_file)
 
+    assert "restore.restore" in own.task_ids
     assert {*before} < {*dags} and {*dags} - {*before} == {"trains.run", "trains.sla"}
     managed.jobs_file.write_text(right, encoding="utf-8")
     for dag_id in ("trains.run", "trains.sla"):

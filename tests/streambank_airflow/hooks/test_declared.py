@@ -10,10 +10,12 @@ from streambank.core.errors import InputError, NotFoundError, StreambankError
 from streambank.core.names import PRIMARY, STANDBY, QueryRef
 from streambank.core.units import utc_now
 from streambank.declaration.load import load_jobs
+from streambank.doctor.checks import installation
 from streambank.sites.records import SiteRecord, Sites
 from streambank_airflow.hooks.streambank import StreambankHook
 from tests.support.cli import succeed
 from tests.support.jobs.copied_job import CopiedJob
+from tests.support.jobs.declared import write_jobs
 from tests.support.jobs.simulated_job import BY
 from tests.support.jobs.two_sites import NAME, two_sites
 
@@ -65,3 +67,20 @@ def test_several_jobs_are_at_their_active_sites_as_one_is(tmp_path: Path) -> Non
         several = hook.slas.find_all(None)[NAME]
         assert not isinstance(several, StreambankError) and several.job == hook.declared.job(NAME)
     assert several.job is not None and several.job.site == STANDBY
+
+
+def test_a_mistake_in_another_job_is_named_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "check_job_installation", lambda python, spark_home: [])
+    file = write_jobs(tmp_path, more='[jobs.flights.airflow]\nowner = "ann"')
+    with file.open("a", encoding="utf-8") as end:
+        end.write('[jobs.trains]\napplication = "app.py"\ncheckpiont = "c"\n')
+    hook = StreambankHook(jobs_file=str(file))
+
+    (owned,) = hook.declared.owners(str(tmp_path / "checkpoints" / "flights"))
+    found = hook.jobs.diagnose("flights")
+
+    assert (owned[0].name, owned[1]) == ("flights", "main")
+    (skipped,) = (one for one in found if "trains of another owner" in one["effect"])
+    assert skipped["code"] == "not-checked" and "jobs.trains.checkpiont" in skipped["cause"]

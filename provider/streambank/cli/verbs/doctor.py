@@ -130,7 +130,7 @@ def _diagnoses(
         return ()
     from streambank.control.marker import records_root
     from streambank.core.names import QueryRef
-    from streambank.declaration.load import load_jobs
+    from streambank.declaration.load import read_jobs
 
     asked = QueryRef.parse(job)
     declared = declared_job(job, jobs)
@@ -143,13 +143,13 @@ def _diagnoses(
         raise _usage("--file-sink is for a checkpoint: the outputs of a declared job are known.")
     if jobs is None:
         raise _usage("--job needs --jobs, the file that declares the job, or -r, where its savepoints are.")
-    all_jobs = load_jobs(jobs)
-    declared = all_jobs.job(asked.job)
+    all_jobs = read_jobs(jobs)
+    declared = all_jobs.around(asked.job).job(asked.job)
     if repository is not None:
         own = records_root(declared.records())
         declared = replace(declared, repository=normalize_location(repository), control=own)
     declared.queries_named(asked.query)
-    return diagnose_job(declared, asked.query, jobs=all_jobs.jobs.values(), spark=spark)
+    return diagnose_job(declared, asked.query, jobs=all_jobs, spark=spark)
 
 
 def _usage(message: str) -> InputError:

@@ -244,9 +244,9 @@ def _declared(asked: Asked) -> tuple[Job | None, str | None]:
     """
     known: tuple[str, ...] = ()
     if asked.jobs is not None:
-        from streambank.declaration.load import load_jobs
+        from streambank.declaration.load import read_jobs
 
-        declared = load_jobs(asked.jobs).jobs
+        declared = read_jobs(asked.jobs).around(asked.place).jobs
         known = tuple(declared)
         name, _, query = asked.place.partition("/")
         if asked.place in declared:

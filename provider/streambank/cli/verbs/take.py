@@ -266,10 +266,10 @@ def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store) ->
 
 def _owners(checkpoint: Store, jobs: str | None) -> list[tuple[Job, str]]:
     """The declared jobs whose checkpoint it is, whatever the savepoint's job is called."""
-    from streambank.declaration.load import load_jobs
+    from streambank.declaration.load import read_jobs
     from streambank.job.savepoint import owners_of
 
-    return [] if jobs is None else owners_of(load_jobs(jobs).jobs.values(), checkpoint.uri)
+    return [] if jobs is None else owners_of(read_jobs(jobs).jobs.values(), checkpoint.uri)
 
 
 def show_taken(result: TakeResult) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
-from streambank.declaration.declaration import Job
+from streambank.declaration.declaration import Declarations, Job
 from streambank.declaration.objectives import PROMISES
 from streambank.doctor.spark_conf import SparkConf
 from streambank.doctor.subject import UNDECLARED, CheckResult, SkippedCheck
@@ -437,14 +437,18 @@ def check_records_apart(job: str, records: Store, repository: Store) -> Iterator
     )
 
 
-def check_owners(job: Job, jobs: Iterable[Job]) -> Iterator[Finding]:
+def check_owners(job: Job, declared: Declarations) -> Iterator[CheckResult]:
     """Jobs of several owners that share a place, by the owners that are declared for Airflow.
 
     Args:
         job: The job.
-        jobs: All that the jobs file declares.
+        declared: The jobs file.
     """
     mine = job.airflow.owner
+    for name, one in declared.broken.items() if mine else ():
+        what = f"whether it shares a place with job {name} of another owner"
+        yield SkippedCheck(what, one.error.message, one.error.hint)
+    jobs = declared.jobs.values()
     others = [one for one in jobs if mine and one.airflow.owner not in (None, mine)]
     for what, place in (("repository", job.repository), ("control location", job.control)):
         shared = sorted({str(one.airflow.owner) for one in others if place in (one.repository, one.control)})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streambank.core.errors import StorageError
 from streambank.declaration.airflow import AirflowPolicy
-from streambank.declaration.declaration import Job
+from streambank.declaration.declaration import Declarations, Job
 from streambank.doctor.checks.locations import (
     check_fence,
     check_local_dir,
@@ -207,12 +208,17 @@ def test_owners_that_share_a_place_are_named() -> None:
         return Job(name, "a.py", name, {}, repository, control, airflow=AirflowPolicy(owner=owner))
 
     orders = job("orders", "payments", "s3://lake/one")
-    others = [orders, job("sales", "payments", "s3://lake/one"), job("tmp", None, "s3://lake/one")]
-    assert not found(check_owners(orders, others))
-    others.append(job("bets", "games", "s3://lake/one"))
-    assert "jobs of games" in found(check_owners(orders, others))["several-owners"].cause
-    assert not found(check_owners(job("orders", "payments", "s3://lake/five"), others)), "no control declared"
+    all_of = [orders, job("sales", "payments", "s3://lake/one"), job("tmp", None, "s3://lake/one")]
+
+    def look(one: Job) -> Any:
+        file = Declarations("jobs.toml", "r", None, {each.name: each for each in all_of})
+        return found(check_owners(one, file))
+
+    assert not look(orders)
+    all_of.append(job("bets", "games", "s3://lake/one"))
+    assert "jobs of games" in look(orders)["several-owners"].cause
+    assert not look(job("orders", "payments", "s3://lake/five")), "no control declared"
     alone = job("orders", "payments", "s3://lake/two", "s3://lake/control")
-    assert not found(check_owners(alone, others))
-    others.append(job("slots", "games", "s3://lake/three", "s3://lake/control"))
-    assert "control location" in found(check_owners(alone, others))["several-owners"].cause
+    assert not look(alone)
+    all_of.append(job("slots", "games", "s3://lake/three", "s3://lake/control"))
+    assert "control location" in look(alone)["several-owners"].cause
