@@ -14,7 +14,6 @@ from airflow.sdk import BaseNotifier, BaseOperator
 from streambank.control.watch import LATE_S
 from streambank.core.choices import SEVERITIES
 from streambank.core.errors import InputError, StreambankError, check_choice
-from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.failures import airflow_failures, said
@@ -184,7 +183,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
                 continue
             muted = any(each.objective == "alive" and each.mute is not None for each in one.found.verdicts)
             if not muted and life.is_unwatched(utc_now(), LATE_S):
-                job = QueryRef.parse(one.ref).job
+                job = one.found.job
                 message = (
                     f"Nothing watches job {job}, so nothing restarts it. {life.unwatched_why} Trigger "
                     f"{job}.run: a running driver is not disturbed, and is watched again."

@@ -94,10 +94,10 @@ class SlaSubject:
 
     def concerns(self, job: str, query: str) -> bool:
         """Whether a verdict on this query of this job is one of its own."""
+        if self.job is not None:  # on a copy of its state its name is another one than what was asked for
+            return job == self.job.name and self.query in (None, query)
         own = QueryRef.parse(self.ref)
-        if self.job is None:
-            return (job, query) == (own.job, own.name)
-        return job == own.job and own.query in (None, query)
+        return (job, query) == (own.job, own.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -306,3 +308,23 @@ def test_a_job_that_nothing_watches_is_an_alert_of_its_own_once_a_day(
         "Nothing watches job flights, so nothing restarts it. Its watcher, run manual__1"
     )
     assert "Trigger flights.run" in message
+
+
+def test_of_an_unwatched_copy_is_told_what_broke_too(
+    check: Check, assessor: Assessor, jobs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with jobs_file.open("a", encoding="utf-8") as more:
+        more.write('[jobs.flights.copies.lab]\ncheckpoint = "lab/flights"\n')
+    life: Any = SimpleNamespace(unwatched_since=utc_now(), unwatched_why="", is_unwatched=lambda *_: True)
+    monkeypatch.setattr(
+        "streambank_airflow.watch.sla.assess_job",
+        lambda *args, **more: replace(assessor.assess_job(*args, **more), life=life),
+    )
+    for level in ("breach", "ok"):
+        assessor.says("flights-lab", state_bytes=level)
+        check(job="flights@lab", on_breach="report")
+
+    assert told(tmp_path / "chat") == [
+        "flights-lab state_bytes broke breach",
+        "flights-lab state_bytes healed ok",
+    ]
