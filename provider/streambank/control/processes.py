@@ -219,6 +219,16 @@ def who(via: str, **more: str | None) -> dict[str, str]:
     }
 
 
+def is_same_run(by: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether one DAG run has asked for both; scheduled runs of two DAGs at one time have the same id.
+
+    Args:
+        by: As `who` said it.
+        other: As `who` said it of the other one.
+    """
+    return bool(by.get("run_id")) and all(by.get(name) == other.get(name) for name in ("dag_id", "run_id"))
+
+
 def person(by: Mapping[str, Any]) -> str:
     """Who asked, for people: who triggered a DAG run, before the account that ran its task.
 

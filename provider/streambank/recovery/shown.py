@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from streambank.control.processes import person
+from streambank.control.processes import is_same_run, person
 from streambank.core.errors import RefusedError
 from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time
@@ -36,26 +36,34 @@ def shown_generations(job: Job, query: str | None) -> dict[str, int]:
     }
 
 
-def check_generations(job: Job, shown: Mapping[str, int], *, run_id: str | None) -> None:
+def check_generations(job: Job, shown: Mapping[str, int], *, by: Mapping[str, str]) -> None:
     """Make sure that the generations of a plan still count.
 
     Args:
         job: The job.
         shown: What `shown_generations` gave when the plan was made.
-        run_id: The DAG run that asks: a generation that it has made itself is no other one.
+        by: Who asks: a generation that the same DAG run has made is no other one.
 
     Raises:
-        RefusedError: Another one counts (code `approval-outdated`); the message says who has made it.
+        RefusedError: Another one counts (code `approval-outdated`); the message says who has made it. Or the
+            records of what was shown are lost.
     """
     records = job.records()
     for ref, number in shown.items():
         current = records.generation(QueryRef.parse(ref).query)
-        if current is None or current.number == number or current.by.get("run_id", "") == run_id:
+        if current is None and number == 0:
             continue
-        since = f"{person(current.by)} at {to_json_time(current.made_at)}"
+        if current is not None and (current.number == number or is_same_run(by, current.by)):
+            continue
+        now = (
+            "no generation now: its records are lost"
+            if current is None
+            else f"generation {current.number} now, made by {person(current.by)} at "
+            f"{to_json_time(current.made_at)}"
+        )
         raise outdated(
-            f"{ref} is in generation {current.number} now, made by {since}; the plan that was approved was "
-            f"of generation {number}. Nothing of that plan was done."
+            f"{ref} is in {now}; the plan that was approved was of generation {number}. Nothing of that plan "
+            "was done."
         )
 
 

@@ -9,8 +9,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from streambank.control.processes import is_same_run
 from streambank.core.errors import RefusedError, StorageError
 from streambank_airflow.hints import hint_for
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
@@ -77,14 +79,14 @@ class JobVerbs:
         )
 
     @connected
-    def obeys(self, ref: str, asked_at: datetime | None, run_id: str | None = None) -> bool:
+    def obeys(self, ref: str, asked_at: datetime | None, by: Mapping[str, str] | None = None) -> bool:
         """Whether whoever asked for a start at a moment has to obey the desired state as it is now.
 
         Args:
             ref: The job.
             asked_at: When a person asked; None for a schedule, which never undoes what a person has said.
-            run_id: The DAG run that asks: its own stop, as a restore has one, does not bind it, nor does
-                it bind a schedule.
+            by: Who asks: the own stop of a DAG run, as a restore has one, does not bind it, nor does it bind
+                a schedule.
 
         Returns:
             False only where the job is meant to be stopped, and that was said before the start was asked for.
@@ -94,7 +96,7 @@ class JobVerbs:
         desired = self.declared.job(ref).records().desired()
         if desired is None or desired.state != "stopped":
             return True
-        own = run_id is not None and desired.by.get("run_id") == run_id
+        own = is_same_run(by or {}, desired.by)
         return not own and (asked_at is None or desired.at >= asked_at)
 
     @connected
@@ -195,14 +197,14 @@ class JobVerbs:
         return desired is not None and desired.state == "stopped" and (view is None or view.state != "live")
 
     @connected
-    def has_stopped(self, ref: str, run_id: str) -> bool:
-        """Whether a task of a DAG run has ever said that a job is to be stopped."""
-        said = self.declared.job(ref).records().last_desired(lambda by: by.get("run_id") == run_id)
+    def has_stopped(self, ref: str, by: Mapping[str, str]) -> bool:
+        """Whether a task of the DAG run that asks has ever said that a job is to be stopped."""
+        said = self.declared.job(ref).records().last_desired(partial(is_same_run, by))
         return said is not None
 
     @connected
-    def is_left_stopped(self, ref: str, run_id: str) -> bool:
-        """Whether a job was never started, or is meant to be stopped and not because this DAG run said so.
+    def is_left_stopped(self, ref: str, by: Mapping[str, str]) -> bool:
+        """Whether a job was never started, or is meant to be stopped, which the run that asks did not say.
 
         Raises:
             RefusedError: Its records are lost (code `repository-lost`), so that is not known.
@@ -215,7 +217,7 @@ class JobVerbs:
         if desired is None:
             check_declared(job, records)
             return True
-        return desired.state == "stopped" and desired.by.get("run_id") != run_id
+        return desired.state == "stopped" and not is_same_run(by, desired.by)
 
     @connected
     def driver_log(self, ref: str) -> DriverLog:

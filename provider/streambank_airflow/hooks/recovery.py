@@ -456,13 +456,13 @@ class RecoveryVerbs:
         return shown_generations(*self.declared.find(ref))
 
     @connected
-    def check_generations(self, ref: str, shown: Mapping[str, int], *, run_id: str | None) -> None:
+    def check_generations(self, ref: str, shown: Mapping[str, int], *, by: Mapping[str, str]) -> None:
         """Make sure that what a plan was of still counts: `streambank.recovery.shown.check_generations`.
 
         Args:
             ref: The job, or a query of it.
             shown: What `shown_generations` gave.
-            run_id: The DAG run that asks.
+            by: Who asks.
 
         Raises:
             RefusedError: It does not (code `approval-outdated`).
@@ -470,7 +470,7 @@ class RecoveryVerbs:
         from streambank.recovery.shown import check_generations
 
         job, _ = self.declared.find(ref)
-        check_generations(job, shown, run_id=run_id)
+        check_generations(job, shown, by=by)
 
     @connected
     def check_not_gone_on(self, ref: str, savepoint: str) -> None:

@@ -15,7 +15,7 @@ from streambank_airflow.airflow_versions import TaskWaitsForPerson
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import FindsJobs, as_bool, as_data
+from streambank_airflow.operators.base import FindsJobs, as_bool, as_data, asked_by
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -104,8 +104,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
                 raise AirflowSkipException("This run needs no approval.")
             generations = as_data(self.shown)
             if isinstance(generations, Mapping):
-                run_id = str(context["dag_run"].run_id)
-                self.hook.recovery.check_generations(self.job, generations, run_id=run_id)
+                self.hook.recovery.check_generations(self.job, generations, by=asked_by(context))
         self._take_choices()
         self._check_shown(context)
         try:

@@ -172,8 +172,7 @@ class StreambankOperator(FindsJobs, BaseOperator):
         """
         found = as_data(shown)
         if isinstance(found, Mapping):
-            run_id = str(context["dag_run"].run_id)
-            self.hook.recovery.check_generations(self.job, found, run_id=run_id)
+            self.hook.recovery.check_generations(self.job, found, by=asked_by(context))
 
 
 Op = TypeVar("Op", bound=StreambankOperator)

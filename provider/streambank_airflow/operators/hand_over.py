@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_words
-from streambank_airflow.operators.base import StreambankOperator, as_bool, by_schedule
+from streambank_airflow.operators.base import StreambankOperator, as_bool, asked_by, by_schedule
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -53,7 +53,7 @@ class CheckRunDagOperator(StreambankOperator):
         with airflow_failures():
             asked = as_bool(self.only_if, "only_if")
             if asked and by_schedule(context):
-                asked = not self.hook.jobs.is_left_stopped(self.job, str(context["dag_run"].run_id))
+                asked = not self.hook.jobs.is_left_stopped(self.job, asked_by(context))
         paused = is_paused(context, self.run_dag_id) if asked else None
         if paused:
             raise AirflowFailException(

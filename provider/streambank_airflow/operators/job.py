@@ -139,7 +139,7 @@ class StartStreamingJobOperator(DriverOperator):
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"This run does not start job {self.job}.")
             self.check_deferrable()
-            obey = self.hook.jobs.obeys(self.job, asked_at(context), context["dag_run"].run_id)
+            obey = self.hook.jobs.obeys(self.job, asked_at(context), asked_by(context))
             fresh = self._is_fresh(context)
             result = self._start(context, known, obey=obey, wait=not self.deferrable, fresh=fresh)
             if not self.deferrable or result.state == "finished":
@@ -349,7 +349,7 @@ class StopStreamingJobOperator(DriverOperator):
         if not as_bool(self.only_if, "only_if"):
             raise AirflowSkipException(f"This run does not stop job {self.job}.")
         left_alone = as_bool(self.skip_if_stopped, "skip_if_stopped")
-        if left_alone and self.hook.jobs.is_left_stopped(self.job, str(context["dag_run"].run_id)):
+        if left_alone and self.hook.jobs.is_left_stopped(self.job, asked_by(context)):
             raise AirflowSkipException(f"Job {self.job} is stopped already, and stays as it is.")
         self._require_what_follows(context)
         self.check_shown(context, self.shown)

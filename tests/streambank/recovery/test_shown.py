@@ -11,7 +11,8 @@ from streambank.declaration.declaration import Job
 from streambank.recovery.shown import check_generations, shown_generations
 from tests.support.jobs.declared import declare
 
-ANN = {"triggered_by": "ann", "dag_id": "flights.restore", "run_id": "manual__ann"}
+ANN = {"triggered_by": "ann", "dag_id": "flights.restore", "run_id": "scheduled__3"}
+MINE = {"dag_id": "flights.restore", "run_id": "mine"}
 
 
 class Holds:
@@ -36,17 +37,25 @@ def restored(job: Job, by: dict[str, str]) -> None:
 
 def test_what_was_shown_stands_until_another_generation_counts(job: Job) -> None:
     assert shown_generations(job, None) == {"flights": 0}, "it was never started"
-    check_generations(job, {"flights": 0}, run_id="mine")
+    check_generations(job, {"flights": 0}, by=MINE)
     job.records().generations().ensure_first(job.checkpoint, by=ANN)
     shown = shown_generations(job, None)
     assert shown == {"flights": 1}
-    check_generations(job, shown, run_id="mine")
+    check_generations(job, shown, by=MINE)
 
     restored(job, ANN)
 
     with pytest.raises(RefusedError) as refused:
-        check_generations(job, shown, run_id="mine")
+        check_generations(job, shown, by=MINE)
     assert refused.value.code == "approval-outdated"
     assert "flights is in generation 2 now, made by ann by flights.restore at " in refused.value.message
-    check_generations(job, shown, run_id="manual__ann")  # the run itself has made it: another try of its task
-    check_generations(job, shown_generations(job, None), run_id="mine")
+    check_generations(job, shown, by=ANN)  # the run itself has made it: another try of its task
+    with pytest.raises(RefusedError, match="generation 2 now"):
+        check_generations(job, shown, by={**ANN, "dag_id": "own.restore"})  # its schedule is the same
+    check_generations(job, shown_generations(job, None), by=MINE)
+
+
+def test_a_generation_whose_record_is_lost_is_not_the_one_that_was_shown(job: Job) -> None:
+    with pytest.raises(RefusedError, match="is in no generation now") as refused:
+        check_generations(job, {"flights": 1}, by=MINE)
+    assert refused.value.code == "approval-outdated"

@@ -52,12 +52,14 @@ def test_a_schedule_leaves_alone_what_somebody_has_stopped(managed: Managed) -> 
         stop.render_template_fields(context, stop.get_template_env())
         assert stop.skip_if_stopped is wanted
 
-    assert hook.jobs.is_left_stopped("flights", "run-1"), "it was never started"
+    mine = {"dag_id": "flights.compact", "run_id": "run-1"}
+    assert hook.jobs.is_left_stopped("flights", mine), "it was never started"
     managed.start()
-    assert not hook.jobs.is_left_stopped("flights", "run-1")
-    managed.control.set_desired("stopped", by={"run_id": "run-1"})
-    assert not hook.jobs.is_left_stopped("flights", "run-1"), "another try of the run that stopped it"
-    assert hook.jobs.is_left_stopped("flights", "run-2")
+    assert not hook.jobs.is_left_stopped("flights", mine)
+    managed.control.set_desired("stopped", by=mine)
+    assert not hook.jobs.is_left_stopped("flights", mine), "another try of the run that stopped it"
+    assert hook.jobs.is_left_stopped("flights", {**mine, "run_id": "run-2"})
+    assert hook.jobs.is_left_stopped("flights", {**mine, "dag_id": "own"}), "whose schedule is the same"
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,12 @@ def test_an_answer_that_was_not_offered_fails_the_task(offered: tuple[Choice, ..
 
 
 def context_of(try_number: int = 1, max_tries: int = 3, retries: int = 3) -> Any:
-    task = Task()
-    task.try_number, task.max_tries = try_number, max_tries  # type: ignore[attr-defined]
-    task.task = SimpleNamespace(retries=retries)  # type: ignore[attr-defined]
-    return {"ti": task, "dag_run": SimpleNamespace(dag_id="flights.restore", run_id="manual__1")}
+    task: Any = Task()
+    task.task_id = "approve"
+    task.try_number, task.max_tries = try_number, max_tries
+    task.task = SimpleNamespace(retries=retries)
+    run = SimpleNamespace(dag_id="flights.restore", run_id="manual__1", triggering_user_name=None)
+    return {"ti": task, "dag_run": run}
 
 
 @pytest.mark.parametrize(("timed_out", "fails"), [(True, True), (False, False)])
@@ -86,12 +88,12 @@ def test_an_outdated_plan_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where somebody else has restored before another try asks again."""
     checked: list[Any] = []
 
-    def check(self: Any, ref: str, shown: Any, *, run_id: str) -> None:
-        checked.append((ref, shown, run_id))
+    def check(self: Any, ref: str, shown: Any, *, by: dict[str, str]) -> None:
+        checked.append((ref, shown, by["dag_id"], by["run_id"]))
         raise outdated("Another generation counts.")
 
     monkeypatch.setattr("streambank_airflow.hooks.recovery.RecoveryVerbs.check_generations", check)
     approve = ApprovePlanOperator(task_id="approve", job="flights", subject="?", shown="{'flights': 1}")
     with pytest.raises(AirflowFailException, match="approval-outdated"):
         approve.execute(context_of())
-    assert checked == [("flights", {"flights": 1}, "manual__1")]
+    assert checked == [("flights", {"flights": 1}, "flights.restore", "manual__1")]

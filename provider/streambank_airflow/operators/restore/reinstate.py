@@ -66,19 +66,19 @@ class ReinstateGenerationOperator(StreambankOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Go back; see the class."""
         with airflow_failures():
-            own = str(context["dag_run"].run_id)
+            by = asked_by(context)
             if as_bool(self.only_after_stop, "only_after_stop") and not self.hook.jobs.has_stopped(
-                self.job, own
+                self.job, by
             ):
                 raise AirflowSkipException(f"This run has not stopped job {self.job}.")
             if as_bool(self.only_after_stop, "only_after_stop") and self.hook.jobs.is_left_stopped(
-                self.job, own
+                self.job, by
             ):
                 stopped_by = f"Job {self.job} was {self.hook.watchers.job(self.job).desired_words()}."
                 why = f"{stopped_by} That was after this run had stopped it, so it stays as it is."
                 self.log.warning("%s", why)
                 raise AirflowSkipException(why)
-            number, by = as_integer(self.generation, "generation"), asked_by(context)
+            number = as_integer(self.generation, "generation")
             if number is None or not self.hook.recovery.has_moved(self.job, number):
                 self.log.info("The job has not moved to another generation: there is nothing to do.")
                 return {"job": self.job, "state": "not-left", "generation": number}
