@@ -2,12 +2,13 @@
 
 Who asks says so in `by`: as `asker` its task and its round of tries, separated by the last blank. A restore
 into the next generation is repeated by a later round, since a person may go back once more. A directory that
-is not empty is never restored into, so there each round of the task gives the report.
+is not empty is never restored into, so there each round of the task gives the report, as long as it asks for
+the same savepoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from streambank.control.control import JobControl
@@ -22,7 +23,12 @@ from streambank.storage.store import read_record
 
 
 def restored_before(
-    by: Mapping[str, str], *, control: JobControl | None, query: str | None, into: str | None = None
+    by: Mapping[str, str],
+    *,
+    control: JobControl | None,
+    query: str | None,
+    into: str | None = None,
+    meant: Callable[[], str] | None = None,
 ) -> dict[str, Any] | None:
     """The report of the restore that an earlier try of the same task has done; None where there is none.
 
@@ -31,9 +37,10 @@ def restored_before(
         control: The job's records, for a restore into its next generation.
         query: Its query; None for the only one.
         into: The directory, for a restore into one.
+        meant: Gives the id of the savepoint that is asked for; for a directory.
 
     Raises:
-        FormatError, StorageError: What was left behind cannot be read.
+        StreambankError: What was left behind cannot be read, or `meant` raises it.
     """
     asker = by.get(ASKER)
     if not asker:
@@ -42,7 +49,9 @@ def restored_before(
     if report is None:
         return None
     before = str(report.get("by", {}).get(ASKER, ""))
-    same = before == asker if into is None else is_same_task(asker, before)
+    same = before == asker
+    if not same and meant is not None and is_same_task(asker, before):
+        same = report["savepoint"] == meant()
     return {**report, "already_restored": True} if same and _is_whole(report) else None
 
 

@@ -144,12 +144,21 @@ class RecoveryVerbs:
             return {**restore(request, pace=pace).to_dict(), "already_restored": False}
 
     @connected
-    def restored_before(self, ref: str, *, into: str | None, by: Mapping[str, str]) -> dict[str, Any] | None:
+    def restored_before(
+        self, ref: str, savepoint: str, *, into: str | None, repository: str | None, by: Mapping[str, str]
+    ) -> dict[str, Any] | None:
         """What an earlier try of the task that asks has restored; see `streambank.recovery.retried`."""
         from streambank.recovery.retried import restored_before
+        from streambank.work.executor import Pace
+
+        def meant() -> str:
+            place, chosen = self._place(
+                ref, savepoint, repository, open_store(into or "").uri, Pace(), by=by, record=False
+            )
+            return chosen.manifest.savepoint if chosen is not None else place.find(savepoint, ref)[1]
 
         if into is not None:
-            return restored_before(by, control=None, query=None, into=into)
+            return restored_before(by, control=None, query=None, into=into, meant=meant)
         job, query = self.declared.find(ref)
         return restored_before(by, control=job.records(), query=query)
 

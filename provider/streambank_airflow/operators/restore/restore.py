@@ -63,8 +63,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
     """Restores a savepoint into the next generation of its job, or into an empty directory.
 
     Another try of the task gives what an earlier one has restored, and changes nothing. One that a person
-    clears restores into a further generation; for a directory it gives what is there, since nothing is
-    restored over a checkpoint.
+    clears restores into a further generation; for a directory it gives what is there, where that is from the
+    savepoint that is asked for, since nothing is restored over a checkpoint.
 
     With `JOB/*` as its job it restores all queries of the job as one, to savepoints that belong together, as
     `RestoreStreamingJobOperator` does; its approval is then of the whole set. That works for the next
@@ -332,7 +332,10 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
 
     def _restore(self, context: Context) -> dict[str, Any]:
         by = tried_by(context)
-        before = self.hook.recovery.restored_before(self.job, into=self.into or None, by=by)
+        repository = as_text(self.repository)
+        before = self.hook.recovery.restored_before(
+            self.job, str(self.savepoint), into=self.into or None, repository=repository, by=by
+        )
         if before is not None:
             self.log.info("%s", RESTORED_BEFORE)
             return before
