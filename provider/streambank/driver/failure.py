@@ -206,7 +206,7 @@ def driver_failure(
     Raises:
         StorageError: The records cannot be read.
     """
-    refused = _refusal(control, launch_id, newest) if launch_id is not None else None
+    refused = refusal(control, launch_id, newest=newest) if launch_id is not None else None
     if refused is not None:
         return Failure(shown(str(refused["why"])), hint=shown(str(refused.get("hint") or "")))
     event = _failed_query(control, launch_id, newest) if launch_id is not None else None
@@ -271,10 +271,24 @@ def _is_same(one: str, other: str) -> bool:
     return all(len(text) >= _SHORTEST for text in bare) and (bare[0] in other or bare[1] in one)
 
 
-def _refusal(control: JobControl, launch_id: str, newest: int) -> JsonDict | None:
-    """The record of what the driver of a launch has refused."""
+def refusal(control: JobControl, launch_id: str, *, newest: int = NEWEST_EVENTS) -> JsonDict | None:
+    """The record of what the driver of a launch has refused; None where another driver of it has run.
+
+    A cluster may start a second one while the first still holds the lease.
+
+    Args:
+        control: The job's records.
+        launch_id: The launch.
+        newest: Among so many of the newest events it is looked for.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
     event = control.last_event("driver-refused", launch_id=launch_id, newest=newest)
-    return event if event is not None and event.get("why") else None
+    if event is None or not event.get("why"):
+        return None
+    second = event.get("code") == "lease-held" and launch_id in control.lease.recent_launches()
+    return None if second else event
 
 
 def _failed_query(control: JobControl, launch_id: str, newest: int) -> JsonDict | None:

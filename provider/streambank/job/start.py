@@ -31,7 +31,7 @@ from streambank.control.records import JsonDict
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
-from streambank.driver.failure import SEARCHED_LINES, driver_failure, failure_in, shown
+from streambank.driver.failure import SEARCHED_LINES, driver_failure, failure_in, refusal, shown
 from streambank.driver.launcher import DriverState, Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.launchers.disks import check_room
@@ -529,7 +529,7 @@ class _Start:
         if exit_code is None and self.launch is not None:
             # What a cluster says is no exit code; a driver that was refused has left its own behind.
             launch_id = self.launch.launch_id
-            refused = self.control.last_event("driver-refused", launch_id=launch_id, newest=RECENT_EVENTS)
+            refused = refusal(self.control, launch_id, newest=RECENT_EVENTS)
             exit_code = (refused or {}).get("exit_code")
         code = f" with exit code {exit_code}" if exit_code is not None else ""
         died = self.launch.launch_id if self.launch else None

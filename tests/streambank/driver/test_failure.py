@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streambank.control.control import JobControl
+from streambank.control.processes import this_process
 from streambank.driver.failure import (
     LINES,
     driver_failure,
@@ -159,6 +160,23 @@ def test_the_log_of_the_jvm_has_the_cause_of_an_exception_that_python_shows(
     assert other is not None and other.cause == alone.cause, "the log is of something else"
     inner = f"{WRAPPED}\nCaused by: java.io.EOFException"
     assert root_cause(inner) == "java.io.EOFException"
+
+
+def test_another_driver_of_the_launch_that_was_refused_does_not_hide_why_the_first_one_failed(
+    tmp_path: Path,
+) -> None:
+    """A cluster tries again while the first driver still lives."""
+    control = JobControl(open_store(tmp_path), "flights")
+    refused = {"launch_id": "l1", "code": "lease-held", "exit_code": 8, "why": "It is held by process 1."}
+    control.record_event("driver-refused", **refused)
+    before = driver_failure(control, "l1", [])
+    control.lease.acquire([this_process("python")], purpose="run", details={"launch_id": "l1"})
+    control.record_event("query-ended", query="main", launch_id="l1", failure="KeyError: 'prize-2'")
+
+    found = driver_failure(control, "l1", [])
+
+    assert before is not None and before.cause == refused["why"], "no driver of the launch ever ran"
+    assert found is not None and found.cause == "KeyError: 'prize-2'"
 
 
 @pytest.mark.parametrize(
