@@ -364,7 +364,8 @@ class Claim:
     def release(self, how: str = "released", **details: Any) -> bool:
         """End it; False where somebody ended it before.
 
-        On a disk without any room left, its own record gets the second name: that takes none.
+        On a disk without any room left, the heartbeat says how, in its place, and gets the second name: that
+        takes none. Before the first one it is the record of the claim, which cannot say how.
         """
         data = {"at": to_json_time(utc_now()), "how": how, **details}
         try:
@@ -373,6 +374,11 @@ class Claim:
             if error.code != "disk-full":
                 raise
             store, key = self.records.store, self.records.key(self.epoch)
+            with suppress(NotFoundError, StorageError):
+                beat = self.records.key(self.epoch, ".beat")
+                last = _or_empty(read_record(store, beat))
+                self.records.replace(self.epoch, {**last, **data}, suffix=".beat", shorter=data)
+                key = beat
             try:
                 if not store.link_from(store, key, self.records.key(self.epoch, ".end")):
                     raise

@@ -451,6 +451,8 @@ def _ended(
         return "failed", f"its driver ended with exit code {exit_code}", launch_id
     if view.end.get("how") == "released":
         return "stopped", "its driver ended without an error", launch_id
+    if view.state == "ended" and "how" not in view.end:
+        return "failed", f"how its driver ended is not known: {view.why}", launch_id
     return "stopped", f"its driver runs no more: {view.why}", launch_id
 
 

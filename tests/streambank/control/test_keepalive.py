@@ -267,6 +267,19 @@ def test_a_claim_whose_first_beat_cannot_be_written_is_given_back(tmp_path: Path
     assert view.why == "its holder gave it back, on a disk without room for a word"
 
 
+def test_how_a_holder_ended_is_known_from_a_full_disk_too(tmp_path: Path) -> None:
+    """A driver that failed must not look like one that was stopped."""
+    store = FullStore(tmp_path)
+    claim, keeper = kept(store, [], ttl_s=600.0)
+    keeper.stop()
+    store.full = True
+    assert claim.release(exit_code=1)
+    view = Claims(open_store(tmp_path), "lease").view()
+    assert view is not None and (view.state, view.end["exit_code"]) == ("ended", 1)
+    assert view.why == "its holder ended with exit code 1 and gave it back"
+    assert not claim.release(exit_code=0), "it has ended already"
+
+
 def claimed_by_another(folder: Path, claim: Claim) -> None:
     """What a person does who breaks the lease, and the next driver."""
     others = Claims(open_store(folder), "lease", here=ELSEWHERE)

@@ -161,6 +161,16 @@ def test_an_application_that_ended_with_an_error_has_failed(folder: Path) -> Non
     assert (found.state, found.why) == ("failed", "its driver ended with exit code 1")
 
 
+def test_a_driver_that_could_not_say_how_it_ended_was_not_stopped(folder: Path) -> None:
+    """On a full disk, before its first heartbeat."""
+    job = declare(folder)
+    lease = job.records().lease
+    claim = lease.acquire([this_process("python")], purpose="run")
+    store, key = lease.claims.records.store, lease.claims.records.key
+    store.link_from(store, key(claim.epoch), key(claim.epoch, ".end"))
+    assert status(folder, job).state == "failed"
+
+
 def test_what_ended_a_driver_is_its_innermost_cause(folder: Path) -> None:
     job = declare(folder)
     records = job.records()
