@@ -58,7 +58,7 @@ def check_installation(environment: Mapping[str, str] = os.environ) -> list[Find
         *check_spark(_find("pyspark"), _find("pyspark-client")),
         *check_container(environment, Path("/")),
         *check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
-        *check_host_name(socket.gethostname()),
+        *check_host_name(socket.gethostname(), environment),
         *check_host_name("localhost"),
         *check_launchers(),
     ]
@@ -247,13 +247,19 @@ def check_descriptors(hard_limit: int) -> Iterator[Finding]:
         )
 
 
-def check_host_name(name: str) -> Iterator[Finding]:
+def check_host_name(name: str, environment: Mapping[str, str] | None = None) -> Iterator[Finding]:
     """A JVM asks for the address of its own host when Spark starts, and many containers know none.
 
     Spark's Python asks for that of `localhost`.
+
+    Args:
+        name: The name.
+        environment: That of Spark, for the host's own name: it may give the address.
     """
+    if environment and environment.get("SPARK_LOCAL_IP"):
+        return
     try:
-        socket.gethostbyname(name)
+        socket.getaddrinfo(name, None)
     except (OSError, UnicodeError) as error:
         yield Finding(
             "host-name-unknown",

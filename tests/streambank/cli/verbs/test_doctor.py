@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import socket
 from datetime import timedelta
 from importlib.metadata import Distribution, PathDistribution
 from pathlib import Path
@@ -109,11 +110,18 @@ def test_old_python_and_few_descriptors() -> None:
     assert codes(installation.check_descriptors(-1)) == []
 
 
-def test_a_host_that_does_not_know_its_own_name() -> None:
+def test_a_host_that_does_not_know_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_known(name: str, port: None) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
     assert codes(installation.check_host_name("localhost")) == []
+    assert codes(installation.check_host_name("::1")) == [], "an address of IPv6 alone will do"
+    monkeypatch.setattr(socket, "getaddrinfo", not_known)
     (found,) = installation.check_host_name("no-such-host.invalid")
     assert (found.code, found.severity) == ("host-name-unknown", "error")
     assert "/etc/hosts" in found.hint and "Spark does not start" in found.effect
+    followed = {"SPARK_LOCAL_IP": "127.0.0.1"}
+    assert codes(installation.check_host_name("no-such-host.invalid", followed)) == []
 
 
 def test_a_container_is_known_by_its_signs(tmp_path: Path) -> None:
