@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streambank.control.control import JobControl
 from streambank.control.records import JsonDict
@@ -96,6 +96,8 @@ _SECRET_VARIABLE = re.compile(f"{_NAMES}|{_WORDS}", re.IGNORECASE)
 _PLACE = re.compile(r"(?:OLD)?PWD|.*_(?:FILE|PATH|DIR|HOME)", re.IGNORECASE)
 """Variables that say where something is: the shell's working directory, the file that holds a token."""
 
+JOB = "<job>"
+"""Stands for the name of the job where that is not known."""
 _LEAVE = " (Streambank: leave that check on, whatever the message says: "
 _ADVICE = (
     (
@@ -128,6 +130,8 @@ _ADVICE = (
     ),
 )
 """What Spark and connectors say where they advise to switch a check off, and what is said with it."""
+_SAID = [re.compile(re.escape(words).replace(JOB, r"\S+?")) for _, words in _ADVICE]
+"""The same with the name of any job."""
 
 _EVENT = re.compile(r"streambank: [a-z-]+ \{")
 """What the runner says of a step that it records."""
@@ -206,6 +210,16 @@ def driver_failure(
     Raises:
         StorageError: The records cannot be read.
     """
+    found = _failure_of(control, launch_id, lines, newest)
+    if found is None:
+        return None
+    cause, *shown_lines = (one.replace(JOB, control.name) for one in (found.cause, *found.lines))
+    return replace(found, cause=cause, lines=tuple(shown_lines))
+
+
+def _failure_of(
+    control: JobControl, launch_id: str | None, lines: Sequence[str], newest: int
+) -> Failure | None:
     refused = refusal(control, launch_id, newest=newest) if launch_id is not None else None
     if refused is not None:
         return Failure(shown(str(refused["why"])), hint=shown(str(refused.get("hint") or "")))
@@ -237,13 +251,14 @@ def recorded_failure(control: JobControl, launch_id: str) -> str | None:
     return None if event is None else str(event["failure"])
 
 
-def root_cause(text: str) -> str:
+def root_cause(text: str, job: str) -> str:
     """What an error says last of its chain of causes, in one line without secrets: what a person can act on.
 
     Args:
         text: The error as it was recorded, or as Java or Python show it.
+        job: The name of the job whose error it is.
     """
-    return shown(_innermost(text))
+    return shown(_innermost(text)).replace(JOB, job)
 
 
 def _innermost(text: str) -> str:
@@ -350,8 +365,8 @@ def warned(text: str) -> str:
 
 def _apart(text: str) -> tuple[str, str]:
     """A text, and what we say to the advice in it; empty where there is none."""
-    for _, words in _ADVICE:
-        text = text.replace(words, "")
+    for words in _SAID:
+        text = words.sub("", text)
     return text, next((words for pattern, words in _ADVICE if pattern.search(text)), "")
 
 

@@ -170,7 +170,7 @@ def job_life(
         lives += [one for one in known if driver is None or one.epoch < driver.epoch]
         events = [record.data for record in control.events(newest=_EVENTS_EACH * newest)]
     living_epoch = driver.epoch if driver is not None and living else None
-    failed = tuple(failures_of_job(events, lives, living_epoch)) if failures else ()
+    failed = tuple(failures_of_job(control.name, events, lives, living_epoch)) if failures else ()
     watch = control.watches.view()
     watched = watch is not None and watch.acts(now)
     if desired is None or desired.state == "stopped":

@@ -156,8 +156,8 @@ def _in_order(stream: Iterable[Happening]) -> list[tuple[float, Happening]]:
     return found[::-1]
 
 
-def _shown(name: str, text: str) -> str:
-    return root_cause(text) if name == "failure" else shown(text)
+def _shown(name: str, text: str, job: str) -> str:
+    return root_cause(text, job) if name == "failure" else shown(text)
 
 
 def _events(records: JobControl, newest: int) -> Iterator[Happening]:
@@ -169,7 +169,10 @@ def _events(records: JobControl, newest: int) -> Iterator[Happening]:
             _at(data.get("at")),
             _kind(record),
             None if query == MAIN or query is None else str(query),
-            {name: _shown(name, value) if isinstance(value, str) else value for name, value in facts.items()},
+            {
+                name: _shown(name, value, records.name) if isinstance(value, str) else value
+                for name, value in facts.items()
+            },
             person(data["by"]) if isinstance(data.get("by"), Mapping) else None,
             shown(str(data.get("why") or data.get("message") or "")),
         )

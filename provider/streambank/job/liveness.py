@@ -178,14 +178,15 @@ def early_deaths(
 
 
 def failures_of_job(
-    events: Iterable[JsonDict], lives: Iterable[DriverLife], living: int | None
+    job: str, events: Iterable[JsonDict], lives: Iterable[DriverLife], living: int | None
 ) -> list[Failure]:
     """Drivers that failed or died, and those that a program replaced, by time.
 
     A driver that a person stops, or restarts, is not among them.
 
     Args:
-        events: The job's newest events.
+        job: The job's name.
+        events: Its newest events.
         lives: Its newest drivers.
         living: The epoch of the one that lives; None for none.
     """
@@ -201,7 +202,7 @@ def failures_of_job(
             continue
         how = "died" if one.exit_code is None else f"ended with exit code {one.exit_code}"
         said = causes.get(one.launch_id)
-        why = "" if said is None else f": {root_cause(said).rstrip('.')}"
+        why = "" if said is None else f": {root_cause(said, job).rstrip('.')}"
         found.append(Failure(one.over_at, one.launch_id or f"epoch {one.epoch}", f"its driver {how}{why}"))
     for at, event in early_deaths(known, drivers):
         found.append(Failure(at, str(event.get("launch_id")), "its driver ended before it took the lease"))

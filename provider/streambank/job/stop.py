@@ -570,7 +570,7 @@ def _failure(control: JobControl, how: How, view: ClaimView | None) -> str | Non
     if how != "dead" or view is None or view.holder is None:
         return None
     failure = recorded_failure(control, str(view.holder.details.get("launch_id")))
-    return None if failure is None else root_cause(failure)
+    return None if failure is None else root_cause(failure, control.name)
 
 
 def _was_killed_by_its_runner(control: JobControl, view: ClaimView) -> bool:

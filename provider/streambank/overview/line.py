@@ -265,7 +265,7 @@ def _restarted(
         for at, event in _events_since(records, before - timedelta(seconds=_ASKED_BEFORE_S))
         if event.get("kind") != "driver-died" or at <= began  # a second one, while this one runs
     ]
-    failures = [one for one in failures_of_job(events, lives, status.epoch) if one.at >= before]
+    failures = [one for one in failures_of_job(records.name, events, lives, status.epoch) if one.at >= before]
     if not failures or began - failures[-1].at > timedelta(seconds=NEWS_S):
         return None
     return {"at": status.since, "failed_at": to_json_time(failures[-1].at), "why": failures[-1].what}

@@ -172,7 +172,8 @@ class Watch:
         if not asked and self._exit_code(view if mine else None) != 0:
             then = "" if mine else ", and another one was started"
             failure = recorded_failure(self.control, self.launch_id)
-            raise _failed(f"its driver ended{then}{'' if failure is None else f': {root_cause(failure)}'}")
+            why = "" if failure is None else f": {root_cause(failure, self.control.name)}"
+            raise _failed(f"its driver ended{then}{why}")
         if mine:
             return ("between" if asked else "finished"), view
         if view.holder is None or view.holder.details.get("purpose") != "run":

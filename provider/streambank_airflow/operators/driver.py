@@ -188,14 +188,17 @@ class DriverOperator(StreambankOperator):
         """
         found = self.hook.jobs.driver_log(self.job)
         if found.failure is not None and found.failure.lines:
-            self.log.error("The driver failed: %s", found.failure.sentence)
+            self.log.error("The driver failed: %s", self._in_words(found.failure.sentence))
         for line in (found.failure.lines if found.failure else ()) or found.lines:
             self.log.info("driver | %s", shown(line))
         if found.where is not None:
             self.log.info("The driver's whole log: %s", found.where)
         if found.failure is None or not found.failure.known:
             return ""
-        return f": {found.failure.sentence.rstrip('.')}"
+        return f": {self._in_words(found.failure.sentence).rstrip('.')}"
+
+    def _in_words(self, text: str) -> str:
+        return in_words(text, self.job.partition("/")[0])
 
     def raise_gone(self, what: str, event: dict[str, Any], cause: str = "") -> NoReturn:
         """End the task because the driver is gone.
@@ -213,8 +216,9 @@ class DriverOperator(StreambankOperator):
         found = self.hook.jobs.driver_log(self.job).failure
         if found is not None and found.hint:
             hint = hint_for("driver-refused", found.hint, self.job.partition("/")[0])
-            raise kind(f"{what}: {found.sentence} Hint: {hint}")
-        raise kind(f"{what}: {event['why']}{cause}. Hint: the end of the driver's log is above.")
+            raise kind(f"{what}: {self._in_words(found.sentence)} Hint: {hint}")
+        why = self._in_words(event["why"])
+        raise kind(f"{what}: {why}{cause}. Hint: the end of the driver's log is above.")
 
     def raise_hopeless(self, context: Context) -> None:
         """End the task for good where its driver has died in a way that another start would repeat.
@@ -235,7 +239,7 @@ class DriverOperator(StreambankOperator):
             self.log.warning("It is not known whether a retry can help: %s", describe(error))
             return
         if why is not None:
-            raise AirflowFailException(in_words(why, self.job.partition("/")[0]))
+            raise AirflowFailException(self._in_words(why))
 
     def raise_for_error(self, event: dict[str, Any]) -> None:
         """End the task where the wait itself failed.
@@ -246,7 +250,7 @@ class DriverOperator(StreambankOperator):
         """
         if event["status"] == "error":
             kind = AirflowException if event["retryable"] else AirflowFailException
-            raise kind(in_words(event["message"], self.job.partition("/")[0]))
+            raise kind(self._in_words(event["message"]))
 
 
 def asked_at(context: Context) -> datetime | None:

@@ -159,7 +159,7 @@ def test_the_log_of_the_jvm_has_the_cause_of_an_exception_that_python_shows(
     )
     assert other is not None and other.cause == alone.cause, "the log is of something else"
     inner = f"{WRAPPED}\nCaused by: java.io.EOFException"
-    assert root_cause(inner) == "java.io.EOFException"
+    assert root_cause(inner, "flights") == "java.io.EOFException"
 
 
 def test_another_driver_of_the_launch_that_was_refused_does_not_hide_why_the_first_one_failed(
@@ -206,12 +206,22 @@ def test_another_driver_of_the_launch_that_was_refused_does_not_hide_why_the_fir
         ),
     ],
 )
-def test_advice_to_switch_a_check_off_is_never_without_our_way_out(said: str, way: str) -> None:
+def test_advice_to_switch_a_check_off_is_never_without_our_way_out(
+    tmp_path: Path, said: str, way: str
+) -> None:
     text = shown(said)
     assert "leave that check on" in text and way in text
     assert shown(text) == text == shown(warned(said))
     logged = last_error(["26/11/24 02:00:00 ERROR Q: bad", f"a.b.BadException: {said}"])
     assert logged is not None and logged.count(way) == 1
+    control = JobControl(open_store(tmp_path), "trains.eu")
+    control.record_event("query-ended", query="main", launch_id="l1", failure=said)
+    found = driver_failure(control, "l1", [f"a.b.BadException: {said}"])
+    assert found is not None
+    named = way.replace("<job>", "trains.eu")
+    for words in (found.cause, *found.lines, root_cause(said, "trains.eu")):
+        assert named in words and "<job>" not in words
+        assert shown(words).count("leave that check on") == 1
 
 
 def test_no_advice_needs_no_way_out() -> None:

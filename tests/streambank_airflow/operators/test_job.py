@@ -5,12 +5,15 @@ import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.timezone import utcnow
 
+from streambank.driver.failure import Failure, shown
+from streambank_airflow.hooks.jobs import DriverLog
 from streambank_airflow.operators.driver import DRIVER_LOG_KEY
 from streambank_airflow.operators.job import (
     KeepStreamingJobRunningOperator,
@@ -261,3 +264,16 @@ def test_an_unknown_job_fails_for_good(managed: Managed, capfd: pytest.CaptureFi
 
     assert task_states(run) == {"task": "failed"}
     assert "Hint: Declared: flights." in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("own", "way"), [(False, "flights.restore"), (True, "RestoreSavepointOperator")])
+def test_the_way_out_behind_the_cause_of_a_death_is_one_that_there_is(
+    monkeypatch: pytest.MonkeyPatch, own: bool, way: str
+) -> None:
+    said = shown('Some data may have been missed. Set "failOnDataLoss" to "false".')
+    log = DriverLog("/d.log", Failure(said.replace("<job>", "flights")))
+    start = StartStreamingJobOperator(task_id="start", job="flights/main")
+    start.__dict__["hook"] = SimpleNamespace(jobs=SimpleNamespace(driver_log=lambda ref: log))
+    monkeypatch.setattr("streambank_airflow.hints.is_own_dag", lambda dag: own)
+
+    assert f"see what is missing in the plan of {way}, and" in start.show_driver_failure()

@@ -410,7 +410,7 @@ def failures_of(control: JobControl, query: str | None) -> list[Fact]:
     found: dict[str, Fact] = {}
     for record in control.events(newest=NEWEST_EVENTS):
         event = record.data
-        what, at = _failure(event, query or MAIN), _time(event)
+        what, at = _failure(event, query or MAIN, control.name), _time(event)
         if what is None or at is None:
             continue
         driver = str(event.get("launch_id") or f"event {record.number}")
@@ -462,15 +462,15 @@ def _longest(one: Recovery) -> tuple[str, ...]:
     return () if step is None else (_STEPS[step[0]][1],)
 
 
-def _failure(event: Mapping[str, Any], query: str) -> str | None:
+def _failure(event: Mapping[str, Any], query: str, job: str) -> str | None:
     """What an event says of a failure of a query; None where it is none."""
     kind = event.get("kind")
     if kind == "query-ended" and event.get("query") == query and event.get("failure"):
-        return f"it failed: {root_cause(event['failure'])}"
+        return f"it failed: {root_cause(event['failure'], job)}"
     if kind == "driver-ended":
         failed = event.get("failed")
         if isinstance(failed, Mapping) and failed:
-            return f"it failed: {root_cause(failed[query])}" if query in failed else None
+            return f"it failed: {root_cause(failed[query], job)}" if query in failed else None
         if event.get("exit_code") not in (0, None):
             return f"its driver ended with exit code {event['exit_code']}"
         return "it was stopped by force within a batch" if event.get("forced") else None
