@@ -340,7 +340,7 @@ def _memory_of(
 
     A checkpoint that is lost in the next generation is another one.
     """
-    if kind not in FOUND_AGAIN:
+    if kind not in FOUND_AGAIN and NOT_WATCHED not in alert.kinds:
         return None
     parts = [kind, alert.subject]
     if NOT_REMEMBERED in alert.kinds:

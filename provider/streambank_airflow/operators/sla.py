@@ -188,7 +188,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
                     f"Nothing watches job {job}, so nothing restarts it. {life.unwatched_why} Trigger "
                     f"{job}.run: a running driver is not disturbed, and is watched again."
                 )
-                alert = Alert((NOT_WATCHED,), message, subject=to_json_time(life.unwatched_since))
+                alert = Alert((NOT_WATCHED, "giving-up"), message, subject=to_json_time(life.unwatched_since))
                 send_alert(self.hook, job, alert, {**context})
 
     def _gauges(self) -> Gauges | None:

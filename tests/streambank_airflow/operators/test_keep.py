@@ -491,11 +491,11 @@ def test_a_run_that_watches_outlives_a_mistake_in_the_declaration(
     errors: list[str] = []
     told = KeepStreamingJobRunningOperator._wait_for_declaration
 
-    def wait(self: KeepStreamingJobRunningOperator, event: dict[str, Any]) -> None:
+    def wait(self: KeepStreamingJobRunningOperator, context: Any, event: dict[str, Any]) -> None:
         # The trigger holds it back while it can see the mistake: this one came just afterwards.
         managed.jobs_file.write_text(right if errors else wrong, encoding="utf-8")
         errors.append(str(event["status"]))
-        told(self, event)
+        told(self, context, event)
 
     monkeypatch.setattr(KeepStreamingJobRunningOperator, "_wait_for_declaration", wait)
     with meanwhile(

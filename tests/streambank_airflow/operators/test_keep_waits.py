@@ -156,7 +156,7 @@ def test_a_full_disk_in_the_place_of_a_driver_that_makes_no_progress_counts_for_
     task, before = operator_of(managed), Course(failures=1)
     remember = {"unhealthy": {}, "before": {"batch": 1, **before.to_dict()}}
     with pytest.raises(TaskDeferred) as deferred:
-        task._heal({}, remember, before.after(got_on=False, within_s=60.0))  # type: ignore[typeddict-item]
+        task._heal({}, remember, before.after(got_on=False, within_s=60.0))
     assert isinstance(deferred.value.trigger, PauseTrigger)
     known = deferred.value.trigger.remember
     assert (known["failures"], known["restarts"], known["waits"]) == (1, 0, 1)
@@ -174,7 +174,7 @@ class TestDeclarationWithAMistake:
         for wrong in ("checkpiont =", "checkpiont =", "chekpoint ="):
             managed.jobs_file.write_text(text.replace("checkpoint =", wrong), encoding="utf-8")
             with pytest.raises(TaskDeferred) as deferred:
-                task._wait_for_declaration({}, held)  # type: ignore[typeddict-item]
+                task._wait_for_declaration({}, held)
             assert isinstance(deferred.value.trigger, PauseTrigger)
             held = deferred.value.trigger.remember
         managed.jobs_file.write_text(text, encoding="utf-8")
@@ -188,7 +188,7 @@ class TestDeclarationWithAMistake:
         monkeypatch.setattr(KeepStreamingJobRunningOperator, "_watched", lambda self, _, course, __: course)
         event = {"status": "error", "retryable": False, "message": "it is misspelt", **self.HELD}
         with pytest.raises(TaskDeferred) as deferred:
-            operator_of(managed).declared_again({}, {"status": "over", "remember": event})  # type: ignore[typeddict-item]
+            operator_of(managed).declared_again({}, {"status": "over", "remember": event})
         assert isinstance(deferred.value.trigger, JobEndTrigger)
 
 

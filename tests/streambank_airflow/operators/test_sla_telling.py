@@ -275,13 +275,14 @@ def test_an_alert_on_input_that_a_restore_would_miss_says_what_to_do(
     assert "Take a savepoint now, and more often (`savepoint.schedule`)." in message
 
 
+@pytest.mark.parametrize("kind", ["not-watched", "giving-up"])
 def test_a_job_that_nothing_watches_is_an_alert_of_its_own_once_a_day(
-    check: Check, jobs_file: Path, tmp_path: Path
+    check: Check, jobs_file: Path, tmp_path: Path, kind: str
 ) -> None:
     """Its run was deleted, or is not in a database that came back: no task of it can say so."""
     text = jobs_file.read_text(encoding="utf-8")
     chat = f'class = "{FILE_NOTIFIER}", args = {{file = "{tmp_path / "night"}", text = "{{{{ message }}}}"}}'
-    own = f'{{{chat}, kinds = ["not-watched"]}}'
+    own = f'{{{chat}, kinds = ["{kind}"]}}'
     jobs_file.write_text(text.replace("[jobs.trains]", f"notify = [{own}]\n[jobs.trains]"), encoding="utf-8")
     records = load_jobs(jobs_file).job("flights").records()
     by = {"dag_id": "flights.run", "run_id": "manual__1"}
