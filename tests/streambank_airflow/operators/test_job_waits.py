@@ -19,7 +19,7 @@ from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.hooks.jobs import JobVerbs
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
-from tests.support.airflow_face.waits import Faults, alerts, declare_alerts, kinds, launches, wait_less
+from tests.support.drivers.waited_for import Faults, alerts, declare_alerts, kinds, launches, wait_less
 from tests.support.jobs.declared import BY
 from tests.support.jobs.managed_job import Managed, managed_job, meanwhile
 from tests.support.storage.small_disk import SmallDisk, small_disk

@@ -22,7 +22,7 @@ from streambank_airflow.operators.keep import Course
 from streambank_airflow.triggers.job import JobEndTrigger, PauseTrigger
 from streambank_airflow.watch.job import JobWatcher
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
-from tests.support.airflow_face.waits import Faults, alerts, declare_alerts, kinds, launches, wait_less
+from tests.support.drivers.waited_for import Faults, alerts, declare_alerts, kinds, launches, wait_less
 from tests.support.jobs.declared import BY
 from tests.support.jobs.managed_job import Managed, managed_job, meanwhile
 from tests.support.storage.small_disk import small_disk
