@@ -158,7 +158,7 @@ _CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
 _COMPARED, _SHORTEST = 200, 15
 """Characters by which two errors are compared; fewer say too little."""
 _PLAN = "=== Streaming Query ==="
-_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|\b(?:ENOSPC|EDQUOT)\b")
+NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|\b(?:ENOSPC|EDQUOT)\b")
 """What Linux, and whoever passes its words on, says of a full disk."""
 _OPENS = (_TRACEBACK, "error:", "exception was thrown from the Python worker:")
 
@@ -190,7 +190,7 @@ class Failure:
     @property
     def is_for_room(self) -> bool:
         """Whether a full disk ended it, which no other driver would do better on."""
-        return any(_NO_ROOM.search(text) for text in (self.cause, *self.lines))
+        return any(NO_ROOM.search(text) for text in (self.cause, *self.lines))
 
 
 def driver_failure(

@@ -13,9 +13,8 @@ from streambank.core.units import say_duration
 from streambank.recovery.approval import CHOICE_KEY, Choice, chosen_of
 from streambank_airflow.airflow_versions import TaskWaitsForPerson
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import FindsJobs, as_bool, as_data, asked_by
+from streambank_airflow.operators.base import FindsJobs, as_bool, as_data
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -87,7 +86,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         self.choices = choices
         self.only_if = only_if
         self.shown = shown
-        self.jobs_file = as_plain(jobs_file)
+        self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
 
     def execute(self, context: Context) -> Any:
@@ -102,11 +101,9 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException("This run needs no approval.")
-            generations = as_data(self.shown)
-            if isinstance(generations, Mapping):
-                self.hook.recovery.check_generations(self.job, generations, by=asked_by(context))
+            self.check_shown(context, self.shown)
         self._take_choices()
-        self._check_shown(context)
+        self._check_question(context)
         try:
             return super().execute(context)
         except TaskWaitsForPerson:
@@ -162,7 +159,7 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         self.options = [*(found or [self.APPROVE]), self.REJECT]
         return found
 
-    def _check_shown(self, context: Context) -> None:
+    def _check_question(self, context: Context) -> None:
         """Make sure that Airflow shows this question: of a run it keeps the first one that it got.
 
         Raises:

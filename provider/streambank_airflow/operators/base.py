@@ -45,7 +45,7 @@ class FindsJobs:
 
     template_fields: Sequence[str]
     job: Any
-    jobs_file: str | None
+    jobs_file: str | PathLike[str] | None
     streambank_conn_id: str
     deferrable: bool = False
     poll_interval_s: float = 5.0
@@ -92,6 +92,16 @@ class FindsJobs:
     def hook(self) -> StreambankHook:
         """The hook; to be used once the templates are rendered."""
         return StreambankHook(self.streambank_conn_id, jobs_file=self.jobs_file)
+
+    def check_shown(self, context: Context, shown: Any) -> None:
+        """Make sure that a plan still is of the generations that count; nothing was shown for None.
+
+        Raises:
+            RefusedError: It is not (code `approval-outdated`).
+        """
+        found = as_data(shown)
+        if isinstance(found, Mapping):
+            self.hook.recovery.check_generations(self.job, found, by=asked_by(context))
 
 
 def keep_page(context: Context) -> None:
@@ -144,7 +154,7 @@ class StreambankOperator(FindsJobs, BaseOperator):
         kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
         self.job = job
-        self.jobs_file = as_plain(jobs_file)
+        self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.note = note
         self.on_failure_callback.insert(-2, alert_of_failure)  # before the page, which takes its time
@@ -163,16 +173,6 @@ class StreambankOperator(FindsJobs, BaseOperator):
         """Leave the generations that a plan is of, for what is done when a person has approved it."""
         task_instance: Any = context["ti"]
         task_instance.xcom_push(key=GENERATIONS_KEY, value=self.hook.recovery.shown_generations(self.job))
-
-    def check_shown(self, context: Context, shown: Any) -> None:
-        """Make sure that a plan still is of the generations that count; nothing was shown for None.
-
-        Raises:
-            RefusedError: It is not (code `approval-outdated`).
-        """
-        found = as_data(shown)
-        if isinstance(found, Mapping):
-            self.hook.recovery.check_generations(self.job, found, by=asked_by(context))
 
 
 Op = TypeVar("Op", bound=StreambankOperator)

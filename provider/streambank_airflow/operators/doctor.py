@@ -11,7 +11,6 @@ from airflow.sdk import BaseOperator
 
 from streambank.core.errors import check_choice
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import RESULT_KEY, FindsJobs, as_bool, known_or_template
 
@@ -53,7 +52,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.job = job
-        self.jobs_file = as_plain(jobs_file)
+        self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.fail_on = known_or_template(fail_on, "fail_on", FAIL_ON)
         self.only_if = only_if

@@ -15,7 +15,6 @@ from streambank.core.units import parse_duration_s, say_count
 from streambank.core.zones import UTC_NAME
 from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
 from streambank_airflow.failures import airflow_failures, as_airflow
-from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
     FindsJobs,
@@ -533,7 +532,7 @@ class CheckReplicasOperator(FindsJobs, BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.jobs_file = as_plain(jobs_file)
+        self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.at_most = at_most
 

@@ -17,7 +17,6 @@ from streambank.core.errors import InputError, StreambankError, check_choice
 from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.failures import airflow_failures, said
-from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
     RESULT_KEY,
@@ -116,7 +115,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         self.job = job
         self.jobs = jobs
         self.checkpoint = checkpoint
-        self.jobs_file = as_plain(jobs_file)
+        self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.on_breach = known_or_template(on_breach, "on_breach", ON_BREACH)
         self.notifiers = None if notifiers is None else list(notifiers)

@@ -15,7 +15,6 @@ from streambank.core.errors import InputError
 from streambank_airflow.airflow_versions import KEEPS_IN_TASKS, task_store
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hints import in_words
-from streambank_airflow.hooks.declared import as_plain
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_integer
 from streambank_airflow.watch.job import LOST, STATES
@@ -73,7 +72,7 @@ class JobSensor(FindsJobs, BaseSensorOperator):
     ) -> None:
         super().__init__(**{"poke_interval": 5.0, **kwargs})
         self.job = job
-        self.jobs_file = as_plain(jobs_file)
+        self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.failed_states = check_states(failed_states)
         self.deferrable = deferrable

@@ -26,6 +26,7 @@ from streambank.checkpoint.schema.store import parse_state_schema
 from streambank.checkpoint.state.rocksdb import read_zip_metadata
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.finding import Finding
+from streambank.driver.failure import NO_ROOM
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.view import SavedFiles
@@ -38,7 +39,7 @@ _READERS_OWN = "STDS_FAILED_TO_READ_STATE_SCHEMA"
 """What Spark's state reader alone needs: a query writes its schema anew. No other `STDS_` condition is so."""
 _ENVIRONMENT = (
     (re.compile(r"OutOfMemoryError|exceeding memory limits|GC overhead"), "Spark ran out of memory"),
-    (re.compile(r"No space left on device|Disk quota exceeded"), "a disk was full"),
+    (NO_ROOM, "a disk was full"),
     (re.compile(r"Too many open files"), "too many files were open"),
     (
         re.compile(r"CODEC_NOT_AVAILABLE|ClassNotFoundException|NoClassDefFoundError|UnsatisfiedLinkError"),

@@ -64,10 +64,7 @@ def machine_bytes(root: Path = Path("/")) -> int | None:
 
 MountOf = Callable[[Path], Mount | None]
 _TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_MORE_SPACE = (
-    "Free some space on that disk, or make it larger. If the repository is there, see what its retention "
-    "keeps; put `control` on another disk than the repository."
-)
+_MORE_SPACE = PROMISES["free_space"].measure.advice
 _AHEAD_H = 24
 _ELSEWHERE = "Keep the repository on another disk or service, or replicate it there: docs/howto/replicas.md."
 
