@@ -28,9 +28,10 @@ CHOICES_KEY = "choices"
 
 
 ASKED_AGAIN = (
-    "This is asked again: Airflow ended an earlier try of the task. If you have answered that one, the "
-    "answer is lost, and nothing was done. The plan is the one that was shown then."
+    "An earlier try of the task has ended. If it had asked this, and you have answered, the answer is lost, "
+    "and nothing was done. The plan is the same."
 )
+"""Airflow tells a task not whether a try has asked: it may have failed before."""
 
 
 def is_retry(context: Context) -> bool:

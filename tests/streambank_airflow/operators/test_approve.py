@@ -81,6 +81,7 @@ def test_another_try_says_that_an_answer_may_be_lost(
     approve._say_that_it_waits(context_of(try_number, max_tries))
     (said,) = asked
     assert ("the answer is lost, and nothing was done" in said) is again
+    assert "This is asked again" not in said, "the earlier try may have failed before it asked"
     assert "Restore flights? Answer it at https://a/b." in said
 
 
