@@ -162,7 +162,7 @@ def test_numbers_that_make_no_sense_are_refused(keys: int, share: float, latency
 
 
 def test_a_bound_is_twice_what_is_expected_without_it() -> None:
-    advice = advise(asked(500_000, heap=310 * MIB), FOUND)
+    advice = advise(asked(2_000_000, heap=310 * MIB), FOUND)
     text = next(one.reason.text for one in advice.settings if one.name.endswith("maxMemoryUsageMB"))
     said = re.search(
         "take ([0-9.]+) MB; this is twice that, rounded up. With it they take ([0-9.]+) MB", text
@@ -170,7 +170,7 @@ def test_a_bound_is_twice_what_is_expected_without_it() -> None:
     assert said is not None, text
     bound = int(next(one.value for one in advice.settings if one.name.endswith("maxMemoryUsageMB"))) * MIB
     assert 2 * float(said[1]) * 1e6 <= bound < 2 * float(said[1]) * 1e6 + 65 * MIB
-    assert float(said[2]) >= float(said[1])
+    assert float(said[2]) > float(said[1]), "else one could stand for the other"
 
 
 def test_state_that_doctor_would_warn_of_does_not_stay_in_the_heap() -> None:
