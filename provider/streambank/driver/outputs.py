@@ -22,6 +22,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.names import MAIN
 from streambank.driver.preflight import DeclaredQuery
 from streambank.driver.spec import read_launch
 from streambank.sinks.file.log import LOG_DIRECTORY, list_log
@@ -92,7 +93,7 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
     known = query.facts.get("sink_path") or _marked_sink(query)
     try:
         if isinstance(known, str) and service_name(known) in said:
-            check_not_used(query.called, known, generation.location)
+            check_not_used(query, known, generation.location)
         elif isinstance(known, str):
             _check_not_moved(query, generation, args, folder, known)
     except RefusedError:
@@ -128,11 +129,11 @@ def _check_not_moved(
                 _check_goes_on(query, Output(FILES, old), place, generation, restored=False)
 
 
-def check_not_used(called: str, output: str, checkpoint: str) -> None:
+def check_not_used(query: DeclaredQuery, output: str, checkpoint: str) -> None:
     """Begin nothing from nothing in an output whose log has batches: Spark skips them in silence.
 
     Args:
-        called: The query, for the message.
+        query: The query.
         output: URI of the output directory of a file sink.
         checkpoint: URI of the checkpoint.
 
@@ -144,12 +145,27 @@ def check_not_used(called: str, output: str, checkpoint: str) -> None:
     if newest is None:
         return
     raise RefusedError(
-        f"Query {called} would begin at batch 0 in the empty checkpoint {checkpoint}, but the log of its "
-        f"output {output} has batches up to {newest}: Spark would drop what it writes in batches 0 to "
+        f"Query {query.called} would begin at batch 0 in the empty checkpoint {checkpoint}, but the log of "
+        f"its output {output} has batches up to {newest}: Spark would drop what it writes in batches 0 to "
         f"{newest}, without an error.",
         code="sink-used",
-        hint="Restore a savepoint into the job's next generation, or name another output. To begin again in "
+        hint=_as_one_query(query, output, checkpoint)
+        or "Restore a savepoint into the job's next generation, or name another output. To begin again in "
         f"this one, move its {LOG_DIRECTORY} away: its readers then see only what is written from then on.",
+    )
+
+
+def _as_one_query(query: DeclaredQuery, output: str, checkpoint: str) -> str:
+    """What to do where the output was begun before the job declared its queries; empty where it was not."""
+    one = query.checkpoint.rpartition("/")[0]
+    wrote = (query.control.query_facts(MAIN) or {}).get("sink_path")
+    if query.name == MAIN or service_name(wrote) != service_name(output) or batches_of(one).planned is None:
+        return ""
+    return (
+        f"The job wrote it before it declared several queries, as its only one, whose checkpoint is {one}. "
+        "To go on from there, move all that lies in that directory, but the folders of declared queries, "
+        f"into {checkpoint} while no driver runs: metadata, offsets, commits, and sources and state if they "
+        "are there. To begin again, name another output."
     )
 
 
@@ -211,7 +227,7 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
         return None
     moved = before is not None and service_name(before.path) != service_name(output.path)
     try:
-        check_not_used(query.called, output.path, generation.location)
+        check_not_used(query, output.path, generation.location)
         if before is not None and moved:
             restored = generation.number != facts.get("generation")
             _check_goes_on(query, before, output.path, generation, restored)
@@ -245,7 +261,7 @@ def _check_log(query: DeclaredQuery, generation: Generation, output: Output) -> 
     if place is None:
         return None
     try:
-        check_not_used(query.called, place, generation.location)
+        check_not_used(query, place, generation.location)
     except RefusedError:
         raise
     except StreambankError as error:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,33 @@ SEVERAL = {
     "in a function": f"def main():\n    {FIRST}\n    {SECOND}\n    first.awaitTermination()\n",
     "under one condition": f"if __name__ == '__main__':\n    {FIRST}\n    {SECOND}\n",
     "in a try": f"try:\n    {FIRST}\n    {SECOND}\nfinally:\n    pass\n",
+    "with a name that is computed": f"{FIRST}\nb = y.writeStream.queryName(name).start()\n",
+    "with computed names": (
+        "a = x.writeStream.queryName(f'{env}-a').start()\nrows = y.groupBy(window('at')).count()\n"
+        "print(a_note)\nb = rows.writeStream.queryName(f'{env}-b').start()\n"
+    ),
+    "without names": "a = x.writeStream.start()\nb = y.writeStream.start()\nb.awaitTermination()\n",
+    "without names, and a wait for the last": (
+        "x.writeStream.start()\ny.writeStream.start().awaitTermination()\n"
+    ),
+    "by a function": (
+        "def begin(x, name):\n    return x.writeStream.queryName(name).start()\n\n"
+        "begin(x, 'first')\nbegin(y, 'second')\nspark.streams.awaitAnyTermination()\n"
+    ),
+    "by a function in a loop": (
+        "def begin(name):\n    return x.writeStream.queryName(name).start()\n\n"
+        "for name in ('first', 'second'):\n    begin(name)\n"
+    ),
     "in a loop": (
         "for name in ('first', 'second'):\n    rows.writeStream.queryName(name).start(f'/out/{name}')\n"
     ),
+}
+SHOWN = {
+    "with a name that is computed": "first, name",
+    "with computed names": "f'{env}-a', f'{env}-b'",
+    "without names": "one without a name, one without a name",
+    "without names, and a wait for the last": "one without a name, one without a name",
+    "by a function": "begin(x, 'first'), begin(y, 'second')",
 }
 ONE = {
     "one with a name": FIRST,
@@ -56,8 +81,23 @@ ONE = {
     "one perhaps": f"{FIRST}\nif kind:\n    {SECOND}\n",
     "in two functions": f"def one():\n    {FIRST}\ndef other():\n    {SECOND}\n",
     "the same once more": f"{FIRST}\nfirst.stop()\n{FIRST}\n",
-    "without names": "a = x.writeStream.start()\nb = y.writeStream.start()\n",
-    "a name that is computed": f"{FIRST}\nb = y.writeStream.queryName(name).start()\n",
+    "without names, one after the other": "a = x.writeStream.start()\na.stop()\nb = y.writeStream.start()\n",
+    "without names, by waiting for any": (
+        "x.writeStream.start()\nspark.streams.awaitAnyTermination()\ny.writeStream.start()\n"
+    ),
+    "waited for in the chain": "x.writeStream.start().awaitTermination()\ny.writeStream.start()\n",
+    "waited for by a function": "a = x.writeStream.start()\nwait_for(a)\nb = y.writeStream.start()\n",
+    "a name that is computed": (
+        f"{FIRST}\nfirst.awaitTermination()\nb = y.writeStream.queryName(name).start()\n"
+    ),
+    "by a function that waits": (
+        "def begin(x):\n    q = x.writeStream.start()\n    q.awaitTermination()\nbegin(x)\nbegin(y)\n"
+    ),
+    "by a function that may not": (
+        "def begin(x):\n    if x:\n        x.writeStream.start()\nbegin(x)\nbegin(y)\n"
+    ),
+    "in a loop, one by one": "for x in (a, b):\n    x.writeStream.start().awaitTermination()\n",
+    "in a loop over what is computed": "for x in sys.argv:\n    a.writeStream.queryName(x).start()\n",
     "in a lambda": f"{FIRST}\nlater = lambda: rows.writeStream.queryName('b').start()\n",
     "not started": f"{FIRST}\nwriter = rows.writeStream.queryName('b')\n",
     "a text": f"{FIRST}\nprint('writeStream.queryName(2).start()')\n",
@@ -72,7 +112,8 @@ def test_several_named_queries_that_a_job_does_not_declare_are_refused_before_on
     job = declare(folder)
     (folder / "app.py").write_text(SEVERAL[how], encoding="utf-8")
 
-    with pytest.raises(RefusedError, match="first, second") as refused:
+    shown = SHOWN.get(how, "first, second")
+    with pytest.raises(RefusedError, match=re.escape(f"several queries ({shown})")) as refused:
         start_job(job, by=BY, launcher=LocalLauncher())
 
     assert refused.value.code == "undeclared-query"

@@ -177,6 +177,29 @@ def test_a_new_checkpoint_does_not_begin_in_an_output_that_has_batches(folder: P
     check_output(query, generation, Output(FILES, f"file://{folder}/out"))
 
 
+def test_an_output_that_the_job_began_before_it_declared_several_queries(folder: Path) -> None:
+    """The first run took its first query for the only one, and was refused at the second."""
+    one = declare(folder)
+    control, out = one.records(), f"file://{folder}/out"
+    open_store(folder / "out").write("_spark_metadata/0", b"v1\n")
+    several = replace(one, queries={name: f"{one.checkpoint}/{name}" for name in ("first", "second")})
+    query = declared_query(several, "first", control)
+    generation = control.generations("first").ensure_first(query.checkpoint, by=BY)
+
+    def hint() -> str:
+        return refused(lambda: check_output(query, generation, Output(FILES, out)), "sink-used").hint
+
+    assert "Restore a savepoint" in hint()
+    open_store(one.checkpoint).write("offsets/0", b"v1\n{}")
+    control.record_query(None, {"generation": 1, "query_id": "q", "sink_path": f"{out}2"})
+    assert "Restore a savepoint" in hint(), "another query wrote it"
+    control.record_query(None, {"generation": 1, "query_id": "q", "sink_path": out})
+    assert f"whose checkpoint is {one.checkpoint}" in hint() and f"into {query.checkpoint}" in hint()
+    (folder / "checkpoints/flights/first").mkdir()
+    (folder / "checkpoints/flights/offsets").rename(folder / "checkpoints/flights/first/offsets")
+    check_output(query, generation, Output(FILES, out))
+
+
 def test_an_output_that_only_spark_can_reach(folder: Path) -> None:
     elsewhere = Output(FILES, "nowhere://nn/out")
     job = declare(folder)

@@ -60,3 +60,52 @@ def test_a_driver_refuses_what_its_launcher_could_not_see(tmp_path: Path) -> Non
     assert (marker.sink, marker.sink_path) == ("FileSink", f"{out}/raw")
     assert marker.query_id == started[0]["query_id"]
     assert read_marker(spec.queries["moved"].checkpoint) is None
+
+
+LATE = """
+import sys
+
+from pyspark.sql import SparkSession
+
+rows = SparkSession.builder.getOrCreate().readStream.text(sys.argv[1])
+for name in sys.argv[3:]:
+    query = rows.writeStream.queryName(name).format("text").start(f"{sys.argv[2]}/{name}")
+    query.processAllAvailable()
+    query.stop()
+"""
+
+
+@pytest.mark.storm
+@pytest.mark.spark
+def test_a_job_goes_on_that_began_before_it_declared_its_queries(tmp_path: Path) -> None:
+    """The names of its queries are known only when it runs: its first one has written by then."""
+    program = tmp_path / "app.py"
+    program.write_text(LATE)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.txt").write_text("one\ntwo\n")
+    args = (str(tmp_path / "in"), str(tmp_path / "out"), "first", "second")
+    with Job(tmp_path).driver(program, *args) as driver:
+        assert driver.event("driver-refused")["code"] == "undeclared-query"
+        assert driver.wait() == 8, driver.tail()
+        assert driver.batches("commits") == [0]
+    several = Job(tmp_path, queries=("first", "second"))
+    with several.driver(program, *args) as driver:
+        refused = driver.event("driver-refused")
+        assert driver.wait() == 8, driver.tail()
+
+    one = tmp_path / "checkpoint"
+    assert refused["code"] == "sink-used"
+    assert f"whose checkpoint is file://{one}." in refused["hint"]
+    assert f"into file://{one}/first while no driver runs" in refused["hint"]
+    (one / "first").mkdir(exist_ok=True)
+    for path in [path for path in one.iterdir() if path.name not in ("first", "second")]:
+        path.rename(one / "first" / path.name)
+    (tmp_path / "in/1.txt").write_text("three\n")
+    with several.driver(program, *args) as driver:
+        assert driver.wait() == 0, driver.tail()
+        assert driver.batches("commits", "first") == [0, 1]
+    for name in ("first", "second"):
+        rows = [
+            line for file in (tmp_path / "out" / name).glob("part-*") for line in file.read_text().split()
+        ]
+        assert sorted(rows) == ["one", "three", "two"]
