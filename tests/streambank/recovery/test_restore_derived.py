@@ -1,4 +1,4 @@
-"""What `latest-good` means once state was changed: the changed state, as soon as a job goes on from it."""
+"""What `latest` and `latest-good` mean once state was changed: the changed state, as soon as a job goes on from it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def changed(tmp_path: Path) -> Changed:
 
 
 def good(changed: Changed) -> str:
-    return changed.repository.resolve("latest-good", JOB).savepoint
+    """What `latest-good` means, and `latest`, as long as nothing is damaged: both go by one order."""
+    found = changed.repository.resolve("latest-good", JOB).savepoint
+    assert changed.repository.resolve("latest", JOB).savepoint == found
+    return found
 
 
 def test_state_that_was_changed_does_not_come_back_once_a_job_goes_on_from_it(changed: Changed) -> None:
