@@ -7,12 +7,14 @@ with DAG("nightly", schedule="@daily"):
 ```
 
 The tasks are those of `<job>.savepoint` and `<job>.restore`; arguments stand where those have a form. What
-the job declares in `[jobs.NAME.airflow]` counts where the DAG says nothing.
+the job declares in `[jobs.NAME.airflow]` counts where the DAG says nothing. An argument may be a template or
+the output of a task, unless the tasks themselves depend on it: such a one is refused when the DAG is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from streambank_airflow.dags.restore import restore_tasks
 from streambank_airflow.dags.savepoint import declared_later, savepoint_tasks
 from streambank_airflow.hooks.declared import find_declared
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.operators.base import is_template, known_or_template
 
 
 def savepoint_group(
@@ -54,7 +57,8 @@ def savepoint_group(
         conn_id: The `streambank` connection, unless the job declares one.
         group_id: The group's name; tasks are `<group_id>.take`, `<group_id>.verify`, ..., and
             `<group_id>.take_<query>` where the job has several queries.
-        pin: Keep the savepoints until they are unpinned.
+        pin: Keep the savepoints until they are unpinned; may be a template or the output of a task, as
+            `verify` and `note`.
         verify: `none`, `quick`, `full` or `sampled`; None for what the job declares.
         leave_out: What is not done though it is declared: `replicate`, `expire`, `expire_replicas`, `sweep`.
             Without `replicate` nothing is expired either.
@@ -69,6 +73,9 @@ def savepoint_group(
             `bad-choice`, `bad-option`).
         NotFoundError: The job is not declared (code `no-such-job`).
     """
+    _check_known(
+        "CreateSavepointOperator", job=job, jobs_file=jobs_file, leave_out=leave_out, group_id=group_id
+    )
     declared, query, file = _declared(job, jobs_file, conn_id)
     if query is not None:
         raise InputError(
@@ -76,7 +83,7 @@ def savepoint_group(
             code="bad-option",
             hint="Name the job alone, or use CreateSavepointOperator for one query.",
         )
-    level = check_choice(verify or declared.savepoint.verify, "verify", VERIFICATIONS)
+    level = known_or_template(verify or declared.savepoint.verify, "verify", VERIFICATIONS)
     later = [name for name in declared_later(declared) if name not in leave_out]
     for name in leave_out:
         check_choice(name, "leave_out", ("replicate", "expire", "expire_replicas", "sweep"))
@@ -122,7 +129,8 @@ def restore_group(
             variable STREAMBANK_JOBS names, or `[streambank] jobs` in Airflow's configuration.
         conn_id: The `streambank` connection, unless the job declares one.
         group_id: The group's name; tasks are `<group_id>.plan`, `<group_id>.approve`, ...
-        savepoint: As `RestoreSavepointOperator` takes it; may be a template.
+        savepoint: As `RestoreSavepointOperator` takes it; may be a template or the output of a task, as
+            `repository`, `sink`, `sink_of`, `source`, `mode`, `new_sinks` and `note`.
         repository: Where it comes from: a replica, or `nearest`; None for the job's repository.
         sink: `refuse`, `rollback`, `rollback-accept` or `accept`; None for what the job declares. So for
             `source`.
@@ -144,12 +152,14 @@ def restore_group(
             `bad-choice`, `which-query`).
         NotFoundError: The job is not declared (code `no-such-job`).
     """
+    switches = {"stop_running": stop_running, "start": start, "approve": approve}
+    _check_known("RestoreSavepointOperator", job=job, jobs_file=jobs_file, group_id=group_id, **switches)
     declared, query, file = _declared(job, jobs_file, conn_id)
     ref = declared.savepoint_name(declared.only_query(query))
     how = {
-        "sink": check_choice(sink or declared.restore.sink, "sink", SINK_CHOICES),
-        "source": check_choice(source or declared.restore.source, "source", SOURCE_CHOICES),
-        "mode": check_choice(mode, "mode", [one for one in RESTORE_MODES if one != "fork"]),
+        "sink": known_or_template(sink or declared.restore.sink, "sink", SINK_CHOICES),
+        "source": known_or_template(source or declared.restore.source, "source", SOURCE_CHOICES),
+        "mode": known_or_template(mode, "mode", [one for one in RESTORE_MODES if one != "fork"]),
         "sink_of": sink_of,
         "new_sinks": new_sinks,
         "file_sinks": list(file_sinks),
@@ -166,6 +176,23 @@ def restore_group(
             approve=approve,
         )
     return group
+
+
+def _check_known(instead: str, **given: object) -> None:
+    """Refuse what only a run knows where the tasks of a group depend on it.
+
+    Raises:
+        InputError: An argument is a template, or comes from a task or a mapped group (code `bad-option`).
+    """
+    for name, value in given.items():
+        plain = value is None or isinstance(value, bool | PathLike | list | tuple | set | frozenset | dict)
+        if not plain and is_template(value):
+            raise InputError(
+                f"{name} of a group must be known when the DAG is read, and is {value}.",
+                code="bad-option",
+                hint=f"Give it as a plain value. Where only a run knows it, use {instead} itself, and the "
+                "other operators beside it.",
+            )
 
 
 def _declared(job: str, jobs_file: str | Path | None, conn_id: str) -> tuple[Job, str | None, DagFile]:
