@@ -13,9 +13,11 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.places.copies import are_apart
 from streambank.driver.outputs import FILES, Output, recorded_output
 from streambank.driver.redirected import check_redirected
+from streambank.inputs.folders import folders_of_live
 from streambank.repository.manifest import Manifest
 from streambank.sinks.file.capture import KIND as FILE
 from streambank.sinks.unguarded import harm_of
+from streambank.storage import open_store
 
 _FUNCTIONS = {"ForeachBatchSink": "foreachBatch", "ForeachWriterTable": "foreach"}
 """What Spark calls the sinks of an application's own function, and what the application calls them."""
@@ -24,7 +26,7 @@ _FUNCTIONS = {"ForeachBatchSink": "foreachBatch", "ForeachWriterTable": "foreach
 def check_apart(job: Job, control: JobControl, copy: Job, source: str) -> None:
     """Make sure that a copy lies in nothing that is live, and that nothing live lies in it.
 
-    The declaration has been held against itself; this asks the records of the live job, too.
+    The declaration has been held against itself; this asks the records and checkpoints of the live job, too.
 
     Args:
         job: The live job.
@@ -33,9 +35,10 @@ def check_apart(job: Job, control: JobControl, copy: Job, source: str) -> None:
         source: The repository that the savepoints come from.
 
     Raises:
-        InputError: It does not lie apart (code `copy-not-apart`).
+        InputError: It does not lie apart (codes `copy-not-apart`, `inside-input`).
     """
     assert copy.copy is not None
+    read = [folders_of_live(open_store(place)) for place in _live_checkpoints(job, control)]
     for _, own in copy.copy.places():
         what = _meets(own, job, control, source)
         if what is not None:
@@ -44,6 +47,8 @@ def check_apart(job: Job, control: JobControl, copy: Job, source: str) -> None:
                 code="copy-not-apart",
                 hint=f"Declare another place in [jobs.{job.name}.copies.{copy.copy.name}].",
             )
+        for folders in read:
+            folders.check(own, "copy")
 
 
 def check_removable(job: Job, control: JobControl, location: str, source: str) -> None:
@@ -76,6 +81,12 @@ def _meets(own: str, job: Job, control: JobControl, source: str) -> str | None:
         if is_read_from(own, place):
             return f"{place}, which the live job reads"
     return None
+
+
+def _live_checkpoints(job: Job, control: JobControl) -> Iterator[str]:
+    for name, declared in job.queries.items():
+        generation = control.generation(name)
+        yield declared if generation is None else generation.location
 
 
 def _live_places(job: Job, control: JobControl, source: str) -> list[str]:

@@ -327,8 +327,17 @@ def _own(query: Query) -> dict[str, str]:
         found["repository"] = normalize_location(query.repository)
     if query.control is not None:
         found["control location"] = query.control.store.uri
-    replicas = query.job.replicate.to if query.job is not None else ()
-    return found | {f"replica {number}": normalize_location(one) for number, one in enumerate(replicas, 1)}
+    if query.job is None:
+        return found
+    job = query.job
+    for number, replica in enumerate(job.replicate.to, 1):
+        found[f"replica {number}"] = normalize_location(replica)
+    for what, place in (("scratch of drills", job.drill.scratch), ("staged state", job.state.work)):
+        if place is not None:
+            found[what] = place
+    for copy in job.copies.values():
+        found[f"copy {copy.name}"] = copy.checkpoint
+    return found
 
 
 def _beside_a_driver(found: Iterable[CheckResult]) -> Iterator[CheckResult]:

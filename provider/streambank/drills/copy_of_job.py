@@ -14,8 +14,9 @@ from streambank.checkpoint.replay import Replay
 from streambank.control.control import JobControl
 from streambank.core.errors import InputError
 from streambank.declaration.declaration import Job
+from streambank.inputs.folders import folders_of_live
 from streambank.sinks.redirect import Redirect
-from streambank.storage import is_inside, normalize_location
+from streambank.storage import is_inside, normalize_location, open_store
 
 _LONGEST_NAME = 52
 """Characters: Kubernetes takes 63 for a label, which begins with `streambank-` (declaration/launch.py)."""
@@ -46,14 +47,16 @@ def check_scratch(job: Job, control: JobControl, scratch: str, source: str) -> N
         source: The repository that the savepoints come from.
 
     Raises:
-        InputError: It does not lie apart (code `scratch-not-apart`).
-        StorageError: Records cannot be read.
+        InputError: It does not lie apart (codes `scratch-not-apart`, `inside-input`, `inside-output`).
+        StorageError: Records cannot be read, or a checkpoint.
     """
     live = {job.repository, source, control.store.uri, *job.replicate.to, *job.queries.values()}
     for name in job.queries:
         generation = control.generation(name)
         output = (control.query_facts(name) or {}).get("sink_path")
         live |= {output} if output else set()
+        place = job.queries[name] if generation is None else generation.location
+        folders_of_live(open_store(place)).check(scratch, "scratch")
         if generation is not None:  # where it writes is known before it runs
             live |= {generation.location, *generation.new_sinks.values()}
     for place in sorted(live):

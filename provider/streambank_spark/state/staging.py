@@ -27,6 +27,7 @@ from streambank.checkpoint.schema.unnamed import write_missing_metadata
 from streambank.control.processes import who
 from streambank.core.errors import FormatError, InputError, NotFoundError, RefusedError, StorageError
 from streambank.declaration.launch import is_local
+from streambank.inputs.folders import folders_of_live, folders_of_savepoint
 from streambank.recovery.restore import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
@@ -117,6 +118,8 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
                 code="inside-checkpoint",
                 hint="Give a --work outside of it: nothing is ever written into a live checkpoint.",
             )
+        if staging.work is not None:
+            folders_of_live(source).check(place.uri, "staging directory")
         stack.callback(_remove, place)
         repository = Repository.open(place, create=True, like=source.uri)
         taken = take(
@@ -189,6 +192,8 @@ def _laid_out(
         with holds.held(job, savepoint), restoring(exclusive=False) as owner:
             manifest = repository.load(job, savepoint)
             check_target_apart(target.uri, repository.store.uri, manifest.checkpoint)
+            if staging.work is not None:
+                folders_of_savepoint(repository, manifest).check(target.uri, "staging directory")
             stack.callback(_remove, target)
             if is_local(staging.master):  # nobody but this user's processes has to read it
                 make_directory(target.uri, Openness(0o700))

@@ -414,6 +414,14 @@ def test_a_copy_within_what_the_records_call_live_is_refused(tmp_path: Path) -> 
     assert not (tmp_path / "staging").exists(), "not even that it failed is written there"
 
 
+def test_a_copy_within_what_the_live_query_has_read_is_refused(tmp_path: Path) -> None:
+    """No driver of Streambank has said what the query reads: its source's log does."""
+    made = CopiedJob(tmp_path, STAGING.replace('"staging/ck"', '"in/ck"'), tmp_path / "in")
+    before = sorted((tmp_path / "in").iterdir())
+    refused(made, "inside-input", InputError)
+    assert sorted((tmp_path / "in").iterdir()) == before
+
+
 def test_an_output_without_another_place_is_refused(tmp_path: Path) -> None:
     made = copied_job(tmp_path)
     made.declare(STAGING.replace('"./out" =', '"./elsewhere" ='))

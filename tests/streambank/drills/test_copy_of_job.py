@@ -41,6 +41,14 @@ def test_nothing_live_holds_the_copy_and_the_copy_holds_nothing_live(tmp_path: P
     check_scratch(replicated, control, scratch_of(job, NAME), job.repository)
 
 
+def test_the_copy_lies_apart_from_what_the_live_query_has_read(tmp_path: Path) -> None:
+    job = CopiedJob(tmp_path, inputs=tmp_path / "in").job
+    with pytest.raises(InputError, match="scratch") as refused:
+        check_scratch(job, job.records(), scratch_below(job, tmp_path / "in/drills"), job.repository)
+    assert refused.value.code == "inside-input"
+    check_scratch(job, job.records(), scratch_below(job, tmp_path / "in/_drills"), job.repository)
+
+
 def test_where_a_copy_that_never_ran_will_write_is_live(tmp_path: Path) -> None:
     made = CopiedJob(tmp_path)
     made.refresh()

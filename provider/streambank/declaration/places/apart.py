@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from streambank.declaration.fields import Source
-from streambank.storage import followed, is_inside, upwards
+from streambank.storage import followed, upwards
 
 
 def refuse_shared_checkpoints(checkpoints: Iterable[tuple[str, str, str]], source: Source) -> None:
@@ -33,29 +33,6 @@ def refuse_shared_checkpoints(checkpoints: Iterable[tuple[str, str, str]], sourc
         at[place] = (location, owner)
         for one in above:
             inside.setdefault(one, at[place])
-
-
-def refuse_records_in_checkpoint(
-    job: str, checkpoint: str, places: Mapping[str, str], source: Source
-) -> None:
-    """Savepoints and records in a checkpoint would be written into a live one, and be lost with it.
-
-    Args:
-        job: The job.
-        checkpoint: Its checkpoint.
-        places: Where its savepoints and records are, by what they are.
-        source: The file.
-
-    Raises:
-        InputError: One is in the checkpoint (code `bad-declaration`).
-    """
-    for what, place in places.items():
-        if is_inside(place, checkpoint):
-            raise source.mistake(
-                ("jobs", job, "checkpoint"),
-                f"the {what} {place} is inside this checkpoint",
-                "Name a directory elsewhere, best on another disk.",
-            )
 
 
 def refuse_shared_names(

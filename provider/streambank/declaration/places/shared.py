@@ -9,16 +9,18 @@ from typing import Protocol
 
 from streambank.control.place import SUFFIX
 from streambank.core.names import STANDBY
+from streambank.declaration.drill import DrillPolicy
 from streambank.declaration.fields import Source
-from streambank.declaration.places.apart import (
-    refuse_records_in_checkpoint,
-    refuse_shared_checkpoints,
-    refuse_shared_names,
-)
+from streambank.declaration.places.apart import refuse_shared_checkpoints, refuse_shared_names
 from streambank.declaration.places.copies import NEAREST, CopyPolicy, are_apart, without_generation
 from streambank.declaration.places.standby import Standby
 from streambank.declaration.savepoints import ReplicatePolicy
+from streambank.declaration.state import StatePolicy
+from streambank.sinks.declared import DeclaredSink
 from streambank.storage import followed, upwards
+
+_CHECKPOINT, _OUTPUT = "the checkpoint", "the output"
+_DATA = (_CHECKPOINT, _OUTPUT)
 
 
 class _Placed(Protocol):
@@ -36,6 +38,12 @@ class _Placed(Protocol):
     def control(self) -> str | None: ...
     @property
     def replicate(self) -> ReplicatePolicy: ...
+    @property
+    def sinks(self) -> tuple[DeclaredSink, ...]: ...
+    @property
+    def drill(self) -> DrillPolicy: ...
+    @property
+    def state(self) -> StatePolicy: ...
     @property
     def standby(self) -> Standby | None: ...
     @property
@@ -80,10 +88,40 @@ def refuse_shared(jobs: Mapping[str, _Placed], source: Source) -> None:
         for query, location in job.queries.items()
     )
     refuse_shared_checkpoints(checkpoints, source)
-    for job in jobs.values():
-        places = {"repository": job.repository, "control": job.control or f"{job.repository}{SUFFIX}"}
-        refuse_records_in_checkpoint(job.name, job.checkpoint, places, source)
-    _refuse_copies_not_apart([*jobs.values(), *standbys], copies, source)
+    live = [*jobs.values(), *standbys]
+    _refuse_in_data(live, source)
+    _refuse_copies_not_apart(live, copies, source)
+
+
+def _refuse_in_data(live: Sequence[_Placed], source: Source) -> None:
+    """Make sure that nothing lies in a checkpoint, and nothing of ours in an output that is declared.
+
+    What is in a checkpoint is lost with it; what is in an output is read as rows, or removed as no part of
+    the table.
+
+    Raises:
+        InputError: Something does (code `bad-declaration`).
+    """
+    places = [(job.name, place) for job in live for place in _of_live(job)]
+    paths = {location: list(_upwards(location)) for location in {one.location for _, one in places}}
+    data = {paths[one.location][0]: (job, one) for job, one in reversed(places) if one.what in _DATA}
+    for job, place in places:
+        for other, holder in (data[one] for one in paths[place.location] if one in data):
+            if place.what != holder.what and _is_lost(place, holder):
+                raise source.mistake(
+                    ("jobs", other, "checkpoint") if holder.what == _CHECKPOINT else ("jobs", job),
+                    f"{place.what} {place.location} is inside {holder.what} {holder.location} "
+                    f"of {holder.owner}",
+                    "Name a directory elsewhere, best on another disk.",
+                )
+
+
+def _is_lost(place: _Place, holder: _Place) -> bool:
+    if holder.what == _CHECKPOINT:
+        return True
+    from streambank.inputs.folders import DataFolders  # where a DAG is parsed, only if something is suspected
+
+    return DataFolders(outputs=(holder.location,)).refusal(place.location, place.what) is not None
 
 
 def _refuse_copies_not_apart(live: Sequence[_Placed], copies: Sequence[_Placed], source: Source) -> None:
@@ -118,21 +156,28 @@ def _of_live(job: _Placed) -> Iterator[_Place]:
     """What a job is declared to use at one of its sites."""
     owner = f"job {job.name}" if job.primary is None else f"the standby of job {job.name}"
     for place in job.queries.values():
-        yield _Place(owner, "the checkpoint", place)
+        yield _Place(owner, _CHECKPOINT, place)
     yield _Place(owner, "the repository", job.repository)
     control = f"{job.control}/{job.name}" if job.control else f"{job.repository}{SUFFIX}"
     yield _Place(owner, "the control location", control)
     for place in job.replicate.to:
         yield _Place(owner, "the replica", place)
+    for what, at in (("the scratch of drills", job.drill.scratch), ("the staged state", job.state.work)):
+        if at is not None:
+            yield _Place(owner, what, at)
+    for sink in job.sinks:
+        if sink.kind == "delta":
+            yield _Place(owner, _OUTPUT, sink.table)
     if job.primary is not None and job.standby is not None:
         for place in job.standby.outputs.values():
-            yield _Place(owner, "the output", place)
+            yield _Place(owner, _OUTPUT, place)
         return
     for copy in job.copies.values():
         if copy.repository not in (None, NEAREST):
             yield _Place(owner, "the repository", str(copy.repository))
-    for old in {old for copy in job.copies.values() for old in copy.outputs if "/" in old}:
-        yield _Place(owner, "the output", old)
+    moved = (*job.copies.values(), *([job.standby] if job.standby else ()))
+    for old in {old for one in moved for old in one.outputs if "/" in old}:
+        yield _Place(owner, _OUTPUT, old)
 
 
 def _of_copy(job: _Placed) -> Iterator[tuple[str, _Place]]:
@@ -143,7 +188,7 @@ def _of_copy(job: _Placed) -> Iterator[tuple[str, _Place]]:
         if field == "control":
             yield field, _Place(owner, "the control location", f"{place}/{job.name}")
         elif field == "outputs":
-            yield field, _Place(owner, "the output", place)
+            yield field, _Place(owner, _OUTPUT, place)
         else:
             yield field, _Place(owner, f"the {'savepoints' if place == job.repository else field}", place)
 
