@@ -12,6 +12,23 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
+TIDY = """
+import signal, sys
+from pathlib import Path
+
+def tidy(*_):
+    Path(sys.argv[1]).unlink()
+    sys.exit(143)
+
+signal.signal(signal.SIGTERM, tidy)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+"""A process that removes a file when TERM ends it."""
+DEAF = TIDY.replace(", tidy)", ", signal.SIG_IGN)")
+"""One that TERM does not end."""
+
 
 @contextmanager
 def child(code: str, *args: str | Path) -> Iterator[subprocess.Popen[str]]:

@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ _PROC = Path("/proc")
 _LAST_PID = 2**22
 """The largest that Linux gives (`PID_MAX_LIMIT`)."""
 _PF_KTHREAD = 0x00200000
+_LOOK_S = 0.02
 _EXEC_S = 2.0
 """The longest that a process is taken to become another program."""
 _EXEC_LOOK_S = 0.001
@@ -237,6 +238,22 @@ def person(by: Mapping[str, Any]) -> str:
     """
     name = by.get("triggered_by") or by.get("user") or "somebody"
     return f"{name} by {by['dag_id']}" if by.get("dag_id") else f"{name} on {by.get('host', 'some host')}"
+
+
+def end_gently(targets: Iterable[ProcessId], within_s: float) -> None:
+    """Send TERM to processes, and SIGKILL to those that have not ended in time.
+
+    A JVM that ends by TERM removes its temporary files.
+
+    Raises:
+        StorageError: This user may not (code `not-permitted`).
+    """
+    left = [one for one in targets if send_signal(one, signal.SIGTERM)]
+    until = time.monotonic() + within_s
+    while (left := [one for one in left if one.is_living()]) and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+    for one in left:
+        send_signal(one, signal.SIGKILL)
 
 
 def send_signal(target: ProcessId, number: int) -> bool:

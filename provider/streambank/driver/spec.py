@@ -218,6 +218,8 @@ WAITING = "driver-waiting"
 """The kind of event that says that a held driver waits at its first query."""
 NOT_NEEDED = "driver-not-needed"
 """The kind of event that says why a held driver has ended without a query."""
+GENTLY_S = 5.0
+"""For so long a held driver that is not needed may take to end by TERM, and remove its temporary files."""
 _RELEASED = "released"
 """The folder of the job's records with the launches that were held, and are held no more."""
 _AS_IT_STANDS = ("launched_at", "by", "desired", "asked", "held_by", "seal")

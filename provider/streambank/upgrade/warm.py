@@ -14,12 +14,14 @@ from dataclasses import replace
 
 from streambank.code.code import Code
 from streambank.control.control import JobControl
+from streambank.control.processes import end_gently
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.location import Waiting, is_of
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import (
+    GENTLY_S,
     NOT_NEEDED,
     WAITING,
     is_held,
@@ -131,4 +133,5 @@ def end_held(launcher: Launcher, control: JobControl, waiting: Waiting) -> None:
 def _end(launcher: Launcher, control: JobControl, handle: Handle | None) -> None:
     with contextlib.suppress(StreambankError):
         if handle is not None and not is_of(control.lease.view(), handle.launch_id):
+            end_gently(handle.processes, GENTLY_S)
             launcher.kill(handle)

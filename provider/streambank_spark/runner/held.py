@@ -22,6 +22,7 @@ from streambank.control.processes import ProcessId
 from streambank.core.errors import StorageError, StreambankError
 from streambank.driver.outputs import Output
 from streambank.driver.spec import (
+    GENTLY_S,
     HOLDER,
     NOT_NEEDED,
     WAITING,
@@ -126,6 +127,7 @@ class Held:
         self._begin = begin
         self._refuse = refuse
         self._lock = threading.Lock()
+        self._ending = threading.Lock()
         self.released = False
 
     def before_start(self) -> None:
@@ -154,7 +156,8 @@ class Held:
         def last_words() -> None:
             self.control.record_event(NOT_NEEDED, launch_id=self.spec.launch_id, why=why)
 
-        signals.kill_driver(self.jvm_process, last_words)
+        self._ending.acquire()  # for ever: who else finds the JVM gone has nothing to add
+        signals.kill_driver(self.jvm_process, last_words, gently_s=GENTLY_S)
 
     def _jvm_is_gone(self) -> str | None:
         return None if self.jvm_process.is_living() else "its JVM is gone"

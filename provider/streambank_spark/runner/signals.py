@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from streambank.control.processes import ProcessId, send_signal
+from streambank.control.processes import ProcessId, end_gently, send_signal
 
 OnTerm = Callable[[str], None]
 
@@ -75,7 +75,9 @@ def watch_jvm(on_term: OnTerm) -> object:
 _LAST_WORDS_S = 1.0
 
 
-def kill_driver(jvm: ProcessId, last_words: Callable[[], None] | None = None) -> NoReturn:
+def kill_driver(
+    jvm: ProcessId, last_words: Callable[[], None] | None = None, *, gently_s: float = 0.0
+) -> NoReturn:
     """SIGKILL the JVM, then this process. Nothing is flushed, released or waited for.
 
     The driver's log is no place for last words: Python's output goes through the JVM.
@@ -83,8 +85,12 @@ def kill_driver(jvm: ProcessId, last_words: Callable[[], None] | None = None) ->
     Args:
         jvm: The JVM; no later process that has its pid is touched.
         last_words: Leaves behind why, once the JVM is gone; gets a second, since a store may hang.
+        gently_s: For so long the JVM, if it has nothing to lose, may end by TERM and remove its temporary
+            files; 0 for not at all.
     """
     try:
+        if gently_s:
+            end_gently([jvm], gently_s)
         send_signal(jvm, signal.SIGKILL)
         if last_words is not None:
             speaker = threading.Thread(target=last_words, name="streambank-last-words", daemon=True)

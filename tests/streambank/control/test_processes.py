@@ -3,13 +3,14 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from streambank.control import processes
-from streambank.control.processes import process, send_signal, this_host, this_process, who
+from streambank.control.processes import end_gently, process, send_signal, this_host, this_process, who
 from tests.support.jobs.declared import ELSEWHERE
-from tests.support.processes import child, say
+from tests.support.processes import DEAF, TIDY, child, say
 from tests.support.waiting import poll
 
 SLEEP = "print('up', flush=True); input()"
@@ -37,6 +38,19 @@ def test_a_pid_that_was_used_again_is_another_process() -> None:
     earlier = replace(ours, start_ticks=ours.start_ticks - 1)
     assert not earlier.is_living()
     assert not send_signal(earlier, signal.SIGKILL), "the later process must not be hit"
+
+
+def test_a_process_may_tidy_up_before_it_ends_and_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    for code, within_s, ends, left in ((TIDY, 60.0, 143, False), (DEAF, 0.2, -signal.SIGKILL, True)):
+        (tmp_path / "temporary").touch()
+        with child(code, tmp_path / "temporary") as one:
+            assert say(one) == "up"
+            known = process(one.pid, "jvm")
+            assert known is not None
+            end_gently([known], within_s)
+            assert one.wait(timeout=10) == ends
+            assert (tmp_path / "temporary").exists() is left
+            end_gently([known], within_s)  # it is gone
 
 
 def test_a_signal_reaches_its_process_and_says_when_it_is_gone() -> None:
