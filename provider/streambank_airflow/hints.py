@@ -12,6 +12,7 @@ forms: there the same hint names operators and their arguments.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import get_current_context
@@ -63,17 +64,44 @@ _OPTIONS = {
     "mode": "What becomes of the savepoint",
     "into": "Directory to restore into",
     "new-sink": "New output directories",
+    "unrehearsed": "Go on without a rehearsal",
 }
 """Option of the command line -> the title of the field that is the same."""
 _CHOICES = "refuse|rollback-accept|rollback|accept|fork|no-claim|claim|full|nearest"
-_OPTION = re.compile(rf"`?--({'|'.join(_OPTIONS)})(?![\w-])(?: ({_CHOICES}|[^ `]+=\w+|DIR)(?![\w-]))?`?")
+_OPTION = re.compile(rf"`?--({'|'.join(_OPTIONS)})(?![\w-])(?: ({_CHOICES}|[^ `]+=[^ `]*\w|DIR)(?![\w-]))?`?")
 _FIELD = "|".join(map(re.escape, sorted(FIELDS, key=len, reverse=True)))
+
+_WORDS = tuple(
+    (re.compile(said), instead)
+    for said, instead in (
+        (r" in Airflow, or run `streambank [^`]*`", ""),
+        (r"`streambank job restore` does both with --with \S+, and in Airflow ", ""),
+        (
+            r"When it answers again: `streambank failover \S+ --fence`\. The job's driver at the (\S+) does "
+            r"that, too\.",
+            r"The job's driver at the \1 does that when it answers again.",
+        ),
+        (r"`streambank job start ([^`@]+@[^`]+)`", r"StartStreamingJobOperator with `\1` as its `job`"),
+        (r"`streambank job status [^`]+` shows", "The job's page shows"),
+        (r", or `streambank job (?:start|stop) [^`]+`", ""),
+        (r"`streambank job stop ([^`]+)`", r"trigger \1.stop"),
+        (r"`streambank doctor [^`]+`(?: or `streambank doctor [^`]+`)*", "DiagnoseStreamingJobOperator"),
+        (r"`streambank fork [^`]+`", "RefreshCopyOperator"),
+        (r"`streambank state migrate[^`]*`", "MigrateStateOperator"),
+        (r"`streambank job rescale [^`]*`", "RescaleStateOperator"),
+        (r"add --file-sink DIR", "name it in `file_sinks`"),
+        (r"with --kafka\b", "by `kafka` of the operator"),
+    )
+)
+"""Words of the command line in warnings and reasons, which have no code, and what stands for them here."""
 
 _TO_ROCKSDB = (
     "Move the query to RocksDB, whose state is not in the heap: trigger <job>.stop with *Take a savepoint*, "
     "let MigrateStateOperator make another of it, and restore that. Until then, give it more memory, or "
     "more executors."
 )
+
+_REBUILD = "Rebuild the index of the repository from its packs, and clear this task."
 
 HINTS = {
     "another-query": (
@@ -141,7 +169,8 @@ HINTS = {
     ),
     "hdfs-state-exceeds-heap": _TO_ROCKSDB,
     "header-missing": "Restore repository.json from a backup, or repair the repository from a replica.",
-    "index-incomplete": "Rebuild the index of the repository from its packs, and clear this task.",
+    "index-damaged": _REBUILD,
+    "index-incomplete": _REBUILD,
     "inside-checkpoint": "Name a location outside of the checkpoint: nothing is written into a live one.",
     "kafka-not-declared": (
         "If they are yours, declare them in the job's [kafka] table: `bootstrap`, or `servers` for several "
@@ -275,6 +304,10 @@ HINTS = {
         "Bring it back from a replica, or from a backup. A bucket keeps what is deleted only from the moment "
         "on at which it has versioning, or Object Lock."
     ),
+    "rows-counted-twice": (
+        "Rewrite the state once more with this version: trigger <job>.compact, or run RescaleStateOperator. "
+        "The counts are right from then on."
+    ),
     "sink-changed": (
         "Let it write to the old sink. To move it on purpose: trigger <job>.stop with *Take a "
         "savepoint*, then trigger <job>.restore with *New output directories*; or give it a new "
@@ -401,7 +434,37 @@ def by_fields(text: str) -> str:
             return title
         return f"{title} with {value}" if "=" in value else f"{title} set to {value}"
 
-    return _OPTION.sub(field, text)
+    text = _OPTION.sub(field, text)
+    for said, instead in _WORDS:
+        text = said.sub(instead, text)
+    return text
+
+
+def in_data(value: Any, job: str | None = None) -> Any:
+    """A result of the engine, or a part of a page, with what it says to people in Airflow's words.
+
+    These are its `warnings` and `notes`, and what to do (`hint`, `cure`) beside each `code`. Nothing else is
+    touched: names, places and lines of logs are what they are.
+
+    Args:
+        value: Plain data.
+        job: The job whose DAGs are named.
+    """
+    if isinstance(value, list | tuple):
+        return [in_data(one, job) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    found = {}
+    for name, one in value.items():
+        if name in ("warnings", "notes") and isinstance(one, list | tuple):
+            found[name] = [
+                in_words(each, job) if isinstance(each, str) else in_data(each, job) for each in one
+            ]
+        elif name in ("hint", "cure") and isinstance(one, str) and isinstance(value.get("code"), str):
+            found[name] = hint_for(value["code"], one, job)
+        else:
+            found[name] = in_data(one, job)
+    return found
 
 
 def is_own_dag(dag: object = None) -> bool:
@@ -436,7 +499,7 @@ def _by_arguments(hint: str, job: str | None) -> str:
     hint = re.sub(
         rf"\*({_FIELD})\*(?: is| set)* to ({_CHOICES})\b", lambda one: _argument(one[1], one[2]), hint
     )
-    hint = re.sub(rf"\*({_FIELD})\* with ([^ ]+=\w+)", lambda one: _argument(one[1], [one[2]]), hint)
+    hint = re.sub(rf"\*({_FIELD})\* with ([^ ]+=[^ ]*\w)", lambda one: _argument(one[1], [one[2]]), hint)
     hint = re.sub(rf"\*({_FIELD})\* off\b", lambda one: _argument(one[1], False), hint)
     hint = re.sub(rf"\*({_FIELD})\*", lambda one: _argument(one[1]), hint)
     if "perator" not in hint:

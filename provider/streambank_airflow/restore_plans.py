@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streambank.core.units import say_bytes, say_duration, to_json_time, utc_now
 from streambank.recovery.approval import HELD, Choice, is_alive, shown_choices
+from streambank_airflow.hints import in_words
 from streambank_airflow.markdown import code, filled, table
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _rows(plan: RestorePlan) -> list[tuple[str, str]]:
     ]
     rows += [("Passed over", filled("{}: {}", code(one.location), one.why)) for one in plan.passed_over]
     rows += [("Skipped", filled("{}: {}", code(one.savepoint), one.why)) for one in plan.skipped]
-    rows += [("Warning", warning) for warning in plan.warnings]
+    rows += [("Warning", in_words(warning)) for warning in plan.warnings]
     return rows
 
 
@@ -111,5 +112,5 @@ def refresh_markdown(report: RefreshReport) -> str:
     if report.state_only:
         rows.append(("Application", "none runs on it: the copy is of the state alone"))
     rows += [("Removed", code(location)) for location in report.removed]
-    rows += [("Warning", filled("{}", warning)) for warning in report.warnings]
+    rows += [("Warning", filled("{}", in_words(warning))) for warning in report.warnings]
     return table(rows)

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from streambank.core.errors import InputError
 from streambank.core.units import parse_duration_s
 from streambank_airflow.failures import airflow_failures, as_airflow
+from streambank_airflow.hints import in_words
 from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
@@ -114,7 +115,7 @@ class CompactCheckpointOperator(StreambankOperator):
                 reason["why"],
             )
         for note in report.notes:
-            self.log.warning("%s", note)
+            self.log.warning("%s", in_words(note))
         for refusal in report.refusals:
             self.log.warning("Refused now: %s", refusal.message)
         if report.quarantine is not None:

@@ -11,6 +11,7 @@ from streambank.core.names import other_of
 from streambank.core.units import say_duration, say_minute
 from streambank.recovery.choices import parse_new_sinks
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import in_data, in_words
 from streambank_airflow.markdown import code, filled, table
 from streambank_airflow.operators.approve import PLAN_KEY, SUBJECT_KEY
 from streambank_airflow.operators.base import (
@@ -132,10 +133,10 @@ class FailoverStreamingJobOperator(StreambankOperator):
         shown = report_markdown(report)
         self.log.info("The report:\n%s", shown)
         for warning in report.warnings:
-            self.log.warning("%s", warning)
+            self.log.warning("%s", in_words(warning))
         task_instance: Any = context["ti"]
         task_instance.xcom_push(key=REPORT_KEY, value=shown)
-        whole = report.to_dict()
+        whole = in_data(report.to_dict())
         return {name: value for name, value in whole.items() if name not in ("by", "why")}
 
     def _show(self, context: Context, plan: FailoverPlan) -> dict[str, Any]:
@@ -148,7 +149,7 @@ class FailoverStreamingJobOperator(StreambankOperator):
         task_instance: Any = context["ti"]
         task_instance.xcom_push(key=PLAN_KEY, value=shown)
         task_instance.xcom_push(key=SUBJECT_KEY, value=subject_of(plan))
-        whole = plan.to_dict()
+        whole = in_data(plan.to_dict())
         kept = {name: value for name, value in whole.items() if name not in ("restores", "refusals")}
         return {**kept, "approval": Approved.of(plan).to_dict()}
 
@@ -263,5 +264,5 @@ def report_markdown(report: FailoverReport) -> str:
     for name, one in report.savepoints.items():
         rows.append((f"Query {name}", filled("{} of batch {}", code(one.savepoint), f"{one.batch:,}")))
     rows += [(f"Step {name}", say_duration(round(seconds, 1))) for name, seconds in report.steps.items()]
-    rows += [("Warning", filled("{}", warning)) for warning in report.warnings]
+    rows += [("Warning", filled("{}", in_words(warning))) for warning in report.warnings]
     return table(rows)

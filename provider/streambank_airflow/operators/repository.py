@@ -15,6 +15,7 @@ from streambank.core.units import parse_duration_s, say_count
 from streambank.core.zones import UTC_NAME
 from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
 from streambank_airflow.failures import airflow_failures, as_airflow
+from streambank_airflow.hints import in_words
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
     FindsJobs,
@@ -76,7 +77,7 @@ class RepositoryOperator(StreambankOperator):
                 "; ".join(f"{reason.rule}: {reason.why}" for reason in decision.reasons),
             )
         for warning in report.warnings:
-            self.log.warning("%s", warning)
+            self.log.warning("%s", in_words(warning))
 
     def tell_tags(self, reports: Iterable[TagReport]) -> None:
         """Log what became of the tags of savepoints that are gone."""
@@ -84,7 +85,7 @@ class RepositoryOperator(StreambankOperator):
             if report.removed:
                 self.log.info("%s: removed the tags %s.", report.table, ", ".join(report.removed))
             for warning in report.warnings:
-                self.log.warning("%s", warning)
+                self.log.warning("%s", in_words(warning))
 
     def raise_for(self, errors: Iterable[tuple[str, StreambankError]]) -> None:
         """Log what went wrong beside what went well, and fail the task if there was anything.
@@ -169,7 +170,7 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
                 report.to_dict()["moved_bytes"],
             )
             for warning in report.warnings:
-                self.log.warning("%s: %s", report.location, warning)
+                self.log.warning("%s: %s", report.location, in_words(warning))
         self.raise_for(_replica_errors(reports))
         return self._result(reports)
 
@@ -416,7 +417,7 @@ class SweepRepositoryOperator(RepositoryOperator):
         result |= {"leftover_files": len(report.leftovers), "leftover_bytes": report.leftover_bytes}
         self.log.info("Swept: %s", result)
         for warning in report.warnings:
-            self.log.warning("%s", warning)
+            self.log.warning("%s", in_words(warning))
         self.raise_for(sorted(report.left.items()))
         return result
 

@@ -13,7 +13,7 @@ from streambank.core.units import say_bytes, say_count, say_duration
 from streambank.declaration.savepoints import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hints import in_words
+from streambank_airflow.hints import in_data, in_words
 from streambank_airflow.operators.base import (
     SparkWork,
     StreambankOperator,
@@ -152,7 +152,7 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
                 say_bytes(result["new_bytes"]),
                 say_duration(result["seconds"]),
             )
-        return result
+        return in_data(result)
 
 
 class ImportSavepointOperator(OnSavepoint):
@@ -234,7 +234,7 @@ class ImportSavepointOperator(OnSavepoint):
         for one in result["passed_over"]:
             self.log.warning("Batch %d of the copy is not whole: %s", one["batch"], one["why"])
         self.log.info("Savepoint %(savepoint)s holds batch %(batch)d of the copy %(source)s.", result)
-        return result
+        return in_data(result)
 
 
 class VerifySavepointOperator(OnSavepoint, SparkWork):

@@ -9,7 +9,7 @@ from streambank.core.errors import InputError, RefusedError
 from streambank.core.units import say_duration
 from streambank_airflow.choices import check_form_upgrade
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hints import hint_of_code
+from streambank_airflow.hints import hint_of_code, in_data, in_words
 from streambank_airflow.markdown import code, table
 from streambank_airflow.operators.base import (
     REPORT_KEY,
@@ -228,7 +228,7 @@ def result_of(report: Upgrade) -> dict[str, Any]:
         "started_at",
         "seconds",
     )
-    return {**{name: whole[name] for name in names}, "differences": differences(report)[:_SHOWN]}
+    return {**in_data({name: whole[name] for name in names}), "differences": differences(report)[:_SHOWN]}
 
 
 def differences(report: Upgrade) -> list[str]:
@@ -245,7 +245,7 @@ def report_markdown(report: Upgrade) -> str:
     """
     rows: list[tuple[str, str]] = [("Upgrade", report.state)]
     rows += [("Why", report.error)] if report.error else []
-    rows += [("Note", note) for note in report.notes]
+    rows += [("Note", in_words(note)) for note in report.notes]
     rows += [("Changes", change) for change in report.changes]
     rows += [("No way back", report.no_way_back)] if report.no_way_back else []
     rows += [("Differs", difference) for difference in differences(report)]

@@ -25,6 +25,7 @@ from streambank.core.json_text import loads
 from streambank.core.names import SEPARATOR
 from streambank_airflow.configuration import page_has_log, page_is_on
 from streambank_airflow.failures import said
+from streambank_airflow.hints import in_data
 from streambank_airflow.page.pace import LINES_TO_ALL, SPREAD, THREADS, Pace
 from streambank_airflow.page.store import LINE, PageStore, as_json, values_of
 
@@ -150,7 +151,7 @@ def _snapshot(
     line = {**made.line, NEXT_S: due_s if isinstance(due_s, int) else None, IDENTITY: identity}
     if not page_has_log():
         line["parts"] = {name: one for name, one in made.line["parts"].items() if name != "log"}
-    return Snapshot(line, made.parts)
+    return Snapshot(in_data(line, job), in_data(made.parts, job))
 
 
 def identity_of(job: Job) -> str:

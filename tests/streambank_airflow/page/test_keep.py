@@ -252,6 +252,22 @@ def test_a_page_is_kept_where_the_records_of_the_job_cannot_be_reached(
     assert values.get(LINE)["error"]["code"] == "unreachable"
 
 
+def test_the_page_says_what_to_do_in_the_words_of_airflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = StreambankHook(jobs_file=str(declared(tmp_path, "flights")))
+
+    def fail(*_: Any) -> Any:
+        raise StorageError("They are gone.", code="repository-lost", hint="Or `streambank restore latest`.")
+
+    monkeypatch.setattr("streambank.declaration.declaration.Job.records", fail)
+    made = keep._snapshot(hook, "flights", None, ("findings",), True)
+
+    assert made is not None
+    for said in (made.line, made.parts["findings"]):
+        assert "trigger flights.restore" in said["error"]["hint"]
+
+
 def test_what_another_process_has_kept_meanwhile_is_begun_with(
     tmp_path: Path, made: list[Any], values: MemoryValues
 ) -> None:

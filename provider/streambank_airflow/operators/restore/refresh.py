@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.choices import SOURCE_CHOICES
 from streambank_airflow.choices import check_form_copy
 from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hints import in_data, in_words
 from streambank_airflow.operators.base import (
     REPORT_KEY,
     StreambankOperator,
@@ -94,8 +95,9 @@ class RefreshCopyOperator(StreambankOperator):
         shown = refresh_markdown(report)
         self.log.info("The report:\n%s", shown)
         for warning in report.warnings:
-            self.log.warning("%s", warning)
+            self.log.warning("%s", in_words(warning))
         task_instance: Any = context["ti"]
         task_instance.xcom_push(key=REPORT_KEY, value=shown)
         left_out = ("by", "why", "dry_run", "refusals")
-        return {name: value for name, value in report.to_dict().items() if name not in left_out}
+        whole = in_data(report.to_dict())
+        return {name: value for name, value in whole.items() if name not in left_out}
