@@ -454,7 +454,7 @@ def in_data(value: Any, job: str | None = None) -> Any:
         return [in_data(one, job) for one in value]
     if not isinstance(value, Mapping):
         return value
-    found = {}
+    found: dict[str, Any] = {}
     for name, one in value.items():
         if name in ("warnings", "notes") and isinstance(one, list | tuple):
             found[name] = [

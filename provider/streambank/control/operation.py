@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S, Claim, Claims, ClaimView, Clock, Holder
@@ -36,14 +36,19 @@ class Waits:
         self._text = ""
         self._began_s = self._logged_s = 0.0
 
-    def __call__(self, text: str) -> None:
-        """Say what is waited for, at every look; the same text means that the same wait goes on."""
+    def __call__(self, text: str, usual: Callable[[], str] = str) -> None:
+        """Say what is waited for, at every look; the same text means that the same wait goes on.
+
+        Args:
+            text: What.
+            usual: How long such waits take, in parentheses or empty: asked only of one that lasts.
+        """
         now = time.monotonic()
         if text != self._text:
             self._text, self._began_s = text, now
             self._log.info("%s ...", text)
         elif now - self._logged_s >= LOGGED_EVERY_S:
-            self._log.info("%s: %.0f s so far ...", text, now - self._began_s)
+            self._log.info("%s: %.0f s so far%s ...", text, now - self._began_s, usual())
         else:
             return
         self._logged_s = now

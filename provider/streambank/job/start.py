@@ -13,7 +13,9 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 from streambank.checkpoint.position import batches_of
@@ -29,6 +31,7 @@ from streambank.control.operation import Operation, Waits
 from streambank.control.pruning import prune_and_tell
 from streambank.control.records import JsonDict
 from streambank.core.errors import RefusedError, StorageError, StreambankError
+from streambank.core.units import from_json_time, say_duration
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
 from streambank.driver.failure import SEARCHED_LINES, driver_failure, failure_in, refusal, shown
@@ -49,6 +52,7 @@ from streambank.driver.location import (
 from streambank.driver.other_release import check_change
 from streambank.driver.prepare import check_declared, prepare_launch
 from streambank.driver.spec import (
+    WAITING,
     LaunchSpec,
     is_held,
     is_same_launch,
@@ -65,6 +69,8 @@ _log = logging.getLogger(__name__)
 _LOOK_S = 0.25
 _CLUSTER_LOOK_S = 1.0
 _LAST_LINES = 30
+_SEARCHED_EVENTS = 100
+"""Among so many of the newest events it is looked for how long the last driver took."""
 NOT_KEPT = "code-not-kept"
 """The kind of event that says why no copy of a program was kept."""
 LEFTOVERS = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
@@ -255,6 +261,7 @@ class _Start:
         self.by = by
         self.timeout_s = timeout_s
         self.waits = Waits(_log)
+        self.took: dict[str, str] = {}
         self.clock = control.clock
         self.began = self.clock.monotonic()
         self.state: StartState = "started"
@@ -409,7 +416,10 @@ class _Start:
                 if stuck:  # it had the lease, and neither ends nor takes it again: no start would see it run
                     end_drivers(self.launcher, self.control, [self.handle])
                 raise self._too_late("has not taken the lease", ended=stuck)
-            self.waits(f"The driver of job {self.job.name} is starting")
+            self.waits(
+                f"The driver of job {self.job.name} is starting",
+                partial(self._last_took, "launched", "driver-started"),
+            )
             self.clock.sleep(_LOOK_S if self.handle.submission is None else _CLUSTER_LOOK_S)
 
     def _driver(self) -> DriverState:
@@ -445,9 +455,39 @@ class _Start:
                 break
             if self._over():
                 raise self._too_late("is not ready", why=self._why_not_ready(starts))
-            self.waits(f"Waiting for the first batch of job {self.job.name}, {view.describe()}")
+            self.waits(
+                f"Waiting for the first batch of job {self.job.name}, {view.describe()}",
+                partial(self._last_took, "driver-started", "first-trigger"),
+            )
             self.clock.sleep(_LOOK_S)
         return self._result(self.state)
+
+    def _last_took(self, begin: str, end: str) -> str:
+        """How long the last driver took between two kinds of events, for people; empty where none says it.
+
+        One that an upgrade let wait is no measure.
+        """
+        if end in self.took:
+            return self.took[end]
+        ends: dict[str, datetime] = {}
+        self.took[end] = ""
+        try:
+            newest = islice(self.control.event_records.newest_first(), _SEARCHED_EVENTS)
+            events = [one.data for one in newest if isinstance(one.data.get("launch_id"), str)]
+            waited = {one["launch_id"] for one in events if one.get("kind") == WAITING}
+            for one in events:
+                launch, kind = one["launch_id"], one.get("kind")
+                if launch not in waited and kind in (begin, end):
+                    at = from_json_time(str(one.get("at")))
+                    if kind == begin and launch in ends:
+                        took = say_duration(round((ends[launch] - at).total_seconds()))
+                        self.took[end] = f" (the last one took {took})"
+                        break
+                    if kind == end:
+                        ends.setdefault(launch, at)
+        except (StreambankError, ValueError):
+            pass  # nobody waits for this
+        return self.took[end]
 
     def _gone(self, view: ClaimView | None) -> StartResult | None:
         if self.state == "already-running" and not self._is_unwanted() and not self._over():

@@ -345,6 +345,34 @@ def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(
     assert len(launches(job)) == 1
 
 
+def test_a_wait_that_lasts_says_how_long_the_last_driver_took(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.control.operation.LOGGED_EVERY_S", 0.3)
+    caplog.set_level(logging.INFO, "streambank.job")
+    job = declare(folder, "--never-trigger")
+    start(folder, job, wait=False)
+
+    def waited() -> str:
+        caplog.clear()
+        with pytest.raises(StorageError):
+            start(folder, job, timeout_s=2.0)
+        return [one for one in caplog.messages if "first batch" in one and "so far" in one][-1]
+
+    assert waited().endswith(" s so far ..."), "there is none to compare with"
+    # An earlier driver; the newest one was let wait by an upgrade.
+    for launch, kind, at in (
+        ("launch-1", "driver-started", "10:00:00"),
+        ("launch-1", "first-trigger", "10:00:40"),
+        ("launch-2", "driver-waiting", "10:01:00"),
+        ("launch-2", "driver-started", "10:01:01"),
+        ("launch-2", "first-trigger", "10:01:02"),
+    ):
+        event = {"kind": kind, "launch_id": launch, "at": f"2026-11-29T{at}.000Z"}
+        job.records().event_records.append(event)
+    assert waited().endswith(" s so far (the last one took 40 s) ...")
+
+
 def test_an_application_that_runs_to_its_end_has_finished(folder: Path) -> None:
     result = start(folder, declare(folder, "--run-to-end"))
     assert result.state in ("finished", "started")  # as fast as it is, its first batch may have been seen
