@@ -1,12 +1,14 @@
 """Where a query reads and writes files: nothing of ours may lie there, or it is taken for input.
 
-Spark's file source lists its directory with all that lies below it, so a checkpoint, a repository or a job's
-records in there are rows of the next batch. The source's log names the files that were read, not the
-directory that the application names. So their folders count.
+Spark's file source reads what lies in a folder that a pattern such as `in/*` names, and with
+`recursiveFileLookup` all below its directory: a checkpoint, a repository or a job's records in there are rows
+of the next batch. Beside partitions they make it fail (CONFLICTING_DIRECTORY_STRUCTURES). The source's log
+names the files that were read, not the directory that the application names, nor how. So their folders count.
 
 * A folder of partitions (`day=2026-11-28`) stands for the one that holds it.
 * Spark passes over what begins with `_` or `.`, so a checkpoint in `in/_checkpoint` is no input.
-* What holds all folders of one source counts, too: by a pattern, or since it is a directory of directories.
+* What holds all folders of one source is only guessed to be read itself: `data` of `data/*/in` is not, that
+  of `recursiveFileLookup` is. A file of the checkpoint that was read tells.
 * If the query's own checkpoint lies in such a folder and no file of it was ever read, the application reads
   that folder by a pattern, as `in/*.json`: nothing else in there is read either.
 """
@@ -14,7 +16,7 @@ directory that the application names. So their folders count.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import PurePosixPath
 from urllib.parse import unquote
@@ -44,10 +46,12 @@ class DataFolders:
     Attributes:
         inputs: Folders whose files it has read, without links.
         outputs: Output directories of its file sinks.
+        guessed: What holds all folders of one source, and may be read itself.
     """
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
 
     def refusal(self, place: str, what: str) -> InputError | None:
         """Why something of ours must not be written to a place; None where it may.
@@ -62,13 +66,35 @@ class DataFolders:
         ):
             folder = next((one for one in folders if _is_listed(place, one)), None)
             if folder is not None:
-                effect = "Spark would read its files as rows." if of == "input" else "Readers may list it."
+                effect = "Spark may read its files as rows." if of == "input" else "Readers may list it."
                 return InputError(
                     f"The {what} {place} lies in {folder}, the query's {of}. {effect}",
                     code=code,
                     hint="Name a location elsewhere, beside the query's input and output.",
                 )
         return None
+
+    def doubt(self, place: str, what: str) -> str | None:
+        """Why something of ours had better not be written to a place; None where nothing is known against it.
+
+        Args:
+            place: A location.
+            what: What would be written there.
+        """
+        folder = next((one for one in self.guessed if _is_listed(place, one)), None)
+        return folder and (
+            f"The {what} {place} lies in {folder}, which holds all folders that the query has read. If its "
+            "source reads whatever folder comes in there, Spark reads these files as rows."
+        )
+
+    def without(self, places: Iterable[str]) -> DataFolders:
+        """The same, but for the folders in which one of some places lies."""
+        known = list(places)
+
+        def left(folders: Iterable[str]) -> tuple[str, ...]:
+            return tuple(one for one in folders if not any(_is_listed(place, one) for place in known))
+
+        return DataFolders(left(self.inputs), left(self.outputs), left(self.guessed))
 
     def check(self, place: str, what: str) -> None:
         """Make sure that a place is apart from both.
@@ -101,16 +127,19 @@ def folders_of(
         outputs: The output directories of its file sinks.
     """
     found: dict[str, None] = {}
+    guessed: dict[str, None] = {}
     for entries in logs:
         own = dict.fromkeys(
             folder for entry in entries for file in islice(entry, _MOST_FILES) if (folder := _folder(file))
         )
         found.update(own)
         if len(own) >= _MANY and (above := _common(own)) is not None:
-            found[above] = None
-    read_itself = [one for one in found if _is_inside(one, checkpoint)]
-    by_pattern = {one for one in found if not read_itself and _is_listed(checkpoint, one)}
-    return DataFolders(tuple(one for one in found if one not in by_pattern), tuple(dict.fromkeys(outputs)))
+            guessed[above] = None
+    if any(_is_inside(one, checkpoint) for one in found):
+        read = DataFolders((*found, *guessed))
+    else:
+        read = DataFolders(tuple(found), guessed=tuple(guessed)).without([checkpoint])
+    return replace(read, outputs=tuple(dict.fromkeys(outputs)))
 
 
 def _is_inside(place: str, other: str) -> bool:
@@ -143,19 +172,19 @@ def _common(folders: Iterable[str]) -> str | None:
 
 
 def folders_of_savepoint(
-    repository: Repository, manifest: Manifest, moved: Mapping[str, str] | None = None
+    repository: Repository, manifest: Manifest, outputs: Iterable[str] = ()
 ) -> DataFolders:
     """The folders of a savepoint's query.
 
     Args:
         repository: Where the savepoint is.
         manifest: The savepoint, with its files.
-        moved: Output directories that are elsewhere now, each with where.
+        outputs: Output directories that it does not name.
     """
     digests = {one.path: one.digest for one in manifest.files}
     logs = _logs(manifest.sources, lambda path: repository.objects.chunks(digests[path]))
-    outputs = [path for one in manifest.sinks if (path := _output(one)) is not None]
-    return folders_of(manifest.checkpoint, logs, [*outputs, *(moved or {}).values()])
+    named = [path for one in manifest.sinks if (path := _output(one)) is not None]
+    return folders_of(manifest.checkpoint, logs, [*named, *outputs])
 
 
 def folders_of_live(checkpoint: Store, outputs: Iterable[str] = ()) -> DataFolders:

@@ -124,8 +124,9 @@ def prepare(
     if request.into is not None:
         check_target_apart(request.into.uri, request.repository.store.uri, manifest.checkpoint)
     target, generation = _target(request, chosen, owner)
-    elsewhere = {**request.moved_sinks, **request.new_sinks}
-    folders_of_savepoint(request.repository, manifest, elsewhere).check(target.uri, "target")
+    elsewhere = (*request.moved_sinks.values(), *request.new_sinks.values())
+    folders = folders_of_savepoint(request.repository, manifest, elsewhere)
+    folders.check(target.uri, "target")
     try:
         check_target(target, owner)
     except StreambankError as error:
@@ -193,6 +194,7 @@ def prepare(
         sink_refusals=by_sinks,
         source_refusals=by_sources,
         warnings=(
+            *filter(None, [folders.doubt(target.uri, "target")]),
             *_warnings(request, chosen, sinks),
             *warnings(sinks, choices, request.mode),
             *_of_readers(request, manifest, sinks, choices),

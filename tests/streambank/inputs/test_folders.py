@@ -30,7 +30,7 @@ def folders(base: Path, *files: str, own: str = "ck") -> DataFolders:
     [
         (["in/a.json"], ["in/ck2", "in/deep/ck2", "in"]),
         (["in/day=1/hour=2/a.json"], ["in/ck2", "in/day=3/ck"]),
-        (["in/a/1.json", "in/b/2.json"], ["in/a/x", "in/c"]),
+        (["in/a/1.json", "in/b/2.json"], ["in/a/x", "in/b"]),
         (["o ther/ü.json"], ["o ther/ck2"]),
     ],
 )
@@ -63,9 +63,23 @@ def test_a_folder_that_is_read_by_a_pattern_may_hold_the_checkpoint(tmp_path: Pa
     assert folders(tmp_path, "data/a.json", "data/ck/offsets/0", own="data/ck").refusal(place, "target")
 
 
-def reading(shop: SimulatedJob, folder: Path) -> None:
-    line = json.dumps({"path": f"file://{folder}/a.json", "timestamp": 1, "batchId": 0})
-    shop.checkpoint.write("sources/0/0", f"v1\n{line}".encode())
+def test_what_holds_the_folders_that_were_read_is_a_doubt(tmp_path: Path) -> None:
+    """Of `data/*/in` nothing else in `data` is read; of a source with `recursiveFileLookup` all of it is."""
+    found = folders(tmp_path, "data/a/in/1.json", "data/b/in/2.json")
+    place = normalize_location(tmp_path / "data/restored")
+    assert found.refusal(place, "target") is None
+    assert "holds all folders that the query has read" in str(found.doubt(place, "target"))
+    assert found.doubt(normalize_location(tmp_path / "data/_restored"), "target") is None
+    assert found.doubt(normalize_location(tmp_path / "elsewhere"), "target") is None
+    (finding,) = check_apart_from_data(found, {"repository": place})
+    assert (finding.code, finding.severity) == ("inside-input", "warning")
+    own = folders(tmp_path, "data/a/in/1.json", "data/ck/offsets/0", own="data/ck")
+    assert own.refusal(place, "target") is not None, "it has read its own checkpoint there"
+
+
+def reading(shop: SimulatedJob, *folders: Path) -> None:
+    lines = [{"path": f"file://{one}/a.json", "timestamp": 1, "batchId": 0} for one in folders]
+    shop.checkpoint.write("sources/0/0", "\n".join(["v1", *map(json.dumps, lines)]).encode())
 
 
 def test_a_new_repository(tmp_path: Path) -> None:
@@ -94,6 +108,13 @@ def test_a_restore(tmp_path: Path) -> None:
         plan_restore(RestoreRequest(shop.repository, taken.savepoint, into=open_store("/in/ck2")))
     assert caught.value.code == "inside-input"
     shop.restore(taken.savepoint, "outside")
+
+
+def test_a_restore_beside_folders_that_were_read(tmp_path: Path) -> None:
+    shop = SimulatedJob(tmp_path).run(1)
+    reading(shop, tmp_path / "data/a/in", tmp_path / "data/b/in")
+    report = shop.restore(shop.take().savepoint, "data/restored")
+    assert any("data, which holds all folders" in one for one in report.warnings)
 
 
 def test_doctor(tmp_path: Path) -> None:

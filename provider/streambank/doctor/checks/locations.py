@@ -251,28 +251,27 @@ def check_apart_from_data(folders: DataFolders, places: Mapping[str, str]) -> It
     """
     for what, place in places.items():
         refused = folders.refusal(place, what)
-        if refused is None:
-            continue
+        said = folders.doubt(place, what) if refused is None else refused.message
         way_out = (
             f"Move the {what} elsewhere, beside input and output, while no driver runs; or give it a name "
             "that begins with _, which Spark passes over."
         )
-        if refused.code == "inside-input":
-            yield Finding(
-                "inside-input",
-                "error",
-                place,
-                refused.message,
-                "Rows that are none come into the query, each time that something is written there.",
-                way_out,
-            )
-        else:
+        if refused is not None and refused.code == "inside-output":
             yield Finding(
                 "inside-output",
                 "warning",
                 place,
                 refused.message,
                 "A reader of the output that does not go by _spark_metadata reads these files, too.",
+                way_out,
+            )
+        elif said is not None:
+            yield Finding(
+                "inside-input",
+                "warning" if refused is None else "error",
+                place,
+                said,
+                "Rows that are none come into the query, each time that something is written there.",
                 way_out,
             )
 
