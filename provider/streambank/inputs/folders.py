@@ -88,7 +88,7 @@ class DataFolders:
         )
 
     def without(self, places: Iterable[str]) -> DataFolders:
-        """The same, but for the folders in which one of some places lies."""
+        """The same, but for the folders in which one of some places lies already."""
         known = list(places)
 
         def left(folders: Iterable[str]) -> tuple[str, ...]:

@@ -124,9 +124,10 @@ def prepare(
     if request.into is not None:
         check_target_apart(request.into.uri, request.repository.store.uri, manifest.checkpoint)
     target, generation = _target(request, chosen, owner)
-    elsewhere = (*request.moved_sinks.values(), *request.new_sinks.values())
-    folders = folders_of_savepoint(request.repository, manifest, elsewhere)
-    folders.check(target.uri, "target")
+    # A query that stands where the savepoint is reads on from there, whatever it is restored into.
+    live = live_checkpoint(request, manifest)
+    among_data = list(_among_data(request, manifest, target.uri, live))
+    against += (one for one in among_data if isinstance(one, StreambankError))
     try:
         check_target(target, owner)
     except StreambankError as error:
@@ -145,8 +146,6 @@ def prepare(
     by_sinks = _sink_refusals(request, chosen, found)
     choices = request.sink_choices
     sinks = found.under(choices, request.mode)
-    # A query that stands where the savepoint is reads on from there, whatever it is restored into.
-    live = live_checkpoint(request, manifest)
     if request.unmoved:
         sources = Sources(())
     else:
@@ -194,7 +193,7 @@ def prepare(
         sink_refusals=by_sinks,
         source_refusals=by_sources,
         warnings=(
-            *filter(None, [folders.doubt(target.uri, "target")]),
+            *(one for one in among_data if isinstance(one, str)),
             *_warnings(request, chosen, sinks),
             *warnings(sinks, choices, request.mode),
             *_of_readers(request, manifest, sinks, choices),
@@ -202,6 +201,21 @@ def prepare(
         ),
     )
     return Prepared(chosen, plan, sinks, target, generation)
+
+
+def _among_data(
+    request: RestoreRequest, manifest: Manifest, target: str, live: str
+) -> Iterator[StreambankError | str]:
+    """What speaks against a target among a query's data; a warning where its checkpoint is there, too."""
+    outputs = (*request.moved_sinks.values(), *request.new_sinks.values())
+    folders = folders_of_savepoint(request.repository, manifest, outputs)
+    others = folders.without({manifest.checkpoint, live, request.checkpoint or live})
+    if (refused := others.refusal(target, "target")) is not None:
+        yield refused
+    elif (same := folders.refusal(target, "target")) is not None:
+        yield f"{same.message} So does the checkpoint that there is."
+    if (doubt := others.doubt(target, "target")) is not None:
+        yield doubt
 
 
 def _sink_refusals(

@@ -13,8 +13,9 @@ from streambank.core.errors import InputError
 from streambank.doctor.checks.locations import check_apart_from_data
 from streambank.inputs.folders import DataFolders, check_new_repository, folders_of, folders_of_live
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.restore import plan_restore
+from streambank.recovery.restore import plan_restore, restore
 from streambank.storage import normalize_location, open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.simulated_job import SimulatedJob
 
 
@@ -104,9 +105,9 @@ def test_a_restore(tmp_path: Path) -> None:
         shop.restore(taken.savepoint, "out/ck2")
     assert caught.value.code == "inside-output"
     assert not (tmp_path / "out/ck2").exists() and not (tmp_path / "out/ck2.restored.json").exists()
-    with pytest.raises(InputError) as caught:  # where the checkpoint's files say that they were
-        plan_restore(RestoreRequest(shop.repository, taken.savepoint, into=open_store("/in/ck2")))
-    assert caught.value.code == "inside-input"
+    # where the checkpoint's files say that they were
+    plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, into=open_store("/in/ck2")))
+    assert [one.code for one in plan.refusals] == ["inside-input"]
     shop.restore(taken.savepoint, "outside")
 
 
@@ -115,6 +116,20 @@ def test_a_restore_beside_folders_that_were_read(tmp_path: Path) -> None:
     reading(shop, tmp_path / "data/a/in", tmp_path / "data/b/in")
     report = shop.restore(shop.take().savepoint, "data/restored")
     assert any("data, which holds all folders" in one for one in report.warnings)
+
+
+@pytest.mark.parametrize("folder", ["out", "in"])
+def test_a_checkpoint_that_lies_there_already_is_restored_beside(tmp_path: Path, folder: str) -> None:
+    shop = SimulatedJob(tmp_path)
+    shop.checkpoint = shop.open(f"{folder}/checkpoint")
+    shop.live = LiveCheckpoint(shop.checkpoint)
+    shop.run(2)
+    if folder == "in":
+        reading(shop, tmp_path / "in", tmp_path / "in/checkpoint")
+    taken = shop.take(shop.checkpoint)
+    report = restore(RestoreRequest(shop.repository, taken.savepoint, generation=shop.control()))
+    assert report.layout.target == f"{shop.base}/{folder}/checkpoint.g0002"
+    assert any(one.endswith("So does the checkpoint that there is.") for one in report.warnings)
 
 
 def test_doctor(tmp_path: Path) -> None:
