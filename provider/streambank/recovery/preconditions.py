@@ -126,8 +126,6 @@ def prepare(
     target, generation = _target(request, chosen, owner)
     # A query that stands where the savepoint is reads on from there, whatever it is restored into.
     live = live_checkpoint(request, manifest)
-    among_data = list(_among_data(request, manifest, target.uri, live))
-    against += (one for one in among_data if isinstance(one, StreambankError))
     try:
         check_target(target, owner)
     except StreambankError as error:
@@ -143,6 +141,8 @@ def prepare(
     if request.unmoved:
         _check_unmoved(request, chosen, against)
     found = sinks_at(request, manifest)
+    among_data = list(_among_data(request, manifest, target.uri, live, found))
+    against += (one for one in among_data if isinstance(one, StreambankError))
     by_sinks = _sink_refusals(request, chosen, found)
     choices = request.sink_choices
     sinks = found.under(choices, request.mode)
@@ -204,10 +204,10 @@ def prepare(
 
 
 def _among_data(
-    request: RestoreRequest, manifest: Manifest, target: str, live: str
+    request: RestoreRequest, manifest: Manifest, target: str, live: str, sinks: Sinks
 ) -> Iterator[StreambankError | str]:
     """What speaks against a target among a query's data; a warning where its checkpoint is there, too."""
-    outputs = (*request.moved_sinks.values(), *request.new_sinks.values())
+    outputs = [place.uri for sink in sinks.guarded for place in (sink.store, sink.new) if place is not None]
     folders = folders_of_savepoint(request.repository, manifest, outputs)
     others = folders.without({manifest.checkpoint, live, request.checkpoint or live})
     if (refused := others.refusal(target, "target")) is not None:

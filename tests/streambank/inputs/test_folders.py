@@ -111,6 +111,14 @@ def test_a_restore(tmp_path: Path) -> None:
     shop.restore(taken.savepoint, "outside")
 
 
+def test_an_output_that_the_savepoint_does_not_name(tmp_path: Path) -> None:
+    shop = SimulatedJob(tmp_path).run(2)
+    shop.sink = None
+    taken, into = shop.take(), open_store(tmp_path / "out/ck2")
+    asked = RestoreRequest(shop.repository, taken.savepoint, into=into, file_sinks=(shop.sink_store.uri,))
+    assert "inside-output" in {one.code for one in plan_restore(asked).refusals}
+
+
 def test_a_restore_beside_folders_that_were_read(tmp_path: Path) -> None:
     shop = SimulatedJob(tmp_path).run(1)
     reading(shop, tmp_path / "data/a/in", tmp_path / "data/b/in")
