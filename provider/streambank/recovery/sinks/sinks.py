@@ -265,7 +265,7 @@ def look_at_sinks(
         unguarded.append(standing_of(plain.kind, plain.path, manifest, mode, reached))
     if unnamed is not None and not writes.covers(unnamed[0]):
         unguarded.append(standing_of(*unnamed, manifest, mode, reached, unnamed=True))
-    if not (guarded or unguarded or judged or tables):
+    if not (manifest.sinks or named or guarded or unguarded or judged or tables):
         unguarded.append(no_sink_known(manifest, mode, reached, near))
     return Sinks(
         tuple(guarded), tuple(unguarded), tuple(judged), tuple(tables), reached, bool(manifest.operators)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +170,10 @@ class TestChoices:
         before = shop.rows()
         report = shop.go_back("accept")
         assert shop.rows() == before and "batches 5 to 7" in report.sink_effect
+
+
+def test_an_exchange_does_not_say_that_no_sink_is_known(shop: Shop) -> None:
+    assert plan_restore(replace(shop.request("refuse"), unmoved=True)).sinks == ()
 
 
 class TestOneOfTwoFails:
