@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.failover.report import FailoverPlan
+from streambank.recovery.approval import missing_of, more_missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Approved:
         batches: The batch of each query's savepoint at the site.
         newest: The newest batch of each query, its sinks, or the other site: without a last savepoint, what
             came after that must not be lost.
+        missing: How many files each output lacked, by its path; none in what an earlier version has kept.
     """
 
     site: str
@@ -30,6 +32,7 @@ class Approved:
     answers: bool
     batches: Mapping[str, int]
     newest: Mapping[str, int]
+    missing: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: FailoverPlan) -> Approved:
@@ -41,6 +44,7 @@ class Approved:
             plan.answers,
             {name: one.batch for name, one in plan.savepoints.items()},
             plan.newest,
+            {path: files for one in plan.restores.values() for path, files in missing_of(one).items()},
         )
 
     @classmethod
@@ -57,11 +61,13 @@ class Approved:
             "answers": bool,
             "batches": Mapping,
             "newest": Mapping,
+            "missing": Mapping,
         }
+        data = {"missing": {}, **data}
         wrong = sorted({*data} ^ {*kinds}) or [
             name for name, kind in kinds.items() if not isinstance(data[name], kind)
         ]
-        for name in () if wrong else ("batches", "newest"):
+        for name in () if wrong else ("batches", "newest", "missing"):
             if not all(isinstance(one, int) for one in data[name].values()):
                 wrong.append(name)
         if wrong:
@@ -100,6 +106,9 @@ class Approved:
                         raise error
             if now is None or now.batch < batch:
                 raise _outdated(plan.job, f"the savepoint of query {name} with batch {batch} is gone")
+        for one in plan.restores.values():
+            if said := more_missing(self.missing, one):
+                raise _outdated(plan.job, said)
         if not plan.answers:
             for name, newest in plan.newest.items():
                 self.check_lost(plan.job, name, newest, plan.restores[name].batch)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.choices import ROLLBACKS, SINK_CHOICES, SinkChoice
-from streambank.core.errors import StreambankError
+from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.units import say_count
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ NOT_REPEATABLE = "source-cannot-repeat"
 CHOICE_KEY = "choice"
 """XCom key under which an approval leaves what was chosen."""
 
+_ACCEPTS = frozenset({"rollback-accept", "accept"})
+"""Choices that let an output lack files."""
 _REACHED = ("sink_batch", "newest_batch")
 """Fields in which sinks say their newest batch."""
 _SINK = {
@@ -72,6 +74,8 @@ class Choice:
             kept, and where all queries of a job are restored as one.
         newest_by_query: The same of each query, where all of a job are restored as one.
         savepoints: The savepoint of each query that the plan has shown, likewise: no other is restored.
+        missing: How many files each output lacked that the plan has shown, by its path, where the choice
+            accepts that.
     """
 
     label: str
@@ -84,10 +88,12 @@ class Choice:
     newest_by_query: Mapping[str, int] = field(default_factory=dict)
     savepoints: Mapping[str, str] = field(default_factory=dict)
     resolves_by_query: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        mappings = {name: dict(getattr(self, name)) for name in ("sink_of", "newest_by_query", "savepoints")}
+        kept = ("sink_of", "newest_by_query", "savepoints", "missing")
+        mappings = {name: dict(getattr(self, name)) for name in kept}
         by_query = {name: list(codes) for name, codes in self.resolves_by_query.items()}
         return asdict(self) | {
             "resolves": list(self.resolves),
@@ -157,7 +163,30 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
             label = f"{label}, without the lost input"
         mixed = Choice(label, "rollback", source, alive, resolves, newest_of(plan), plan.mixed_sinks)
         found = [mixed, *(found if possible else ())]
-    return found
+    return [
+        one
+        if _ACCEPTS.isdisjoint({one.sink, *one.sink_of.values()})
+        else replace(one, missing=missing_of(plan))
+        for one in found
+    ]
+
+
+def missing_of(plan: RestorePlan) -> dict[str, int]:
+    """How many files each output lacks in which the query goes on, by its path."""
+    return {
+        one["path"]: one["missing_files"]
+        for one in plan.sinks
+        if "missing_files" in one and not one.get("new_path")
+    }
+
+
+def more_missing(shown: Mapping[str, int], plan: RestorePlan) -> str:
+    """That an output lacks more files than were shown, without a full stop; empty where none does."""
+    for path, now in missing_of(plan).items():
+        if now > shown.get(path, now):
+            lacks = say_count(now, "data file")
+            return f"the file sink {path} lacks {lacks}, and the plan showed {shown[path]:,}"
+    return ""
 
 
 def _codes(plan: RestorePlan) -> tuple[str, ...]:
@@ -263,6 +292,8 @@ def refusal_not_shown(
     sinks = () if approved.stop else plan.sink_refusals[plan.sink]
     seen = set(approved.resolves if resolves is None else resolves)
     against = (*sinks, *plan.source_refusals[plan.source])
+    if said := more_missing(approved.missing, plan):
+        return RefusedError(f"{said}.", code="sink-would-lose-rows")
     return next((one for one in against if one.code not in seen), None)
 
 

@@ -17,7 +17,7 @@ from streambank.core.units import utc_now
 from streambank.failover import failover as module
 from streambank.failover.approval import Approved
 from streambank.failover.failover import failover, plan_failover
-from streambank.failover.report import FailoverRequest
+from streambank.failover.report import FailoverPlan, FailoverRequest
 from streambank.sites.records import SiteRecord, Sites
 from tests.support.jobs.declared import BY
 from tests.support.jobs.two_sites import TwoSites, two_sites
@@ -48,6 +48,17 @@ def test_an_approval_holds_for_what_was_shown_and_for_nothing_worse(sites: TwoSi
         with pytest.raises(RefusedError) as refused:
             approved.check(worse)
         assert refused.value.code == "approval-outdated"
+
+    def lacking(files: int) -> FailoverPlan:
+        sink = {"path": "/out", "missing_files": files}
+        return replace(plan, restores={"main": replace(plan.restores["main"], sinks=(sink,))})
+
+    one_lacks = Approved.of(lacking(1))
+    one_lacks.check(lacking(1))
+    with pytest.raises(RefusedError, match="lacks 2 data files, and the plan showed 1"):
+        one_lacks.check(lacking(2))
+    before = {name: value for name, value in one_lacks.to_dict().items() if name != "missing"}
+    Approved.read(before).check(lacking(2))
     unread = StorageError("The store did not answer.", code="service-busy")
     for unknown in (replace(plan, refusals=(unread,)), replace(plan, without_final=(unread,))):
         with pytest.raises(StorageError, match="did not answer"):

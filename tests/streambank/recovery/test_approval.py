@@ -17,6 +17,7 @@ from streambank.recovery.approval import (
     chosen_of,
     newest_of,
     obstacles,
+    refusal_not_shown,
     refusal_not_shown_of_all,
     shown_choices,
     subject_of,
@@ -361,6 +362,24 @@ class TestAllQueries:
         assert refusal_not_shown_of_all(choice, later, done=("users",)) is None
         before = chosen_of({**choice.to_dict(), "resolves_by_query": {}})
         assert before is not None and refusal_not_shown_of_all(before, later) == GONE
+
+    @pytest.mark.parametrize("alive", [(), (ALIVE,)])
+    def test_no_more_files_are_missing_than_was_shown(self, alive: tuple[StreambankError, ...]) -> None:
+        def lacking(files: int) -> dict[str, RestorePlan]:
+            asked = plan(*alive, sink="rollback-accept", sinks=({**FILE, "missing_files": files},))
+            return self.pair(plan(sinks=(CONSOLE,)), replace(asked, sink_refusals={"rollback-accept": ()}))
+
+        (one,) = choices_of(lacking(1)["users"], may_stop=True)
+        assert one.missing == {FILE["path"]: 1} and chosen_of(one.to_dict()) == one
+        for now in (0, 1):
+            assert refusal_not_shown(one, lacking(now)["users"]) is None
+        refused = refusal_not_shown(one, lacking(1000)["users"])
+        assert refused is not None and "lacks 1,000 data files, and the plan showed 1" in refused.message
+        whole = replace(one, resolves_by_query={"hours": (), "users": ()})
+        assert refusal_not_shown_of_all(whole, lacking(1)) is None
+        assert refusal_not_shown_of_all(whole, lacking(2)) is not None
+        before = chosen_of({name: value for name, value in one.to_dict().items() if name != "missing"})
+        assert before is not None and refusal_not_shown(before, lacking(2)["users"]) is None
 
     def test_the_input_of_any_of_them_is_asked_about(self) -> None:
         plans = self.pair(plan(source=GONE), plan())

@@ -206,16 +206,18 @@ def test_a_job_that_lives_is_stopped_by_the_choice_that_says_so_and_not_before(
     assert not managed.driver_lives()
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"sink": "accept", "source": "accept", "stop": False, "resolves": ["source-would-lose-records"]},
+        {"sink": "rollback-accept", "source": "refuse", "stop": True},  # no file was missing then
+    ],
+)
 def test_a_choice_holds_only_for_what_was_shown(
-    managed: Managed, out: Path, capfd: pytest.CaptureFixture[str]
+    managed: Managed, out: Path, capfd: pytest.CaptureFixture[str], chosen: dict[str, Any]
 ) -> None:
-    choice = {
-        "label": "Restore and go on without the lost input",
-        "sink": "accept",
-        "source": "accept",
-        "stop": False,
-        "resolves": ["source-would-lose-records"],
-    }
+    (out / "part-00000-a0000-c000.json").unlink()
+    choice = {"label": "Restore", "missing": {out.as_uri(): 0}, **chosen}
     with DAG("approved_before") as dag:
         RestoreSavepointOperator(
             task_id="restore", job="flights", jobs_file=str(managed.jobs_file), approved=choice

@@ -401,13 +401,13 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
         """Make sure that nothing else speaks against the restore than what a person has seen.
 
         Of a job that was alive the output went on until it stopped, which the choice has settled. Of one that
-        was down no more output may be set aside, or left, than was shown.
+        was down no more output may be set aside, or left, than was shown. No output may lack more files.
 
         Raises:
             RefusedError: Something else does, or there is more output (code `approval-outdated`).
         """
         shown = None if approved.stop else approved.newest
-        if not approved.resolves and shown is None:
+        if not approved.resolves and not approved.missing and shown is None:
             return
         plan = self._plan(offer=True, whole=False)  # the job stands, and the restore reads it all
         newest = newest_of(plan)
