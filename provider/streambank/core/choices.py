@@ -12,6 +12,8 @@ SinkChoice = Literal["refuse", "rollback", "rollback-accept", "accept"]
 ROLLBACKS: tuple[SinkChoice, ...] = ("rollback", "rollback-accept")
 """Those that take output back; `rollback-accept` also where files of a file sink are gone, which stay so."""
 SINK_CHOICES: tuple[SinkChoice, ...] = get_args(SinkChoice)
+NO_SINK = "not-known"
+"""Kind of the sink of a savepoint that names none, and how it is chosen for."""
 
 SourceChoice = Literal["refuse", "accept"]
 """Of a restore and a refresh: where Kafka no longer has what the query would read next, or cannot be asked,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.choices import ROLLBACKS, SINK_CHOICES, SinkChoice
+from streambank.core.choices import NO_SINK, ROLLBACKS, SINK_CHOICES, SinkChoice
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.units import say_count
 
@@ -421,9 +421,12 @@ def _unguarded(plan: RestorePlan) -> list[str]:
     """What sinks were sent that no choice can roll back: the body says what becomes of it."""
     sinks = [one for one in plan.sinks if "newest_batch" in one and one.get("safe") is not True]
     newest = max((one["newest_batch"] or 0 for one in sinks), default=0)
+    first = plan.batch + 1
+    batches = f"Batch {first} was" if newest == first else f"Batches {first} to {newest} were"
+    if any(one.get("kind") == NO_SINK for one in sinks):  # it is the only one then
+        went_on = f"{batches} computed since" if newest > plan.batch else "it may have gone on since"
+        return [f"No sink of the query is known, and {went_on[0].lower()}{went_on[1:]}."]
     if newest > plan.batch:
-        first = plan.batch + 1
-        batches = f"Batch {first} was" if newest == first else f"Batches {first} to {newest} were"
         return [f"{batches} sent to a sink that is not guarded."]
     return ["It is not known whether a sink that is not guarded is ahead."] if sinks else []
 

@@ -37,6 +37,7 @@ SOCKET = RefusedError("Source 0 cannot be repeated.", code="source-cannot-repeat
 LEVEL = {"path": "level", "guarded": False, "safe": True, "harm": "not-known", "newest_batch": 2}
 CONSOLE = {"path": "console", "guarded": False, "safe": True, "harm": "none", "newest_batch": 2}
 LEDGER = {"path": "ledger", "guarded": False, "safe": False, "newest_batch": 10}
+NO_SINK = {**LEDGER, "kind": "not-known", "path": "not-known"}
 KAFKA = {"path": "kafka://broker/topic", "guarded": False, "safe": False, "repeated_records": 7}
 
 
@@ -214,6 +215,11 @@ def test_what_no_choice_resolves_is_an_obstacle() -> None:
         (
             plan(sinks=({**LEDGER, "safe": None, "newest_batch": None},)),
             " It is not known whether a sink that is not guarded is ahead.",
+        ),
+        (plan(sinks=(NO_SINK,)), " No sink of the query is known, and batches 3 to 10 were computed since."),
+        (
+            plan(sinks=({**NO_SINK, "safe": None, "newest_batch": None},)),
+            " No sink of the query is known, and it may have gone on since.",
         ),
     ],
 )

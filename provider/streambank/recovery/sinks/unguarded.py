@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.core.choices import ROLLBACKS, RestoreMode, SinkChoice
+from streambank.core.choices import NO_SINK, ROLLBACKS, RestoreMode, SinkChoice
 from streambank.core.errors import FormatError, RefusedError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.declaration.kafka import FACT
@@ -106,10 +106,6 @@ class UnguardedStanding:
             "newest_batch": reached.newest if reached is not None else self.batch,
             "says": self.sentence(),
         }
-
-
-NOT_KNOWN = "not-known"
-"""Kind of the sink of a savepoint that names none, and how it is chosen for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +263,8 @@ def no_sink_known(
     found = tuple(dict.fromkeys((*manifest.sink_candidates, *candidates)))
     newest = {path: _newest(path) for path in found}
     return NoSinkKnown(
-        NOT_KNOWN,
-        NOT_KNOWN,
+        NO_SINK,
+        NO_SINK,
         manifest.batch,
         "unknown",
         reached,
