@@ -100,8 +100,9 @@ def how_far(
         if generations := control.generations(query).all():
             now, earlier = [generations[-1].location], [one.location for one in generations]
             earlier.append(manifest.checkpoint)
-        elif (records := _records_of(manifest)) is not None and control.query_facts(query) is None:
-            found.doubts.append(f"the job's records, which were at {records}, are gone")
+        elif _records_of(manifest) is not None and control.query_facts(query) is None:
+            # They are lost, or the job was never started.
+            found.doubts.append(f"no start of the query is recorded at {control.store.uri}")
     there = [found.look_at(place, manifest.query_id) for place in _unlike(now)]
     if not any(there):
         found.gone = now[0]

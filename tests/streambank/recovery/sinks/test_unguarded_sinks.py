@@ -313,10 +313,11 @@ class TestHowFar:
         elsewhere = JobControl(managed.open("nowhere"), JOB)
         assert "batches 5 to 7" in said(managed, taken, control=elsewhere)
 
-    def test_records_that_are_lost_leave_it_unknown(self, managed: SimulatedJob) -> None:
+    def test_records_that_are_lost_or_never_were_leave_it_unknown(self, managed: SimulatedJob) -> None:
         taken = saved(managed)
         wipe(managed.control().store)
-        assert "records" in said(managed, taken, generation=managed.control())
+        message = said(managed, taken, generation=managed.control())
+        assert f"no start of the query is recorded at {managed.control().store.uri}" in message
 
     def test_damaged_records_leave_it_unknown(self, managed: SimulatedJob) -> None:
         taken = saved(managed)
