@@ -49,6 +49,10 @@ _SINK_MEANS = {
     "batches again. Files of older batches that are gone stay gone, and readers of the output fail at them.",
     "accept": "The output stays as it is; *Output written later* says what that means.",
 }
+_BREAKS = (
+    "The query has state, which Spark does not write for the batches that it skips in the output: after them "
+    "it fails at each start (CANNOT_LOAD_STATE_STORE)."
+)
 _OF: Mapping[SinkChoice, str] = {
     "rollback-accept": "Rolled back, though files of older batches are missing there, which stay missing",
     "accept": "Left as they are",
@@ -76,6 +80,7 @@ class Choice:
         savepoints: The savepoint of each query that the plan has shown, likewise: no other is restored.
         missing: How many files each output lacked that the plan has shown, by its path, where the choice
             accepts that.
+        breaks: The query has state, and fails after the batches that it would skip in an output that is left.
     """
 
     label: str
@@ -89,6 +94,7 @@ class Choice:
     savepoints: Mapping[str, str] = field(default_factory=dict)
     resolves_by_query: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
+    breaks: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -109,10 +115,10 @@ class Choice:
             for choice, said in _OF.items():
                 if paths := sorted(path for path, one in self.sink_of.items() if one == choice):
                     parts.append(f"{said}: {', '.join(paths)}.")
-            return " ".join(parts)
-        words = (_SINK.get(self.sink, "-"), _TABLES if self.sink == "rollback" else "-")
-        parts += [_SINK_MEANS[self.sink]] if any(one in self.label for one in words) else []
-        return " ".join(parts)
+        else:
+            words = (_SINK.get(self.sink, "-"), _TABLES if self.sink == "rollback" else "-")
+            parts += [_SINK_MEANS[self.sink]] if any(one in self.label for one in words) else []
+        return " ".join([*parts, _BREAKS] if self.breaks else parts)
 
 
 def is_alive(plan: RestorePlan) -> bool:
@@ -166,9 +172,19 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
     return [
         one
         if _ACCEPTS.isdisjoint({one.sink, *one.sink_of.values()})
-        else replace(one, missing=missing_of(plan))
+        else replace(one, missing=missing_of(plan), breaks=_breaks(one, plan))
         for one in found
     ]
+
+
+def _breaks(choice: Choice, plan: RestorePlan) -> bool:
+    """Whether Spark skips batches of a query with state in a file sink; one that lives writes some there."""
+    return plan.mode != "fork" and any(
+        (choice.stop or one["standing"] == "ahead")
+        and choice.sink_of.get(one["path"], choice.sink) == "accept"
+        for one in plan.sinks
+        if one.get("stateful") and not one.get("new_path")
+    )
 
 
 def missing_of(plan: RestorePlan) -> dict[str, int]:
@@ -459,7 +475,7 @@ def _later(plan: RestorePlan) -> str:
 def shown_choices(choices: Iterable[Choice]) -> str:
     """The choices as Markdown below a plan; nothing where there is only *Approve*."""
     offered = list(choices)
-    if [one.label for one in offered] == [APPROVE]:
+    if [(one.label, one.breaks) for one in offered] == [(APPROVE, False)]:
         return ""
     lines = [f"- **{one.label}**{': ' + one.means if one.means else ''}" for one in offered]
     return "\n".join(["\nChoose:\n", *lines, f"- **{REJECT}**: Nothing happens."]) + "\n"

@@ -37,6 +37,7 @@ SOCKET = RefusedError("Source 0 cannot be repeated.", code="source-cannot-repeat
 LEVEL = {"path": "level", "guarded": False, "safe": True, "harm": "not-known", "newest_batch": 2}
 CONSOLE = {"path": "console", "guarded": False, "safe": True, "harm": "none", "newest_batch": 2}
 LEDGER = {"path": "ledger", "guarded": False, "safe": False, "newest_batch": 10}
+STATEFUL = {**FILE, "stateful": True, "standing": "ahead"}
 NO_SINK = {**LEDGER, "kind": "not-known", "path": "not-known"}
 KAFKA = {"path": "kafka://broker/topic", "guarded": False, "safe": False, "repeated_records": 7}
 
@@ -235,6 +236,26 @@ def test_the_choices_are_explained_where_there_are_some() -> None:
     assert "- **Stop the job, restore and set later output aside**: The job is stopped" in shown
     assert "Files of later batches are set aside" in shown
     assert shown.endswith("- **Reject**: Nothing happens.\n")
+
+
+@pytest.mark.parametrize(
+    ("found", "broken"),
+    [
+        (plan(refuse=(AHEAD,), sinks=(STATEFUL,)), [False, True]),
+        (plan(ALIVE, refuse=(AHEAD,), sinks=({**STATEFUL, "standing": "even"},)), [False, True]),
+        (plan(refuse=(AHEAD,), sinks=({**STATEFUL, "stateful": False},)), [False, False]),
+        (plan(refuse=(AHEAD,), sinks=({**STATEFUL, "standing": "behind"},)), [False, False]),
+        (plan(ALIVE, sink="accept", sinks=({**STATEFUL, "standing": "even"},)), [True]),
+        (
+            plan(refuse=(AHEAD,), rollback=(STUCK,), mixed={STATEFUL["path"]: "accept"}, sinks=(STATEFUL,)),
+            [True, True],
+        ),
+    ],
+)
+def test_a_choice_that_ends_in_a_query_that_fails_says_so(found: RestorePlan, broken: list[bool]) -> None:
+    offered = choices_of(found, may_stop=True)
+    assert ["CANNOT_LOAD_STATE_STORE" in one.means for one in offered] == broken
+    assert shown_choices(offered).count("fails at each start") == sum(broken)
 
 
 def test_what_a_template_gives_where_nobody_was_asked_is_no_choice() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import ConflictError, RefusedError
+from streambank.recovery.approval import choices_of
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import TakeRequest, take
@@ -146,6 +147,13 @@ class TestPossibleChoices:
             assert self.choices(shop, taken.savepoint, sink=chosen) == ("rollback", "accept")
         declared = self.choices(shop, taken.savepoint, sink="rollback-accept")
         assert declared == ("rollback", "rollback-accept", "accept")
+
+    def test_an_approval_says_which_one_ends_in_a_query_that_fails(self, shop: SimulatedJob) -> None:
+        taken = shop.run(5).take()
+        shop.run(3)
+        request = RestoreRequest(shop.repository, taken.savepoint, into=shop.open("restored"))
+        offered = choices_of(plan_restore(request), may_stop=False)
+        assert [one.sink for one in offered if "CANNOT_LOAD_STATE_STORE" in one.means] == ["accept"]
 
     def test_of_a_file_sink_that_lost_files(self, shop: SimulatedJob) -> None:
         shop.run(5)

@@ -158,7 +158,8 @@ class Sinks:
         tables = [one.standing.to_dict() for one in self.tables]
         judged = [sink.to_dict() for sink in self.kafka]
         named = [sink.to_dict() for sink in self.unguarded]
-        found = [*(sink.to_dict() for sink in self.guarded), *tables, *judged, *named]
+        files = [{**sink.to_dict(), "stateful": self.stateful} for sink in self.guarded]
+        found = [*files, *tables, *judged, *named]
         return [{**one, "choice": choices[path]} for one, path in zip(found, self.paths, strict=True)]
 
 
