@@ -55,6 +55,7 @@ from streambank.recovery.plan import RestorePlan
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.resolve import Chosen, choose
 from streambank.recovery.restore import plan_restore, restore
+from streambank.recovery.sinks.readers import restored_too
 from streambank.recovery.together import check_sinks_named
 from streambank.replicas.replicate import replicate_to
 from streambank.repository.catalog import LATEST_GOOD
@@ -405,6 +406,8 @@ class _Failover:
             source=self.request.source,
             kafka=Brokers(self.job.kafka),
             declared_sinks=self.job.sinks,
+            jobs_file=self.job.source,
+            restored_too=restored_too((one.manifest for one in self.chosen.values()), manifest),
             file_sinks=named,
             new_sinks={**outputs, **begun},
             together=together,

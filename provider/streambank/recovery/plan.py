@@ -19,6 +19,7 @@ from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.report import Estimate
 from streambank.recovery.resolve import Next, PassedOver, Skipped, as_of_json
 from streambank.recovery.sinks.reached import Reached
+from streambank.recovery.sinks.readers import Reader
 from streambank.repository.manifest import Manifest
 from streambank.repository.references import AsOf
 from streambank.storage.store import Store
@@ -73,6 +74,7 @@ class RestorePlan:
             `rollback`.
         source_refusals: For each choice for the sources, what they have against it.
         warnings: What a person should know.
+        readers: Who is known to read what is taken back.
     """
 
     savepoint: str
@@ -108,6 +110,7 @@ class RestorePlan:
     sink_refusals: Mapping[SinkChoice, tuple[StreambankError, ...]]
     source_refusals: Mapping[SourceChoice, tuple[StreambankError, ...]]
     warnings: tuple[str, ...]
+    readers: tuple[Reader, ...] = ()
 
     @property
     def possible(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streambank.checkpoint.position import batches_of
@@ -24,7 +24,7 @@ from streambank.recovery.report import Estimate, estimates
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.resolve import Chosen, next_ones
 from streambank.recovery.sinks.reached import Reached
-from streambank.recovery.sinks.readers import readers_of, said_of_readers
+from streambank.recovery.sinks.readers import Reader, readers_of, said_of_readers
 from streambank.recovery.sinks.sinks import Sinks, check_stands_at, refusals, to_roll_back, warnings
 from streambank.recovery.sinks.standing import sinks_at
 from streambank.repository.manifest import Manifest
@@ -110,7 +110,11 @@ def _were_moved(request: RestoreRequest, known: str, control: JobControl) -> boo
 
 
 def prepare(
-    request: RestoreRequest, chosen: Chosen, owner: Owner, against: list[StreambankError]
+    request: RestoreRequest,
+    chosen: Chosen,
+    owner: Owner,
+    against: list[StreambankError],
+    readers: Sequence[Reader] | None = None,
 ) -> Prepared:
     """Look at everything, and decide nothing: what speaks against the restore is in the plan.
 
@@ -119,6 +123,7 @@ def prepare(
         chosen: The savepoint.
         owner: Who restores.
         against: What speaks against it already.
+        readers: Who reads what is taken back, where that is known already; None to look.
     """
     manifest = chosen.manifest
     if request.into is not None:
@@ -159,6 +164,9 @@ def prepare(
         unknown = outputs_unknown(request.generation, QueryRef.parse(manifest.job).name, generation)
         if unknown is not None:
             against.append(unknown)
+    back = _taken_back(sinks, choices)
+    if readers is None:
+        readers = readers_of(back, request.jobs_file, manifest.job, request.restored_too)
     plan = RestorePlan(
         savepoint=manifest.savepoint,
         job=manifest.job,
@@ -196,9 +204,10 @@ def prepare(
             *(one for one in among_data if isinstance(one, str)),
             *_warnings(request, chosen, sinks),
             *warnings(sinks, choices, request.mode),
-            *_of_readers(request, manifest, sinks, choices),
+            *said_of_readers(back, readers, manifest.job),
             *sources.warnings(request.source),
         ),
+        readers=tuple(readers),
     )
     return Prepared(chosen, plan, sinks, target, generation)
 
@@ -362,16 +371,13 @@ def _lost_records(request: RestoreRequest, manifest: Manifest) -> str | None:
     )
 
 
-def _of_readers(
-    request: RestoreRequest, manifest: Manifest, sinks: Sinks, choices: SinkChoices
-) -> Iterator[str]:
-    """What becomes of queries that read the outputs that go back."""
+def _taken_back(sinks: Sinks, choices: SinkChoices) -> list[str]:
+    """The outputs that others may read and that have something to take back."""
     files, tables = to_roll_back(sinks, choices)
     outputs = [one.store.uri for one in files if not one.standing.nothing_later]
-    outputs += [
+    return outputs + [
         one.standing.path for one in tables if one.standing.safe is False and one.guard.kind != LEDGER
     ]
-    yield from said_of_readers(outputs, readers_of(outputs, request.jobs_file, manifest.job))
 
 
 def _warnings(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> Iterator[str]:

@@ -57,6 +57,7 @@ class RestoreRequest:
             job is declared.
         declared_sinks: What the job declares of the sinks of its queries.
         jobs_file: Where the job is declared, with others that may read its output; empty for nowhere.
+        restored_too: Queries that go back far enough in the same operation, as `job` or `job/query`.
         file_sinks: Output directories of file sinks of the query that the savepoint does not name.
         moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
@@ -89,6 +90,7 @@ class RestoreRequest:
     application: str = ""
     declared_sinks: tuple[DeclaredSink, ...] = ()
     jobs_file: str = ""
+    restored_too: frozenset[str] = frozenset()
     file_sinks: tuple[str, ...] = ()
     moved_sinks: Mapping[str, str] = field(default_factory=dict)
     new_sinks: Mapping[str, str] = field(default_factory=dict)
@@ -128,6 +130,7 @@ class TogetherRequest:
         source: What to do where input is gone; see `RestoreRequest`.
         file_sinks: Output directories of file sinks that the savepoint of a query does not name, by query.
         kafka: How Kafka is reached.
+        restored_with: Other jobs that are restored by the same command, to savepoints from before.
         skipped: What a plan has passed over of each query before it came to `savepoints`.
         by: Who asks.
     """
@@ -144,6 +147,7 @@ class TogetherRequest:
     source: SourceChoice = "refuse"
     file_sinks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kafka: Brokers = field(default_factory=Brokers)
+    restored_with: tuple[str, ...] = ()
     skipped: Mapping[str, tuple[Skipped, ...]] = field(default_factory=dict)
     by: Mapping[str, str] = field(default_factory=dict)
 

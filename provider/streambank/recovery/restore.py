@@ -26,7 +26,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -52,6 +52,7 @@ from streambank.recovery.preconditions import Prepared, live_checkpoint, prepare
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.request import RestoreRequest, check_request
 from streambank.recovery.resolve import Chosen, choose, name_older
+from streambank.recovery.sinks.readers import Reader
 from streambank.recovery.sinks.sinks import SinkRollback, begin_outputs, roll_back_sinks, to_roll_back
 from streambank.recovery.sinks.standing import check_still_at
 from streambank.repository.holds import Holds
@@ -133,13 +134,21 @@ def plan_restore(
         return prepare(request, chosen, owner, against).plan
 
 
-def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | None = None) -> RestoreReport:
+def restore(
+    request: RestoreRequest,
+    *,
+    pace: Pace = DEFAULT_PACE,
+    held: Held | None = None,
+    readers: Sequence[Reader] | None = None,
+) -> RestoreReport:
     """Restore a savepoint.
 
     Args:
         request: What is asked.
         pace: Who does the work, how fast, and who is told.
         held: The job, where the caller holds it already (`hold_job`).
+        readers: Who reads what is taken back, by a plan of the same restore: a job that stands does not wait
+            until they are looked for again.
 
     Raises:
         InputError: The call is wrong in itself.
@@ -172,7 +181,7 @@ def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE, held: Held | 
             holds.held(chosen.manifest.job, chosen.manifest.savepoint),
             _naming_older(request, chosen, pace),
         ):
-            prepared = prepare(request, chosen, owner, [])
+            prepared = prepare(request, chosen, owner, [], readers)
             prepared.plan.check()
             layout, rolled_back, begun = _write(request, prepared, owner, held, pace)
         warned: tuple[str, ...] = ()

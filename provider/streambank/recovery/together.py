@@ -36,6 +36,7 @@ from streambank.recovery.report import RestoreReport
 from streambank.recovery.request import RestoreRequest, TogetherRequest
 from streambank.recovery.resolve import Chosen
 from streambank.recovery.restore import hold_job, plan_restore, restore
+from streambank.recovery.sinks.readers import restored_too
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 
@@ -149,8 +150,8 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
         for name, planned in plan.plans.items():
             if name not in plan.done:
                 held.check()
-                exact = _of_query(request, records, name, planned.savepoint, plan.chosen[name])
-                reports[name] = restore(exact, pace=pace, held=held)
+                exact = _of_query(request, records, name, plan.chosen)
+                reports[name] = restore(exact, pace=pace, held=held, readers=planned.readers)
     return TogetherReport(request.job.name, reports, plan.done, plan.skew_s, time.monotonic() - began)
 
 
@@ -166,11 +167,11 @@ def _planned(request: TogetherRequest, records: JobControl, pace: Pace, *, held:
         done = [name for name, one in noted.items() if _is_done(records, name, one)]
     plans = {
         name: plan_restore(
-            _of_query(request, records, name, one.manifest.savepoint, one),
+            _of_query(request, records, name, chosen),
             pace=pace,
             held=held or name in done,
         )
-        for name, one in chosen.items()
+        for name in chosen
     }
     found = [str(sink.get("path")) for plan in plans.values() for sink in plan.sinks]
     check_sinks_named(request.job, request.sink_of, found)
@@ -224,13 +225,15 @@ def _is_done(records: JobControl, query: str, noted: Noted) -> bool:
 
 
 def _of_query(
-    request: TogetherRequest, records: JobControl, query: str, savepoint: str, chosen: Chosen | None = None
+    request: TogetherRequest, records: JobControl, query: str, chosen: Mapping[str, Chosen]
 ) -> RestoreRequest:
     job = request.job
+    own = chosen[query]
+    others = restored_too((one.manifest for one in chosen.values()), own.manifest)
     return RestoreRequest(
         request.repository,
-        savepoint,
-        chosen=chosen,
+        own.manifest.savepoint,
+        chosen=own,
         job=job.savepoint_name(query),
         generation=records,
         checkpoint=job.queries[query],
@@ -241,6 +244,7 @@ def _of_query(
         application=job.application,
         declared_sinks=job.sinks,
         jobs_file=job.source,
+        restored_too=others.union(request.restored_with),
         file_sinks=request.file_sinks.get(query, ()),
         together=len(job.queries) > 1,
         skipped=request.skipped.get(query, ()),

@@ -98,6 +98,8 @@ def go_back(
             checkpoint=job.queries[query],
             kafka=Brokers(job.kafka),
             declared_sinks=job.sinks,
+            jobs_file=job.source,
+            restored_too=frozenset({job.name}),
             by=by,
         )
         for query, savepoint in savepoints.items()

@@ -75,7 +75,8 @@ class RecoveryVerbs:
             executor: Who hashes every byte of the savepoint; threads of this process by default.
             repository: Where it comes from: a replica, or `nearest`; None for the job's repository.
             offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
-            whole: Read every byte of the savepoint, which a person who decides by the plan counts on.
+            whole: Read every byte of the savepoint, and look who reads what is taken back: a person who decides
+                by the plan counts on it.
 
         Raises:
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
@@ -90,7 +91,8 @@ class RecoveryVerbs:
         asked = (into, sink, mode, source, new_sinks, kafka, sink_of, repository)
         with hinting_refresh(self.declared.get(ref)):
             request = self._request(ref, savepoint, *asked, pace, by={}, record=False)
-            request = replace(request, file_sinks=tuple(file_sinks))
+            readers_by = request.jobs_file if whole else ""
+            request = replace(request, file_sinks=tuple(file_sinks), jobs_file=readers_by)
             plan = plan_restore(request, pace=pace, whole=whole)
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD or offer:

@@ -320,6 +320,7 @@ def test_a_sink_that_is_named_is_that_of_one_of_several_queries(tmp_path: Path) 
         'repository = "p/savepoints"\n[jobs.pair]\napplication = "app.py"\ncheckpoint = "p/ck"\n'
         'queries = ["one", "two"]\n[jobs.pair.replicate]\nto = ["s/savepoints"]\n[jobs.pair.standby]\n'
         'checkpoint = "s/ck"\nrepository = "s/savepoints"\ncontrol = "s/control"\n'
+        '[jobs.reports]\napplication = "app.py"\ncheckpoint = "p/ck-reports"\n'
     )
     job = load_jobs(tmp_path / "jobs.toml").job("pair")
     repository = Repository.open(open_store(job.repository), create=True)
@@ -346,3 +347,9 @@ def test_a_sink_that_is_named_is_that_of_one_of_several_queries(tmp_path: Path) 
     for wrong in ({"new_outputs": {"/nowhere": "/new"}}, {"sink_of": {"/nowhere": "accept"}}):
         assert [one.code for one in planned(**wrong).refusals] == ["unknown-sink"]
     assert planned(file_sinks={"two": ("/nowhere",)}).refusals[0].code == "not-this-sink"
+    live.plan()
+    sink.write(2, [{"batch": 2}])  # of query two
+    reading = {"query_id": "q", "sources": [f"FileStreamSource[{outputs['two']}]"]}
+    load_jobs(tmp_path / "jobs.toml").job("reports").records().record_query(None, reading)
+    warned = planned(sink="rollback").restores["two"].warnings
+    assert any("Query reports reads" in one for one in warned)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,9 +26,10 @@ from streambank.recovery import choose_together, together
 from streambank.recovery.choices import parse_file_sinks
 from streambank.recovery.choose_together import from_place
 from streambank.recovery.nearest import choose_nearest
-from streambank.recovery.request import TogetherRequest
+from streambank.recovery.request import RestoreRequest, TogetherRequest
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import restore
+from streambank.recovery.sinks import readers
 from streambank.recovery.together import TogetherReport, plan_together, restore_together
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
@@ -82,6 +84,11 @@ class Trio:
 
     def restore(self, **more: Any) -> TogetherReport:
         return restore_together(self.request(**more))
+
+    def alone(self, query: str) -> RestoreRequest:
+        """A restore of one query to its newest savepoint."""
+        chosen = choose_together.choose_together(self.request()).queries
+        return together._of_query(self.request(), self.control, query, chosen)
 
     def generations(self) -> dict[str, tuple[int, str | None]]:
         found = {name: self.control.generation(name) for name in QUERIES}
@@ -227,7 +234,7 @@ def test_a_crash_between_two_queries(trio: Trio, monkeypatch: pytest.MonkeyPatch
 def test_an_unfinished_one_is_over_when_the_rest_is_restored_alone(
     trio: Trio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = trio.take_all(0)
+    trio.take_all(0)
 
     def second_dies(request: Any, **options: Any) -> object:
         if "hours" not in request.job:
@@ -241,7 +248,7 @@ def test_an_unfinished_one_is_over_when_the_rest_is_restored_alone(
     trio.unlock()
     for name in ("sessions", "users"):
         assert not trio.may_start()
-        restore(replace(together._of_query(trio.request(), trio.control, name, taken[name])))
+        restore(trio.alone(name))
     assert trio.may_start()
 
 
@@ -298,12 +305,9 @@ def test_a_savepoint_of_one_query_is_none_of_a_job(trio: Trio, reference: str) -
 
 def test_one_that_came_to_its_end_is_begun_again(trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
     """Since then one query alone got another generation: the others are restored again, too."""
-    taken = trio.take_all(0)
+    trio.take_all(0)
     trio.restore()
-    (alone,) = (
-        restore(together._of_query(trio.request(), trio.control, name, taken[name])).generation
-        for name in ("hours",)
-    )
+    alone = restore(trio.alone("hours")).generation
     newest = {name: number for name, (number, _) in trio.generations().items()}
     assert newest == {"hours": alone, "sessions": 2, "users": 2} and alone == 3
     # It has gone on from another savepoint meanwhile.
@@ -506,6 +510,22 @@ class TestFileSinksNamedAfterwards:
         for query, one in report.reports.items():
             (back,) = one.rolled_back
             assert back["path"].endswith(f"out-{query}") and back["files_aside"] == 1
+
+    def test_of_queries_that_read_each_other(
+        self, trio: Trio, named: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A savepoint from after the writer's may know of files that are taken back."""
+        sinks = parse_file_sinks(named, trio.job.queries)
+        for reader, read in (("hours", "users"), ("users", "sessions")):
+            facts = {"sources": [f"FileStreamSource[file:{sinks[read][0]}]"]}
+            trio.control.record_query(reader, {"query_id": trio.live[reader].query_id, **facts})
+        looked = Mock(side_effect=load_jobs)
+        monkeypatch.setattr(readers, "load_jobs", looked)
+        done = trio.restore(file_sinks=sinks, sink="rollback").reports
+        assert looked.call_count == len(QUERIES), "a job that stands does not wait for a second look"
+        assert not any("reads file:" in one for one in done["users"].warnings), "hours is from before"
+        (said,) = (one for one in done["sessions"].warnings if "reads file:" in one)
+        assert said.startswith("Query flights/users reads file:") and "--with" not in said
 
     def test_the_verb(self, trio: Trio, named: list[str], tmp_path: Path) -> None:
         command = ["job", "restore", "flights", "--jobs", str(tmp_path / "jobs.toml"), "--sink", "rollback"]

@@ -7,15 +7,22 @@ that some were set aside: it takes the rows of the batches that come instead for
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from streambank.core.errors import StreambankError
+from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
+from streambank.repository.manifest import Manifest
 from streambank.storage import followed, is_inside
+from streambank.storage.store import REMOTE_AT_ONCE
+from streambank.storage.threads import each
 
 _LOCATION = re.compile(r"\[(?P<location>.+)\]\Z", re.DOTALL)
+_PATIENCE_S = 20.0
+"""So long are records asked while a job stands, some of which may be at a place that does not answer."""
 _PATTERN = re.compile(r"/[^/]*[*?\[{]")
 READERS = (
     "A query that reads this output has read what is taken back, and reads the rows that come instead as new "
@@ -31,11 +38,17 @@ class Reader:
         job: Its job.
         query: Its name, `main` for the only one.
         output: What it reads, as the sink is called.
+        restored: It goes back in the same operation, to before it has read what is taken back.
     """
 
     job: str
     query: str
     output: str
+    restored: bool = False
+
+
+_NOT_KNOWN = Reader("", "", "")
+"""A query whose records could not be asked, or not in time."""
 
 
 def reads(description: str, output: str) -> bool:
@@ -57,13 +70,16 @@ def reads(description: str, output: str) -> bool:
         return False  # what it reads has no location, such as topics
 
 
-def readers_of(outputs: Sequence[str], jobs_file: str, but: str) -> list[Reader]:
+def readers_of(
+    outputs: Sequence[str], jobs_file: str, writer: str, restored: Collection[str] = ()
+) -> list[Reader]:
     """The queries of declared jobs that read outputs, by what their last drivers have said of their sources.
 
     Args:
         outputs: The outputs.
         jobs_file: Where jobs are declared; empty for nowhere.
-        but: `job/query` or `job` that writes there.
+        writer: `job/query` or `job` that writes there.
+        restored: Queries that go back far enough in the same operation, likewise.
     """
     if not outputs or not jobs_file:
         return []
@@ -71,37 +87,62 @@ def readers_of(outputs: Sequence[str], jobs_file: str, but: str) -> list[Reader]
         jobs = list(load_jobs(jobs_file).jobs.values())
     except StreambankError:
         return []  # whoever needs the file says what is wrong with it
-    return [one for job in jobs for one in _of_job(job, outputs, but)]
+
+    until = time.monotonic() + _PATIENCE_S
+
+    def of_job(job: Job) -> list[Reader]:
+        late = time.monotonic() > until
+        return [_NOT_KNOWN] if late else list(_of_job(job, outputs, writer, restored))
+
+    return [one for found in each(of_job, jobs, REMOTE_AT_ONCE) for one in found]
 
 
-def _of_job(job: Job, outputs: Sequence[str], but: str) -> Iterator[Reader]:
+def _of_job(job: Job, outputs: Sequence[str], writer: str, restored: Collection[str]) -> Iterator[Reader]:
     for query in job.queries:
-        if job.savepoint_name(query) == but:
+        ref = job.savepoint_name(query)
+        if ref == writer:
             continue
         try:
             facts = job.records().query_facts(query) or {}
         except StreambankError:
-            continue  # the general sentence counts
+            yield _NOT_KNOWN
+            continue
         sources = facts.get("sources")
         for output in outputs:
             if isinstance(sources, list) and any(reads(str(one), output) for one in sources):
-                yield Reader(job.name, query, output)
+                yield Reader(job.name, query, output, not {ref, job.name}.isdisjoint(restored))
 
 
-def said_of_readers(outputs: Sequence[str], readers: Sequence[Reader]) -> Iterator[str]:
+def restored_too(chosen: Iterable[Manifest], own: Manifest) -> frozenset[str]:
+    """Queries that go back in the same operation, by `job` or `job/query`, and have read nothing later.
+
+    Args:
+        chosen: The savepoints that are restored.
+        own: That of the query whose output goes back: a savepoint that was taken after it may know of more.
+    """
+    return frozenset(one.job for one in chosen if one.taken_at <= own.taken_at)
+
+
+def said_of_readers(outputs: Sequence[str], readers: Sequence[Reader], writer: str) -> Iterator[str]:
     """What a person must do about readers of outputs that are taken back.
 
     Args:
         outputs: Those that have something to take back.
         readers: Who is known to read them.
+        writer: `job/query` or `job` that writes there.
     """
-    if outputs and not readers:
+    if outputs and (not readers or _NOT_KNOWN in readers):
         yield READERS
     for one in readers:
+        if one.restored or one == _NOT_KNOWN:
+            continue
         name = one.job if one.query == "main" else f"{one.job}/{one.query}"
+        other = (
+            f": `streambank job restore` does both with --with {one.job}, and in Airflow {one.job}.restore "
+            "comes first"
+        )
         yield (
             f"Query {name} reads {one.output}: it has read what is taken back, and reads the rows that come "
-            f"instead as new ones. Restore it to a savepoint from before this one, first or together: "
-            f"`streambank job restore` does both with --with {one.job}, and in Airflow {one.job}.restore "
-            "comes first (docs/howto/sinks.md)."
+            "instead as new ones. Restore it to a savepoint from before this one, first or together"
+            f"{other if one.job != QueryRef.parse(writer).job else ''} (docs/howto/sinks.md)."
         )

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streambank.code.code import Code
 from streambank.core.choices import SinkChoice
+from streambank.core.errors import RefusedError
 from streambank.declaration.load import load_jobs
 from streambank.job.savepoint import savepoint_job
+from streambank.recovery.plan import RestorePlan
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import plan_restore
-from streambank.recovery.sinks.readers import READERS, reads
+from streambank.recovery.sinks import readers
+from streambank.recovery.sinks.readers import READERS, readers_of, reads, said_of_readers
 from streambank.storage import open_store
+from streambank.upgrade import undo
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
@@ -120,8 +126,37 @@ def test_declared_readers_are_named_and_restored_together(pair: Pair) -> None:
     found = succeed(*both, "--json").document
     assert found["queries"]["main"]["savepoint"] == writer
     assert found["readers"][0]["queries"]["main"]["savepoint"] == before != later
+    said = " ".join(found["queries"]["main"]["warnings"])
+    assert "Query reports" not in said and READERS not in said, "it was restored before"
     assert (pair.generation("orders"), pair.generation("reports")) == (writer, before)
     assert pair.output.latest() == 2
+
+
+def test_readers_that_cannot_be_asked_in_time_are_not_left_out(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "_PATIENCE_S", -1)
+    outputs = [pair.output.store.uri]
+    found = readers_of(outputs, str(pair.jobs_file), "orders")
+    assert list(said_of_readers(outputs, found, "orders")) == [READERS]
+
+
+def test_the_way_back_of_an_upgrade_names_them(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.run("orders", 3)
+    writer = pair.take("orders")
+    pair.run("orders", 2)
+    job = load_jobs(pair.jobs_file).job("orders")
+    said: list[str] = []
+
+    def planned(request: RestoreRequest) -> RestorePlan:
+        said.extend(plan_restore(replace(request, sink="rollback")).warnings)
+        raise RefusedError("That is enough.", code="enough")
+
+    monkeypatch.setattr(undo, "plan_restore", planned)
+    code = Code.declared(job)
+    given: Any = {"launcher": None, "sink": None, "by": BY, "why": "", "say": print}
+    undo.go_back(job, job.records(), {"main": writer}, code, **given)
+    assert any("Query reports reads" in one and "--with reports" in one for one in said)
 
 
 def test_what_speaks_against_one_changes_none(pair: Pair) -> None:

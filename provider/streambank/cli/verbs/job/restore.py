@@ -127,6 +127,7 @@ def restore(
             source=source,
             file_sinks=parse_file_sinks(file_sink or [], job.queries),
             kafka=brokers_of(kafka, job.kafka),
+            restored_with=tuple(readers or ()),
             by={**by, "reason": why} if why else by,
         )
 
@@ -139,6 +140,7 @@ def restore(
             sink=sink,
             source=source,
             kafka=brokers_of(kafka, reader.kafka),
+            restored_with=tuple(readers or ()),
             by={**by, "reason": why} if why else by,
         )
 
