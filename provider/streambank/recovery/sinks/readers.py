@@ -15,8 +15,9 @@ from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
+from streambank.inputs.folders import folders_of_live
 from streambank.repository.manifest import Manifest
-from streambank.storage import followed, is_inside
+from streambank.storage import followed, is_inside, open_store
 from streambank.storage.store import REMOTE_AT_ONCE
 from streambank.storage.threads import each
 
@@ -51,8 +52,11 @@ _NOT_KNOWN = Reader("", "", "")
 """A query whose records could not be asked, or not in time."""
 
 
-def reads(description: str, output: str) -> bool:
+def reads(description: str, output: str) -> bool | None:
     """Whether a source reads an output, by Spark's words for it, such as `FileStreamSource[file:/data/out]`.
+
+    What lies below the directory of a file source it reads with `recursiveFileLookup`, or in directories of
+    partitions: None, since neither is said.
 
     Args:
         description: Spark's words.
@@ -65,7 +69,10 @@ def reads(description: str, output: str) -> bool:
     if (pattern := _PATTERN.search(location)) is not None:
         location = location[: pattern.start()] or "/"
     try:
-        return is_inside(location, output) or (pattern is not None and is_inside(followed(output), location))
+        if is_inside(location, output):
+            return True
+        above = is_inside(followed(output), location)
+        return None if above and pattern is None else above
     except StreambankError:
         return False  # what it reads has no location, such as topics
 
@@ -103,14 +110,26 @@ def _of_job(job: Job, outputs: Sequence[str], writer: str, restored: Collection[
         if ref == writer:
             continue
         try:
-            facts = job.records().query_facts(query) or {}
+            records = job.records()
+            sources = (records.query_facts(query) or {}).get("sources")
+            said = {one: _said(sources, one) for one in outputs}
+            folders: Sequence[str] = ()
+            if None in said.values():
+                current = records.generation(query)
+                place = job.queries[query] if current is None else current.location
+                folders = folders_of_live(open_store(place)).inputs
         except StreambankError:
             yield _NOT_KNOWN
             continue
-        sources = facts.get("sources")
-        for output in outputs:
-            if isinstance(sources, list) and any(reads(str(one), output) for one in sources):
+        for output, is_read in said.items():
+            if is_read or (is_read is None and any(is_inside(one, output) for one in folders)):
                 yield Reader(job.name, query, output, not {ref, job.name}.isdisjoint(restored))
+
+
+def _said(sources: object, output: str) -> bool | None:
+    """What sources say of an output together: one that reads it counts before one of which it is not said."""
+    said = [reads(str(one), output) for one in sources] if isinstance(sources, list) else []
+    return any(said) or (None if None in said else False)
 
 
 def restored_too(chosen: Iterable[Manifest], own: Manifest) -> frozenset[str]:

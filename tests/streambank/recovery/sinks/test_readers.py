@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,13 +36,15 @@ from tests.support.jobs.simulated_job import BY, SimulatedJob
         ("FileStreamSource[file:/data/out2]", "file:///data/out", False),
         ("FileStreamSource[file:/data/in/*]", "file:///data/out", False),
         ("FileStreamSource[s3a://lake/out]", "s3://lake/out", True),
+        ("FileStreamSource[file:/data]", "file:///data/out", None),
+        ("FileStreamSource[file:/data]", "file:///database/out", False),
         ("DeltaSource[file:/data/table]", "file:///data/table", True),
         ("IcebergStream(shop.orders)", "shop.orders", True),
         ("IcebergStream(shop.orders_old)", "shop.orders", False),
         ("KafkaV2[Subscribe[orders]]", "file:///data/out", False),
     ],
 )
-def test_by_what_spark_says_of_a_source(description: str, output: str, expected: bool) -> None:
+def test_by_what_spark_says_of_a_source(description: str, output: str, expected: bool | None) -> None:
     assert reads(description, output) is expected
 
 
@@ -130,6 +133,19 @@ def test_declared_readers_are_named_and_restored_together(pair: Pair) -> None:
     assert "Query reports" not in said and READERS not in said, "it was restored before"
     assert (pair.generation("orders"), pair.generation("reports")) == (writer, before)
     assert pair.output.latest() == 2
+
+
+@pytest.mark.parametrize("folder", ["out", "out/day=1", "in"])
+def test_a_reader_of_the_directory_above_is_one_if_it_has_read_there(
+    pair: Pair, tmp_path: Path, folder: str
+) -> None:
+    """By `recursiveFileLookup` or directories of partitions, which only the source's log shows."""
+    facts = {"query_id": pair.live["reports"].query_id, "sources": [f"FileStreamSource[file:{tmp_path}]"]}
+    load_jobs(pair.jobs_file).job("reports").records().record_query(None, facts)
+    line = json.dumps({"path": f"file://{tmp_path}/{folder}/a.json", "timestamp": 1, "batchId": 0})
+    pair.live["reports"].store.write("sources/0/0", f"v1\n{line}".encode())
+    found = readers_of([pair.output.store.uri], str(pair.jobs_file), "orders")
+    assert [one.job for one in found] == ([] if folder == "in" else ["reports"])
 
 
 def test_readers_that_cannot_be_asked_in_time_are_not_left_out(
