@@ -22,6 +22,10 @@ SITES = (PRIMARY, STANDBY)
 SEPARATOR = "@"
 """Between the name of a job and that of a site, where a site is meant: `orders@standby`."""
 
+ASKER = "asker"
+"""The field of `by` that says which task asks, and in which round of its tries, after the last blank: a try
+finds what the try before it has done; in a later round a person asks once more."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -103,3 +107,8 @@ class QueryRef:
     def name(self) -> str:
         """The query's name among the job's records: `main` where the job alone is named."""
         return self.query or MAIN
+
+
+def is_same_task(asker: str, before: str) -> bool:
+    """Whether two askers (`ASKER`) are one task, be it in another round of its tries."""
+    return asker.rpartition(" ")[0] == before.rpartition(" ")[0]

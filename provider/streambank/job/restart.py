@@ -19,7 +19,7 @@ from streambank.code.chosen import as_chosen
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.operation import Operation
-from streambank.core.asker import ASKER
+from streambank.core.names import ASKER
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher

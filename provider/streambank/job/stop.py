@@ -26,7 +26,6 @@ from streambank.control.operation import Operation, Waits
 from streambank.control.processes import ProcessId, person, send_signal
 from streambank.control.pruning import prune_and_tell
 from streambank.control.requests import STOP
-from streambank.core.asker import ASKER
 from streambank.core.errors import (
     ConflictError,
     NotFoundError,
@@ -34,6 +33,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.names import ASKER
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.failure import recorded_failure, root_cause

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from streambank.control.control import JobControl
 from streambank.control.requests import NO_EPOCH, STOP
-from streambank.core.asker import ASKER
+from streambank.core.names import ASKER
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,9 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
-from streambank.core.asker import ASKER, is_same_task
 from streambank.core.errors import NotFoundError
 from streambank.core.json_text import loads
-from streambank.core.names import MAIN, QueryRef
+from streambank.core.names import ASKER, MAIN, QueryRef, is_same_task
 from streambank.recovery.report import REPORT_SUFFIX
 from streambank.storage import open_store
 from streambank.storage.store import read_record

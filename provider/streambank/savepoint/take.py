@@ -18,7 +18,6 @@ from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.core.asker import ASKER, is_same_task
 from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.environment import user_name
 from streambank.core.errors import (
@@ -30,7 +29,7 @@ from streambank.core.errors import (
     StreambankError,
     check_choice,
 )
-from streambank.core.names import QueryRef
+from streambank.core.names import ASKER, QueryRef, is_same_task
 from streambank.core.python310 import UTC
 from streambank.core.units import say_count_are
 from streambank.repository.catalog import distrusted, heads, settle_listed

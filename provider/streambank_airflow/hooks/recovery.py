@@ -75,8 +75,8 @@ class RecoveryVerbs:
             executor: Who hashes every byte of the savepoint; threads of this process by default.
             repository: Where it comes from: a replica, or `nearest`; None for the job's repository.
             offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
-            whole: Read every byte of the savepoint, and look who reads what is taken back: a person who decides
-                by the plan counts on it.
+            whole: Read every byte of the savepoint, and look who reads what is taken back: a person who
+                decides by the plan counts on it.
 
         Raises:
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.

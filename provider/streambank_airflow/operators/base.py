@@ -14,9 +14,8 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
 from streambank.control.processes import who
-from streambank.core.asker import ASKER
 from streambank.core.errors import InputError, StreambankError, check_choice
-from streambank.core.names import MAIN, SEPARATOR
+from streambank.core.names import ASKER, MAIN, SEPARATOR
 from streambank.core.units import parse_duration_s
 from streambank.driver.installed import own_installation
 from streambank_airflow.connections.spark import SparkChoice

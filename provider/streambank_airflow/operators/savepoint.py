@@ -152,7 +152,7 @@ class CreateSavepointOperator(OnSavepoint, SparkWork):
                 say_bytes(result["new_bytes"]),
                 say_duration(result["seconds"]),
             )
-        return in_data(result)
+        return dict(in_data(result))
 
 
 class ImportSavepointOperator(OnSavepoint):
@@ -234,7 +234,7 @@ class ImportSavepointOperator(OnSavepoint):
         for one in result["passed_over"]:
             self.log.warning("Batch %d of the copy is not whole: %s", one["batch"], one["why"])
         self.log.info("Savepoint %(savepoint)s holds batch %(batch)d of the copy %(source)s.", result)
-        return in_data(result)
+        return dict(in_data(result))
 
 
 class VerifySavepointOperator(OnSavepoint, SparkWork):

@@ -247,7 +247,9 @@ def test_the_choices_are_explained_where_there_are_some() -> None:
         (plan(refuse=(AHEAD,), sinks=({**STATEFUL, "standing": "behind"},)), [False, False]),
         (plan(ALIVE, sink="accept", sinks=({**STATEFUL, "standing": "even"},)), [True]),
         (
-            plan(refuse=(AHEAD,), rollback=(STUCK,), mixed={STATEFUL["path"]: "accept"}, sinks=(STATEFUL,)),
+            plan(
+                refuse=(AHEAD,), rollback=(STUCK,), mixed={str(STATEFUL["path"]): "accept"}, sinks=(STATEFUL,)
+            ),
             [True, True],
         ),
     ],

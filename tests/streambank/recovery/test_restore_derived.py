@@ -1,4 +1,4 @@
-"""What `latest` and `latest-good` mean once state was changed: the changed state, as soon as a job goes on from it."""
+"""What `latest` and `latest-good` mean once state was changed: that state, once a job goes on from it."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streambank.core.asker import ASKER
 from streambank.core.errors import InputError, StorageError
+from streambank.core.names import ASKER
 from streambank.repository.catalog import manifest_key
 from tests.support.jobs.simulated_job import JOB, SimulatedJob
 

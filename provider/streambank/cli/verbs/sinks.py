@@ -67,9 +67,9 @@ def _show(found: list[SinksOfQuery]) -> None:
 
 
 def _show_sink(sink: Mapping[str, Any]) -> None:
-    from streambank.recovery.sinks.unguarded import NOT_KNOWN
+    from streambank.core.choices import NO_SINK
 
-    if sink["kind"] == NOT_KNOWN:
+    if sink["kind"] == NO_SINK:
         console.line(f"  {sink['says']}")
         return
     guarded = "guarded" if sink["guarded"] else "not guarded"
