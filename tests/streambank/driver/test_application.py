@@ -44,7 +44,7 @@ FIRST = 'first = rows.writeStream.queryName("first").format("parquet").start("/o
 SECOND = 'second = rows.writeStream.format("delta").queryName("second").toTable("second")'
 SEVERAL = {
     "one after the other": f"{FIRST}\n{SECOND}\n",
-    "in a function": f"def main():\n    {FIRST}\n    {SECOND}\n    first.awaitTermination()\n",
+    "in a function": f"def main():\n    {FIRST}\n    {SECOND}\n    first.awaitTermination()\nmain()\n",
     "under one condition": f"if __name__ == '__main__':\n    {FIRST}\n    {SECOND}\n",
     "in a try": f"try:\n    {FIRST}\n    {SECOND}\nfinally:\n    pass\n",
     "with a name that is computed": f"{FIRST}\nb = y.writeStream.queryName(name).start()\n",
@@ -98,6 +98,10 @@ ONE = {
     ),
     "in a loop, one by one": "for x in (a, b):\n    x.writeStream.start().awaitTermination()\n",
     "in a loop over what is computed": "for x in sys.argv:\n    a.writeStream.queryName(x).start()\n",
+    "in a loop that ends with the first": (
+        "for name in ('a', 'b'):\n    rows.writeStream.queryName(name).start()\n    break\n"
+    ),
+    "in a function that nobody calls": f"def unused():\n    {FIRST}\n    {SECOND}\n{FIRST}\n",
     "in a lambda": f"{FIRST}\nlater = lambda: rows.writeStream.queryName('b').start()\n",
     "not started": f"{FIRST}\nwriter = rows.writeStream.queryName('b')\n",
     "a text": f"{FIRST}\nprint('writeStream.queryName(2).start()')\n",
