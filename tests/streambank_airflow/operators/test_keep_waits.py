@@ -132,7 +132,12 @@ def test_a_driver_whose_log_cannot_be_read_counts(managed: Managed, monkeypatch:
     managed.start()
     managed.wait_for_batch(1)
     dag = dag_of(managed)
-    with meanwhile(managed, lambda: poll(managed.control.watches.view, timeout_s=120), managed.kill):
+    with meanwhile(
+        managed,
+        lambda: poll(managed.control.watches.view, timeout_s=120),
+        lambda: managed.dies.write_text("0"),  # the next one, where this one has committed a batch meanwhile
+        managed.kill,
+    ):
         run = run_dag(dag)
     assert task_states(run) == {"task": "failed"} and given_up(managed)
     assert "cannot-start" not in kinds(managed)
