@@ -90,6 +90,10 @@ _WORDS = tuple(
         (r"`streambank state migrate[^`]*`", "MigrateStateOperator"),
         (r"`streambank job rescale [^`]*`", "RescaleStateOperator"),
         (r"add --file-sink DIR", "name it in `file_sinks`"),
+        (
+            r"say so(?: with|:) --file-sink (\S+)\.(?= |$)",
+            r"name \1 in `file_sinks` of RestoreSavepointOperator.",
+        ),
         (r"with --kafka\b", "by `kafka` of the operator"),
     )
 )

@@ -260,6 +260,11 @@ def test_no_other_text_of_the_engine_names_the_command_line_in_airflow() -> None
             "driver at the standby does that, too.",
             "The primary was not fenced. The job's driver at the standby does that when it answers again.",
         ),
+        (
+            "If the query writes there, say so with --file-sink file:///a.b/out. Or restore another one.",
+            "If the query writes there, name file:///a.b/out in `file_sinks` of RestoreSavepointOperator. Or "
+            "restore another one.",
+        ),
         ("so the upgrade needs --unrehearsed: x", "so the upgrade needs *Go on without a rehearsal*: x"),
         ("or stop it: `streambank job stop a`.", "or stop it: trigger a.stop."),
         ("`streambank doctor x` or `streambank doctor y` says", "DiagnoseStreamingJobOperator says"),
