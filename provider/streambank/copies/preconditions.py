@@ -38,7 +38,8 @@ def check_apart(job: Job, control: JobControl, copy: Job, source: str) -> None:
         InputError: It does not lie apart (codes `copy-not-apart`, `inside-input`).
     """
     assert copy.copy is not None
-    read = [folders_of_live(open_store(place)) for place in _live_checkpoints(job, control)]
+    live = list(_live_checkpoints(job, control))
+    read = [folders_of_live(open_store(place)).without(live) for place in live]
     for _, own in copy.copy.places():
         what = _meets(own, job, control, source)
         if what is not None:

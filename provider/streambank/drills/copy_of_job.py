@@ -56,7 +56,7 @@ def check_scratch(job: Job, control: JobControl, scratch: str, source: str) -> N
         output = (control.query_facts(name) or {}).get("sink_path")
         live |= {output} if output else set()
         place = job.queries[name] if generation is None else generation.location
-        folders_of_live(open_store(place)).check(scratch, "scratch")
+        folders_of_live(open_store(place)).without([place]).check(scratch, "scratch")
         if generation is not None:  # where it writes is known before it runs
             live |= {generation.location, *generation.new_sinks.values()}
     for place in sorted(live):

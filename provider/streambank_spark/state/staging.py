@@ -119,7 +119,7 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
                 hint="Give a --work outside of it: nothing is ever written into a live checkpoint.",
             )
         if staging.work is not None:
-            folders_of_live(source).check(place.uri, "staging directory")
+            folders_of_live(source).without([source.uri]).check(place.uri, "staging directory")
         stack.callback(_remove, place)
         repository = Repository.open(place, create=True, like=source.uri)
         taken = take(
@@ -193,7 +193,8 @@ def _laid_out(
             manifest = repository.load(job, savepoint)
             check_target_apart(target.uri, repository.store.uri, manifest.checkpoint)
             if staging.work is not None:
-                folders_of_savepoint(repository, manifest).check(target.uri, "staging directory")
+                folders = folders_of_savepoint(repository, manifest).without([manifest.checkpoint])
+                folders.check(target.uri, "staging directory")
             stack.callback(_remove, target)
             if is_local(staging.master):  # nobody but this user's processes has to read it
                 make_directory(target.uri, Openness(0o700))

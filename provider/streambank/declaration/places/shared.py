@@ -19,8 +19,8 @@ from streambank.declaration.state import StatePolicy
 from streambank.sinks.declared import DeclaredSink
 from streambank.storage import followed, upwards
 
-_CHECKPOINT, _OUTPUT = "the checkpoint", "the output"
-_DATA = (_CHECKPOINT, _OUTPUT)
+_CHECKPOINT, _OUTPUT, _TABLE = "the checkpoint", "the output", "the table"
+_DATA = (_CHECKPOINT, _OUTPUT, _TABLE)
 
 
 class _Placed(Protocol):
@@ -96,8 +96,8 @@ def refuse_shared(jobs: Mapping[str, _Placed], source: Source) -> None:
 def _refuse_in_data(live: Sequence[_Placed], source: Source) -> None:
     """Make sure that nothing lies in a checkpoint, and nothing of ours in an output that is declared.
 
-    What is in a checkpoint is lost with it; what is in an output is read as rows, or removed as no part of
-    the table.
+    What is in a checkpoint is lost with it; what is in an output is read as rows, or removed by VACUUM as no
+    part of the table. A checkpoint may be in an output of files: of that doctor warns.
 
     Raises:
         InputError: Something does (code `bad-declaration`).
@@ -107,7 +107,7 @@ def _refuse_in_data(live: Sequence[_Placed], source: Source) -> None:
     data = {paths[one.location][0]: (job, one) for job, one in reversed(places) if one.what in _DATA}
     for job, place in places:
         for other, holder in (data[one] for one in paths[place.location] if one in data):
-            if place.what != holder.what and _is_lost(place, holder):
+            if _is_lost(place, holder):
                 raise source.mistake(
                     ("jobs", other, "checkpoint") if holder.what == _CHECKPOINT else ("jobs", job),
                     f"{place.what} {place.location} is inside {holder.what} {holder.location} "
@@ -118,7 +118,9 @@ def _refuse_in_data(live: Sequence[_Placed], source: Source) -> None:
 
 def _is_lost(place: _Place, holder: _Place) -> bool:
     if holder.what == _CHECKPOINT:
-        return True
+        return place.what != _CHECKPOINT
+    if place.what in (_OUTPUT, _TABLE) or (place.what == _CHECKPOINT and holder.what == _OUTPUT):
+        return False
     from streambank.inputs.folders import DataFolders  # where a DAG is parsed, only if something is suspected
 
     return DataFolders(outputs=(holder.location,)).refusal(place.location, place.what) is not None
@@ -167,7 +169,7 @@ def _of_live(job: _Placed) -> Iterator[_Place]:
             yield _Place(owner, what, at)
     for sink in job.sinks:
         if sink.kind == "delta":
-            yield _Place(owner, _OUTPUT, sink.table)
+            yield _Place(owner, _TABLE, sink.table)
     if job.primary is not None and job.standby is not None:
         for place in job.standby.outputs.values():
             yield _Place(owner, _OUTPUT, place)

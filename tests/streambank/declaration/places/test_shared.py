@@ -28,23 +28,28 @@ to = ["file:///there/s"]
         (f'{OTHER}drill.scratch = "file:///ck/b/d"', "the scratch of drills .* the checkpoint .* of job b"),
         (f'{OTHER}state.work = "file:///ck/orders.g0002/w"', "the staged state .* the checkpoint"),
         (f'{OTHER}control = "file:///ck/orders/c"', "the control location .* the checkpoint"),
-        (f'{OTHER}replicate.to = ["file:///lake/orders/r"]\n{DELTA}', "the replica .* the output"),
-        (f'{OTHER}drill.scratch = "file:///lake/orders"\n{DELTA}', "the scratch of drills .* the output"),
+        (f'{OTHER}replicate.to = ["file:///lake/orders/r"]\n{DELTA}', "the replica .* the table"),
+        (f'{OTHER}drill.scratch = "file:///lake/orders"\n{DELTA}', "the scratch of drills .* the table"),
         (f'{OTHER}state.work = "file:///out/w"\n{COPY}', "the staged state .* the output"),
         (f'{OTHER}state.work = "file:///lake/plain/w"\n{STANDBY}', "the staged state .* the output"),
         (
             f'{OTHER}state.work = "file:///there/out/w"\n{STANDBY}',
             "the staged state .* the output .* the standby",
         ),
-        (f"{DELTA.replace('/lake/orders', '/ck')}", "the checkpoint .* the output"),
-        (f"{DELTA.replace('/lake/orders', '/ck/orders')}", "the output .* the checkpoint"),
-        (f"{DELTA.replace('/lake/orders', '/ck/orders/out')}", "the output .* the checkpoint"),
+        (f"{DELTA.replace('/lake/orders', '/ck')}", "the checkpoint .* the table"),
+        (f"{DELTA.replace('/lake/orders', '/ck/orders')}", "the table .* the checkpoint"),
+        (f"{DELTA.replace('/lake/orders', '/ck/orders/out')}", "the table .* the checkpoint"),
     ],
 )
 def test_nothing_lies_in_a_checkpoint_or_in_an_output(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said.replace(" .* ", " .* is inside ", 1)) as caught:
         declared(tmp_path, text)
     assert caught.value.code == "bad-declaration"
+
+
+def test_a_checkpoint_in_an_output_of_files_is_left_to_doctor(tmp_path: Path) -> None:
+    inside = OTHER.replace("/ck/b", "/out/ck")
+    assert "b" in declared(tmp_path, f"{inside}{COPY}").jobs
 
 
 def test_a_repository_in_a_checkpoint(tmp_path: Path) -> None:
