@@ -107,7 +107,8 @@ def test_a_scheduled_run_asks_nothing_of_a_job_that_is_left_stopped(
     check = CheckRunDagOperator(
         task_id="check_run", job="flights", run_dag_id="flights.run", jobs_file=str(managed.jobs_file)
     )
-    context: Any = {"dag_run": SimpleNamespace(run_id="scheduled__1")}
+    run = SimpleNamespace(dag_id="flights.compact", run_id="scheduled__1", triggering_user_name=None)
+    context: Any = {"dag_run": run, "ti": SimpleNamespace(task_id="check_run")}
 
     managed.control.set_desired("running", by={"user": "ann"})
     with pytest.raises(AirflowFailException, match=r"flights\.run is paused"):
