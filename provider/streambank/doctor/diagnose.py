@@ -67,6 +67,7 @@ from streambank.doctor.checks.sources import (
     check_repeats,
     check_replay,
     check_sinks,
+    check_table_files,
     check_tables,
 )
 from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
@@ -90,6 +91,7 @@ from streambank.job.status import site_status
 from streambank.kafka.recording import KIND
 from streambank.kafka.settings import Brokers
 from streambank.repository.catalog import newest_good
+from streambank.sinks.bounded import BoundedGuard
 from streambank.sinks.declared import of_query
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.of_query import QuerySinks, sinks_of_query
@@ -313,6 +315,7 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
         yield from check_repeats(closure.sources, kafka_sources(query.facts, brokers))
     yield from check_sinks((kind, path) for path, kind in _unguarded_sinks(query).items())
     yield from _guarded("tables", lambda: check_tables(_tables(query)))
+    yield from _guarded("files of tables", lambda: check_table_files(_lost(query)))
     yield from check_asked(query.savepoints[0] if query.savepoints else None)
     if query.job is not None:
         yield from check_application(Path(query.job.application))
@@ -524,6 +527,13 @@ def _tables(query: Query) -> Iterator[TableStanding]:
     kept = {(one.get("kind"), one.get("path")): one for one in newest.sinks}
     for table in _sinks(query).tables:
         yield table.stand(newest.batch, kept.get((table.kind, table.path)))
+
+
+def _lost(query: Query) -> Iterator[tuple[str, list[str]]]:
+    """The tables that it writes to, each with its data files that are gone."""
+    for table in _sinks(query).tables:
+        if isinstance(table, BoundedGuard):
+            yield table.path, table.lost()
 
 
 def _ran_here(query: Query) -> bool:

@@ -75,6 +75,15 @@ class BoundedGuard:
         """See `TableGuard.roll_back`; what is changed is waited for as long as it takes."""
         return self._guard.roll_back(standing, changing)
 
+    def lost(self) -> list[str]:
+        """Data files of its newest version that are gone; none of a kind of table that is not looked through.
+
+        Raises:
+            StorageError: It cannot be asked (code `sink-not-reachable`).
+        """
+        ask: Callable[[], list[str]] | None = getattr(self._guard, "lost", None)
+        return [] if ask is None else within(self._stand_s, ask, self._name)
+
     @property
     def _name(self) -> str:
         return f"{TITLES[self.kind]} {self.path}"

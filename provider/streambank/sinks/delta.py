@@ -260,6 +260,33 @@ class DeltaGuard:
         some = gone[0] if len(gone) == 1 else f"such as {gone[0]}"
         return f"Of that version {say_count_are(len(gone), 'file')} gone ({some}), as after VACUUM."
 
+    def lost(self) -> list[str]:
+        """Data files of the newest version that are gone, by a listing of delta-rs. Reads only.
+
+        Raises:
+            StorageError: It cannot be listed, or the package is not there (code `sink-not-reachable`).
+        """
+        if self._log().newest() is None:
+            return []
+        cannot = _package_lacks()
+        if cannot:
+            raise StorageError(cannot, code="sink-not-reachable", hint="Install it where doctor runs.")
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        location, options = delta_place(self.path, self._options)
+        try:
+            with _access_of(location, options):
+                found = DeltaTable(location, storage_options=options).repair(dry_run=True)
+        except (DeltaError, OSError, ValueError) as error:
+            raise StorageError(
+                f"The files of the Delta table {self.path} could not be listed: "
+                f"{without_values(str(error), {**options, **self._options})}",
+                code="sink-not-reachable",
+                hint="Look at `options` of the job's sinks.",
+            ) from None  # what the library keeps of it may hold credentials
+        return sorted(found["files_removed"])
+
     def roll_back(self, standing: TableStanding, changing: Changing = nullcontext) -> TableRollback:
         """Restore the table to the version of the savepoint's batch, and its transaction identifier with it.
 

@@ -26,8 +26,10 @@ from tests.support.checkpoint.doctor_inputs import DISK, NFS, mounts
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
+from tests.support.jobs.copied_job import CopiedJob
 from tests.support.jobs.declared import ELSEWHERE, declare, write_jobs
 from tests.support.jobs.managed_job import Managed, managed_job
+from tests.support.sinks.lake import Lake
 from tests.support.sla.progress_records import BEGIN, line, operator
 
 HDFS, ROCKSDB = "4.3.0/hdfs-window", "4.3.0/rocksdb-window"
@@ -318,3 +320,16 @@ def test_clocks_of_this_machine_count(tmp_path: Path) -> None:
     fast = Machine(MACHINE.mount_of, 1, {}, lambda: utc_now() - timedelta(hours=1))
     assert "clock-skew" in codes(diagnose_checkpoint(str(tmp_path / "ck"), machine=fast).findings)
     assert "clock-skew" not in codes(diagnose_checkpoint(str(tmp_path / "ck"), machine=MACHINE).findings)
+
+
+def test_data_files_of_a_table_that_are_gone(tmp_path: Path) -> None:
+    made = CopiedJob(tmp_path, '[[jobs.orders.sinks]]\nkind = "delta"\ntable = "lake"\n')
+    lake = Lake(tmp_path / "lake", "a writer")
+    lake.write(0, ["a"])
+
+    def found() -> list[str]:
+        return [one.code for one in diagnose_job(made.job)[0].findings if one.code == "table-files-gone"]
+
+    assert found() == []
+    next(lake.folder.glob("*.parquet")).unlink()
+    assert found() == ["table-files-gone"]

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from streambank.core.errors import ConflictError, RefusedError
+from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.doctor.checks.sources import check_table_files
 from streambank.sinks.delta import DeltaGuard
 from streambank.sinks.delta_log import DeltaLog
 from streambank.storage import open_store
@@ -392,6 +393,23 @@ def test_deletion_vectors_go_back_with_their_files(lake: Lake, kept: bool) -> No
     assert actions["add"]["path"] == actions["remove"]["path"] == add["path"]
     assert actions["add"].get("deletionVector") == (vectors[0] if kept else None)
     assert actions["remove"]["deletionVector"] == vectors[int(kept)]
+
+
+def test_a_data_file_that_is_gone_is_found_and_nothing_is_changed(lake: Lake, tmp_path: Path) -> None:
+    assert guard(lake).lost() == [] == DeltaGuard(str(tmp_path / "none"), QUERY).lost()
+    gone = sorted(lake.folder.glob("*.parquet"))[0]
+    gone.unlink()
+    log = sorted((lake.folder / "_delta_log").iterdir())
+
+    assert guard(lake).lost() == [gone.name]
+
+    assert sorted((lake.folder / "_delta_log").iterdir()) == log
+    (found,) = check_table_files([("lake", guard(lake).lost()), ("whole", [])])
+    assert (found.code, found.severity) == ("table-files-gone", "error")
+    assert found.cause == f"The Delta table lacks 1 data file of its newest version, such as {gone.name}."
+    (lake.folder / "_delta_log/00000000000000000004.json").write_text("{")
+    with pytest.raises(StorageError, match="could not be listed"):
+        guard(lake).lost()
 
 
 def test_a_delta_rs_that_is_too_old_is_named(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
 from streambank.core.finding import Finding
 from streambank.core.scratch import DistinctNames
-from streambank.core.units import say_are, say_were
+from streambank.core.units import say_are, say_count, say_were
 from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.inputs.clean_source import OPTION, cleaning_of
 from streambank.inputs.files import Exists, names_after, standing_of
@@ -195,6 +195,26 @@ def check_tables(standings: Iterable[TableStanding]) -> Iterator[Finding]:
             one.hint
             or "Make the table as it says, or take a savepoint now, from which the table is guarded again.",
         )
+
+
+def check_table_files(lost: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Finding]:
+    """Tables whose log names data files that are gone.
+
+    Args:
+        lost: Each table, with these files.
+    """
+    for path, files in lost:
+        if files:
+            yield Finding(
+                "table-files-gone",
+                "error",
+                path,
+                f"The Delta table lacks {say_count(len(files), 'data file')} of its newest version, such as "
+                f"{files[0]}.",
+                "Whoever reads it fails, and no restore brings their rows back.",
+                "Bring the files back from a backup, or from older versions of the bucket's objects. If they "
+                "are lost, FSCK REPAIR TABLE of Delta takes them out of the log.",
+            )
 
 
 def check_asked(newest: Manifest | None) -> Iterator[Finding]:
