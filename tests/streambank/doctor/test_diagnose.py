@@ -18,10 +18,12 @@ from streambank.declaration.load import load_jobs
 from streambank.doctor.checks import installation
 from streambank.doctor.checks.checkpoint import check_budget
 from streambank.doctor.diagnose import Machine, diagnose_checkpoint, diagnose_job
+from streambank.driver.launchers import disks
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.plan import Budget
 from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
+from streambank.storage.local.space import space_at
 from tests.support.checkpoint.doctor_inputs import DISK, NFS, mounts
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import unpack
@@ -201,6 +203,15 @@ def test_the_output_of_the_last_driver_is_looked_at(tmp_path: Path) -> None:
     (found,) = diagnose_job(job, machine=MACHINE)
     (behind,) = [one for one in found.findings if one.code == "sink-behind"]
     assert behind.severity == "error" and f"committed batch {newest.name}" in behind.cause
+
+
+def test_a_disk_of_a_declared_job_that_is_full_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "space_at", lambda path: replace(space_at(path), free_bytes=0))
+    job = job_with(tmp_path, HDFS)
+    full = [one for found in diagnose_job(job) for one in found.findings if one.code == "no-free-space"]
+    assert full and "the checkpoint" in full[0].cause.lower()
 
 
 def test_a_driver_elsewhere_has_disks_that_cannot_be_seen(tmp_path: Path) -> None:

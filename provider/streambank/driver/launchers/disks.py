@@ -44,8 +44,9 @@ class Place:
         return self.path is not None and os.path.exists(self.path)  # noqa: PTH110 - that one raises
 
     def __str__(self) -> str:
-        """Its name in a sentence: `the checkpoint /data/ck`."""
-        return f"the {self.what} {self.path or self.location}"
+        """Its name in a sentence: `the checkpoint /data/ck`, `the folder of records /data/control`."""
+        folder = "folder of " if self.what.endswith("s") else ""
+        return f"the {folder}{self.what} {self.path or self.location}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pytest
 
 from streambank.checkpoint import files
 from streambank.checkpoint.files import CheckpointFiles
+from streambank.core.finding import Finding
 from streambank.doctor.checks.sources import check_application, check_kafka, check_replay
 from streambank.inputs.files import MOST_FILES
 from streambank.kafka.broker import Retention
@@ -132,6 +133,23 @@ def test_real_files_are_found_by_the_paths_that_spark_wrote(tmp_path: Path) -> N
     assert "File name too long" in told.why and len(told.why) < 200
     gone = there.replace("a.json", "b.json")
     assert gone in found(check_replay(*planned(log(there, gone)), None))["source-files-gone"].cause
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_file_that_was_changed_since_it_was_read_is_named(tmp_path: Path, changed: bool) -> None:
+    (tmp_path / "a.json").write_text("{}")
+    written = int((tmp_path / "a.json").stat().st_mtime * 1000)
+    entry = {"path": f"{tmp_path.as_uri()}/a.json", "timestamp": written - 1000 * changed, "batchId": 5}
+    closure, _ = planned(NAME)
+    (path, *_) = closure.sources[0].files
+    log = {one: b"v1" for one in closure.sources[0].files} | {path: f"v1\n{json.dumps(entry)}".encode()}
+    results = [*check_replay(*planned(checkpoint(NAME).having(log)), None)]
+    if changed:
+        (finding,) = results
+        assert isinstance(finding, Finding) and finding.code == "source-files-changed"
+        assert f"1 was changed since, such as {tmp_path.as_uri()}/a.json" in finding.cause
+    else:
+        assert results == []
 
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

@@ -100,6 +100,10 @@ def test_the_effect_is_that_of_what_lies_there() -> None:
     assert "no driver is started" in effect("checkpoint", needed=True)
 
 
+def test_what_is_many_is_one_folder_in_a_sentence() -> None:
+    assert str(Place("records", "/data/control")) == "the folder of records /data/control"
+
+
 def test_a_file_system_that_does_not_say_how_large_it_is_is_not_full() -> None:
     space = space_at("/proc")
     assert (space.total_bytes, space.refusal("It")) == (0, None)
