@@ -247,3 +247,15 @@ def test_what_is_not_declared_is_exit_code_3_and_no_jobs_file_exit_code_2(
 def test_a_duration_without_a_unit_is_a_mistake_in_the_arguments() -> None:
     answer = streambank("job", "stop", "flights", "--force-after", "60")
     assert answer.code == 2 and "'60' is not a duration." in answer.err
+
+
+def test_without_a_jobs_file_the_hint_says_how_to_name_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STREAMBANK_JOBS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    for here in ("", ", such as the streaming_jobs.toml in this directory"):
+        answer = streambank("job", "status", "orders", "--json")
+        assert (answer.code, answer.document["error"]) == (2, "usage")
+        assert answer.document["hint"] == f"Name the jobs file{here}, by --jobs or by STREAMBANK_JOBS."
+        (tmp_path / "streaming_jobs.toml").touch()
