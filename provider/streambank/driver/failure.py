@@ -221,7 +221,7 @@ def _failure_of(
     control: JobControl, launch_id: str | None, lines: Sequence[str], newest: int
 ) -> Failure | None:
     refused = refusal(control, launch_id, newest=newest) if launch_id is not None else None
-    if refused is not None:
+    if refused is not None and refused.get("why"):
         return Failure(shown(str(refused["why"])), hint=shown(str(refused.get("hint") or "")))
     event = _failed_query(control, launch_id, newest) if launch_id is not None else None
     logged = failure_in(lines)
@@ -300,7 +300,7 @@ def refusal(control: JobControl, launch_id: str, *, newest: int = NEWEST_EVENTS)
         StorageError: The records cannot be read.
     """
     event = control.last_event("driver-refused", launch_id=launch_id, newest=newest)
-    if event is None or not event.get("why"):
+    if event is None:
         return None
     second = event.get("code") == "lease-held" and launch_id in control.lease.recent_launches()
     return None if second else event

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -618,7 +618,10 @@ class _Start:
         return self.handle is not None and (self.handle.log or self.handle.submission) is not None
 
     def _log_lines(self) -> list[str]:
-        return self.launcher.log_lines(self.handle, SEARCHED_LINES) if self.handle and self._has_log() else []
+        if self.handle is not None and self._has_log():
+            with suppress(StorageError):  # a death counts, and is told, whether its log can be read or not
+                return self.launcher.log_lines(self.handle, SEARCHED_LINES)
+        return []
 
     def _log_hint(self, lines: list[str]) -> str:
         """Where the driver's log is, and the last exception in it; without one, how it ends."""

@@ -309,7 +309,9 @@ def refusal_not_shown(
     seen = set(approved.resolves if resolves is None else resolves)
     against = (*sinks, *plan.source_refusals[plan.source])
     if said := more_missing(approved.missing, plan):
-        return RefusedError(f"{said}.", code="sink-would-lose-rows")
+        return RefusedError(
+            f"{said}.", code="sink-would-lose-rows", hint="Plan again, and see which files are missing now."
+        )
     return next((one for one in against if one.code not in seen), None)
 
 

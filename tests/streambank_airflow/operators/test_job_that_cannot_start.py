@@ -50,7 +50,7 @@ def test_a_damaged_checkpoint_is_not_tried_again(
     assert len(managed.control.lease.recent_launches()) == launched
     out = capfd.readouterr().out
     assert f"state/0/0/{newest.name} has 149 bytes" in out
-    assert f"Restore {taken.savepoint} (" in out and "run RestoreSavepointOperator in Airflow" in out
+    assert f"Restore {taken.savepoint} (" in out and "run RestoreSavepointOperator" in out
     if task is KeepStreamingJobRunningOperator:
         assert managed.control.last_event("crash-loop") is not None
 
