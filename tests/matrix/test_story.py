@@ -77,7 +77,8 @@ def test_the_story_on_a_distribution(tmp_path: Path, release: str) -> None:
     play(ReleaseStory(tmp_path, declared(python310(), spark.home)), spark.version)
 
 
+@pytest.mark.storm
 def test_the_story_on_spark_3_5(tmp_path: Path) -> None:
-    """One cell of the matrix for every run of the suite."""
+    """One cell of the matrix for every storm."""
     spark = other_spark("3.5")
     play(ReleaseStory(tmp_path, declared(spark.python)), spark.version)

@@ -36,6 +36,7 @@ def planned_ms(folder: Path, batch: int) -> int:
     return planned
 
 
+@pytest.mark.storm
 def test_without_the_second_step_a_salted_total_is_wrong(tmp_path: Path, session: SparkSession) -> None:
     wrong = [json.loads(row) for row in play(hot.SALTED, tmp_path, "--wrong")]
     right = [json.loads(row) for row in hot.SALTED.answer()]
@@ -101,6 +102,7 @@ def test_new_code_reads_old_state_and_old_code_reads_new(tmp_path: Path, session
     assert sorted(totals) == sorted((row["card"], row["payments"], row["cents"]) for row in right)
 
 
+@pytest.mark.storm
 def test_a_call_for_each_row_costs_two_for_each_row(tmp_path: Path, session: SparkSession) -> None:
     case = Case("batched", ("payments",), variables.in_two_calls, ("--each-row",), ("card",))
     play(case, tmp_path)
