@@ -86,3 +86,16 @@ def test_a_broken_declaration_is_one_import_error_that_names_line_and_field(
     last = error.strip().splitlines()[-1]
     assert f"{broken}, line " in last
     assert "jobs.trains.checkpont: there is no such field. Did you mean checkpoint?" in last
+
+
+@pytest.mark.parametrize("file", ["dags/streaming_jobs.toml", "docker/streaming_jobs.toml"])
+def test_the_jobs_that_people_copy_are_kept_judged_and_rehearsed(
+    project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """Without retention a repository grows for ever, and a restore that is never rehearsed may not be one."""
+    monkeypatch.setenv("STREAMBANK_HOME", str(tmp_path))
+    jobs = load_jobs(project_root / file).jobs
+    assert all(job.retention is not None for job in jobs.values())
+    assert any(job.sla.objectives for job in jobs.values())
+    assert any(job.drill.schedule for job in jobs.values())
+    assert any(job.hot_keys is not None for job in jobs.values())

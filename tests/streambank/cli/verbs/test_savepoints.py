@@ -88,6 +88,10 @@ def test_a_savepoint_from_take_to_restore(tmp_path: Path, checkpoint: Path) -> N
     accepted = (*into, "--sink", "accept")
     plan = succeed("restore", "latest-good", *accepted, "--dry-run", "--json").document
     assert plan["batch"] == 6 and plan["possible"] is True
+    assert (
+        "How long it takes until the first batch"
+        in succeed("restore", "latest-good", *accepted, "--dry-run").out
+    )
     assert not (tmp_path / "back").exists()
     restored = succeed("restore", "b000004", *accepted, "--json").document
     assert restored["batch"] == 4
