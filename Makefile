@@ -46,8 +46,8 @@ needs: export JAVA := $(JAVA)
 needs:
 	@.ci/needs java $(if $(wildcard .venv/.ready),,disk=5000) $(NEEDS)
 
-test test-quick: NEEDS := git disk=1000 temporary=500
-test-storm screenshots: NEEDS := git browser disk=2000 temporary=1000
+test test-quick: NEEDS := git pgrep disk=1000 temporary=500
+test-storm screenshots: NEEDS := git pgrep browser disk=2000 temporary=1000
 demo up: NEEDS = disk=1000 temporary=500 args $(ARGS)
 
 # uv installs what the lock names and refuses everything else; it comes by a lock of its own.

@@ -166,12 +166,12 @@ def test_a_machine_that_has_all_hears_nothing() -> None:
 def test_room_programs_and_packages_are_named_together(tmp_path: Path) -> None:
     for name in ("sed", "awk", "df"):
         (tmp_path / name).symlink_to(str(shutil.which(name)))
-    code, said = needs("java", "git", "browser", "disk=99999999", path=str(tmp_path))
+    code, said = needs("java", "git", "pgrep", "browser", "disk=99999999", path=str(tmp_path))
     assert code == 1 and said.count("\n") == 1
-    assert re.search("Java 17.*; git; a Chromium; 99999999 MB of disk in .* MB are free", said)
-    packages = "openjdk-17-jre-headless git chromium"
+    assert re.search("Java 17.*; git; pgrep; a Chromium; 99999999 MB of disk in .* MB are free", said)
+    packages = "openjdk-17-jre-headless git procps chromium"
     assert f"apt-get install {packages})" in said
-    assert needs("--packages", "java", "git", "browser", path=str(tmp_path)) == (0, f"{packages}\n")
+    assert needs("--packages", "java", "git", "pgrep", "browser", path=str(tmp_path)) == (0, f"{packages}\n")
 
 
 @pytest.mark.parametrize("form", ["--port={}", "--port {}"])
@@ -187,7 +187,7 @@ def test_a_port_that_is_in_use_is_said_before_anything_is_fetched(checkout: Path
 
 def test_what_a_target_needs_is_asked_for_by_its_name() -> None:
     assert needs("a-moon")[0] == 2
-    for target, asked in (("test", "git disk="), ("test-storm", "browser"), ("up", "args --port 8081")):
+    for target, asked in (("test", "git pgrep disk="), ("test-storm", "browser"), ("up", "args --port 8081")):
         dry = make("-n", target, "ARGS=--port 8081").stdout
         line = next(line for line in dry.splitlines() if line.startswith(".ci/needs java"))
         assert asked in line

@@ -116,13 +116,13 @@ def _interrupted(code: int) -> int:
 
 def _document(told: dict[str, str | int], code: int) -> int:
     """The exit code, once the failure is the one JSON document where that is asked for."""
-    if MODE.json:
+    if told["error"] == OUTPUT_NOT_WRITTEN:
+        discard_output()  # stderr and the exit code have said it; Python may flush again at its exit
+    elif MODE.json:
         try:
             write_document(told)
         except StreambankError:
-            discard_output()  # stderr and the exit code have said it
-    elif told["error"] == OUTPUT_NOT_WRITTEN:
-        discard_output()
+            discard_output()
     return code
 
 

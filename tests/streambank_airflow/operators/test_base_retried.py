@@ -89,7 +89,8 @@ def test_a_restore_into_a_directory_can_be_tried_again_and_cleared(stopped: Mana
     assert restore.execute(attempt(cleared=1))["already_restored"]
     with pytest.raises(AirflowFailException, match="target-not-empty"):
         restore.execute(attempt(run="scheduled__2026-11-29"))
-    taken = savepoint_job(stopped.job, by=BY, name="other", batch=1).savepoints["main"].savepoint
+    earlier = first["batch"] - 1
+    taken = savepoint_job(stopped.job, by=BY, name="other", batch=earlier).savepoints["main"].savepoint
     assert taken != first["savepoint"]
     restore.savepoint = "other"  # the DAG says so now
     with pytest.raises(AirflowFailException, match="target-not-empty"):
