@@ -9,9 +9,12 @@ from __future__ import annotations
 import signal
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from types import FrameType
+from typing import Any
 
 import typer
+from typer.main import get_command
 
 from streambank.cli.app import app
 from streambank.cli.options import forget_jobs_file
@@ -60,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     try:
         _check_text(arguments)
-        code = int(app(args=list(arguments), prog_name="streambank", standalone_mode=False) or 0)
+        code = int(_command()(args=list(arguments), prog_name="streambank", standalone_mode=False) or 0)
         return _interrupted(code) if code == INTERRUPTED else code
     except _UsageError as error:
         return _fail(_usage_error(error, arguments))
@@ -75,6 +78,12 @@ def _run(arguments: Sequence[str]) -> int:
         return _interrupted(code) if code == ENDED else code
     except Exception as error:
         return _fail(_bug(error))
+
+
+@cache
+def _command() -> Any:
+    """Every verb with its options: who runs several commands, as the tests do, has them made once."""
+    return get_command(app)
 
 
 def _check_text(arguments: Sequence[str]) -> None:
