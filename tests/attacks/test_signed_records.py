@@ -237,7 +237,7 @@ def test_a_record_that_is_listed_before_its_signature_is_looked_at_again(job: Jo
     assert refusal(job) == "starts"
     records = job.records()
     data = records.store.read("generation/main/0000000001.json")
-    records.signer.check(records.store, "generation/main/0000000001.json", data, ["0000000001.json"])
+    records.signer.check("generation/main/0000000001.json", data, ["0000000001.json"])
 
 
 def test_doctor_says_what_is_not_signed_and_who_can_read_the_key(

@@ -37,8 +37,7 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import read_marker, service_name
 from streambank.control.operation import Operation
-from streambank.control.records import RecordStream
-from streambank.control.rollbacks import pending_rollback
+from streambank.control.rollbacks import pending_rollback, taken_back_records
 from streambank.core.errors import FormatError, NotFoundError, StreambankError
 from streambank.core.json_text import loads
 from streambank.core.units import from_epoch_ms, from_json_time, to_json_time, utc_now
@@ -443,7 +442,7 @@ class _Search:
             if self.job.copy is None:  # the outputs that a copy leaves alone are those of the live job
                 yield from one.new_sinks
             yield from one.new_sinks.values()
-        note = RecordStream(self.records.store, f"taken-back/{self.query}").latest()
+        note = taken_back_records(self.records, self.query).latest()
         if note is not None and isinstance(note.data.get("sinks"), Mapping):
             yield from note.data["sinks"]
         marker = read_marker(self.declared)

@@ -1,6 +1,7 @@
 """Everything a job remembers, behind one object: `JobControl` over `<control>/<job>/`.
 
 ```
+identity.json     which records these are, where they are signed (signed.py)
 desired/          what is meant to be: running or stopped (a stream of numbered, create-only records)
 generation/<q>/   which directory is the query's checkpoint
 removed/<q>/      which of its earlier directories were removed
@@ -109,7 +110,7 @@ class JobControl:
         self.operation_lock = OperationLock(store, name, here=self.here, clock=self.clock)
         self.requests = Requests(store)
         self.watches = Watches(store)
-        self.signer = Signer(name, signing_keys())
+        self.signer = Signer(store, name, signing_keys())
         self.desired_records = RecordStream(store, "desired", signer=self.signer)
         self.event_records = RecordStream(store, "events")
         self.check_site: Callable[[], Sequence[str]] = tuple

@@ -73,18 +73,18 @@ def begin_refresh(control: JobControl, directories: Sequence[str], *, by: Mappin
         The number of the record.
     """
     data = {"at": to_json_time(utc_now()), "by": dict(by), "directories": list(directories)}
-    return _begun(control).append(data)
+    return begun_records(control).append(data)
 
 
 def begun_refreshes(control: JobControl) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The refreshes whose directories may still be there: the number of each record, and the directories."""
-    for record in _begun(control).all():
+    for record in begun_records(control).all():
         yield record.number, tuple(map(str, record.data.get("directories") or ()))
 
 
 def forget_refreshes(control: JobControl, numbers: Collection[int]) -> None:
     """Drop the records of refreshes none of whose directories is there any more."""
-    _begun(control).drop(numbers)
+    begun_records(control).drop(numbers)
 
 
 def last_refresh(control: JobControl) -> int:
@@ -205,8 +205,9 @@ def _queries(control: JobControl, record: Record) -> dict[str, CopiedQuery]:
         ) from error
 
 
-def _begun(control: JobControl) -> RecordStream:
-    return RecordStream(control.store, "refreshes")
+def begun_records(control: JobControl) -> RecordStream:
+    """The records of which directories refreshes fill, and may remove; signed where there are keys."""
+    return RecordStream(control.store, "refreshes", signer=control.signer)
 
 
 def refreshed_records(control: JobControl) -> RecordStream:

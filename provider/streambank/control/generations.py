@@ -14,12 +14,14 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from streambank.control.operation import Operation
-from streambank.control.records import JsonDict, RecordStream
+from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.signed import Signer
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, RefusedError
 from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store
+
+TOGETHER = "restored-together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,10 @@ class RecordsOfJob(Protocol):
     def name(self) -> str:
         """The job."""
 
+    @property
+    def signer(self) -> Signer:
+        """Signs them, and verifies them."""
+
 
 class Generations:
     """The generations of one query of a job.
@@ -122,7 +128,7 @@ class Generations:
         self.job = job
         self.query = query or MAIN
         self.records = RecordStream(store, f"generation/{self.query}", signer=signer)
-        self.removals = RecordStream(store, f"removed/{self.query}")
+        self.removals = RecordStream(store, f"removed/{self.query}", signer=signer)
 
     def current(self) -> Generation | None:
         """The one that counts; None before the first start.
@@ -198,8 +204,10 @@ class Generations:
             ConflictError: There is no generation yet, and no `base` (code `no-generation`).
             RefusedError: The records are signed, and there is no key (`signing-key-missing`): `switch`
                 would be refused after everything was filled.
+            FormatError: So would it be by a false mark (`damaged-record`).
         """
         self.records.require_key()
+        self.records.refuse_false_mark()
         current = self.current()
         first = current.base if current else base
         if first is None:
@@ -237,14 +245,14 @@ class Generations:
         data = {"at": to_json_time(utc_now()), "generation": generation, "location": location}
         self.removals.append({**data, "by": dict(by), "why": why})
 
-    def removal(self, generation: Generation) -> JsonDict | None:
+    def removal(self, generation: Generation) -> Record | None:
         """The record of the removal of a generation's directory; None while it was not begun.
 
         Raises:
             FormatError: A record cannot be read.
         """
-        removals = (one.data for one in self.removals.newest_first())
-        return next((one for one in removals if one.get("location") == generation.location), None)
+        removals = self.removals.newest_first()
+        return next((one for one in removals if one.data.get("location") == generation.location), None)
 
     def switch(self, generation: Generation, *, operation: Operation) -> None:
         """Let a filled generation be the one that counts, from the next start on.
@@ -290,7 +298,7 @@ def note_together(control: RecordsOfJob, queries: Mapping[str, Noted], *, by: Ma
         queries: What each query gets, by its name.
         by: Who asks.
     """
-    _together(control).append(
+    together_records(control).append(
         {
             "at": to_json_time(utc_now()),
             "by": dict(by),
@@ -308,7 +316,7 @@ def noted_together(control: RecordsOfJob) -> dict[str, Noted]:
     Raises:
         FormatError: The note cannot be read (code `damaged-record`).
     """
-    record = _together(control).latest()
+    record = together_records(control).latest()
     if record is None:
         return {}
     try:
@@ -318,7 +326,7 @@ def noted_together(control: RecordsOfJob) -> dict[str, Noted]:
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
-            f"The record {_together(control).describe(record.number)} is incomplete: {error!r}.",
+            f"The record {together_records(control).describe(record.number)} is incomplete: {error!r}.",
             code="damaged-record",
             hint="It records that all queries of the job were restored as one. Restore each of them, and "
             "move the record away.",
@@ -359,14 +367,16 @@ def check_together(control: RecordsOfJob, queries: Collection[str]) -> None:
     if left:
         raise RefusedError(
             f"A restore of all queries of job {control.name} has ended before it restored {', '.join(left)}: "
-            "the others would go on from their savepoints, and these would not.",
+            "the others would go on from their savepoints, and these would not "
+            f"({control.store.uri}/{TOGETHER}).",
             code="restore-unfinished",
             hint=f"`streambank job restore {control.name}` restores those, too; or restore each alone.",
         )
 
 
-def _together(control: RecordsOfJob) -> RecordStream:
-    return RecordStream(control.store, "restored-together")
+def together_records(control: RecordsOfJob) -> RecordStream:
+    """The records of which queries are restored as one; signed where there are keys."""
+    return RecordStream(control.store, TOGETHER, signer=control.signer)
 
 
 def _called(declared: str, location: str) -> int | None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.control.signed import SIGNATURE, Signer
+from streambank.control.signed import SIGNATURE, Identity, Signer
 from streambank.core.errors import (
     ConflictError,
     FormatError,
@@ -148,7 +148,7 @@ class RecordStream:
     def _read(self, number: int, names: Iterable[str]) -> JsonDict:
         data = read_record(self.store, self.key(number))
         if self.signer is not None:
-            self.signer.check(self.store, self.key(number), data, names)
+            self.signer.check(self.key(number), data, names)
         return decode_json(data, self.describe(number))
 
     def latest(self) -> Record | None:
@@ -204,10 +204,12 @@ class RecordStream:
         """Create exactly this number; False where somebody has it already, or had it before it was pruned.
 
         Raises:
-            FormatError: The record before has the last number that there can be (code `damaged-record`).
+            FormatError: The record before has the last number that there can be, or a mark of what was
+                pruned is false (code `damaged-record`).
             RefusedError: The stream is signed, and there is no key (code `signing-key-missing`).
         """
         if number > _LAST:
+            self.refuse_false_mark()
             raise _damaged(self.describe(_LAST), "no record can come after that number")
         from streambank.storage.local.reserve import with_room  # a DAG parse writes no record
 
@@ -217,7 +219,7 @@ class RecordStream:
             self.require_key()
         try:
             if signer is not None:
-                with_room(self.store, lambda: signer.sign(self.store, self.key(number), encoded))
+                with_room(self.store, lambda: signer.sign(self.key(number), encoded))
             with_room(self.store, lambda: self.store.write(self.key(number, suffix), encoded, exclusive=True))
         except ConflictError as error:
             if error.code != "exists":
@@ -225,8 +227,19 @@ class RecordStream:
             return False
         if not suffix and number <= self.pruned_up_to():
             self.store.delete(self.key(number))
+            self.refuse_false_mark()
             return False
         return True
+
+    def refuse_false_mark(self) -> None:
+        """Make sure that the mark up to which records were pruned can be true: it leaves the newest record.
+
+        Raises:
+            FormatError: It is not (code `damaged-record`).
+        """
+        mark = self.pruned_up_to()
+        if mark and mark >= max(self.numbers(), default=0):  # listed after the mark: no late record is missed
+            raise _damaged(self.describe(mark, _PRUNED), "it says that the newest record was deleted, too")
 
     def replace(
         self, number: int, data: Mapping[str, Any], *, suffix: str, shorter: Mapping[str, Any]
@@ -272,12 +285,13 @@ class RecordStream:
             RefusedError: There is no key (code `signing-key-missing`).
         """
         if self.signer is not None and not self.signer.keys:
-            self.signer.refuse_without_key(self.store, self.store.names(self.prefix))
+            self.signer.refuse_without_key(self.store.names(self.prefix))
 
-    def sign(self, *, unsigned: bool = False) -> int:
+    def sign(self, identity: Identity, *, unsigned: bool = False) -> int:
         """Sign each record that the first key has not signed as it is.
 
         Args:
+            identity: Whose records they are from now on (`Signer.to_vouch`).
             unsigned: Also what no key has signed although there are several, so that there were signatures
                 before; and what was changed since it was signed.
 
@@ -287,7 +301,7 @@ class RecordStream:
         Raises:
             FormatError: A record is damaged (code `damaged-record`).
             IntegrityError: A record would be vouched for that no key has signed (`not-signed`,
-                `bad-signature`).
+                `bad-signature`, `records-of-another-place`).
         """
         if self.signer is None:
             return 0
@@ -296,10 +310,10 @@ class RecordStream:
             key = self.key(number)
             data = read_record(self.store, key)
             decode_json(data, self.describe(number))
-            if not self.signer.has_signed(key, data, names):
+            if not self.signer.has_signed(key, data, names, identity):
                 if not unsigned:
-                    self.signer.check_replaced(self.store, key, data, names)
-                self.signer.sign(self.store, key, data)
+                    self.signer.check_replaced(key, data, names)
+                self.signer.sign(key, data, identity)
                 signed += 1
         return signed
 

@@ -92,10 +92,13 @@ class RollbackNote:
 
     def _said(self) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
         """What notes of which no generation came say already."""
-        current, record = self.control.generation(self.query), _stream(self.control, self.query).latest()
+        current, record = (
+            self.control.generation(self.query),
+            taken_back_records(self.control, self.query).latest(),
+        )
         if record is None:
             return {}, ()
-        earlier = _read(_stream(self.control, self.query), record)
+        earlier = _read(taken_back_records(self.control, self.query), record)
         over = current is not None and earlier.generation <= current.number
         return ({}, ()) if over else (earlier.before, earlier.tables)
 
@@ -104,7 +107,7 @@ class RollbackNote:
     ) -> None:
         current = self.control.generation(self.query)
         before, named = self._said()
-        _stream(self.control, self.query).append(
+        taken_back_records(self.control, self.query).append(
             {
                 "at": to_json_time(utc_now()),
                 "by": dict(self.by),
@@ -139,10 +142,10 @@ def pending_rollback(control: JobControl, query: str | None) -> PendingRollback 
     Raises:
         FormatError: The note cannot be read.
     """
-    record = _stream(control, query).latest()
+    record = taken_back_records(control, query).latest()
     if record is None:
         return None
-    said, current = _read(_stream(control, query), record), control.generation(query)
+    said, current = _read(taken_back_records(control, query), record), control.generation(query)
     over = current is not None and said.generation <= current.number
     if over or not (said.before or said.tables):
         return None
@@ -159,7 +162,7 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
     """
     from streambank.sinks.file.rollback import was_rolled_back
 
-    stream = _stream(control, query)
+    stream = taken_back_records(control, query)
     record = stream.latest()
     if record is None:
         return
@@ -175,7 +178,7 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
         raise RefusedError(
             f"The {name} {was} rolled back to batch {note.get('batch')} by a restore into "
             f"{note.get('location')}, and job {control.name} is still at generation {generation.number}: "
-            "rows would be lost if it went on there.",
+            f"rows would be lost if it went on there ({stream.describe(record.number)}).",
             code="sinks-taken-back",
             hint=f"Restore the job: `streambank restore {note.get('savepoint')} --job "
             f"{QueryRef.of(control.name, query)} --generation --sink rollback`. If that is not possible "
@@ -200,5 +203,6 @@ def _read(stream: RecordStream, record: Record) -> _Note:
         ) from error
 
 
-def _stream(control: JobControl, query: str | None) -> RecordStream:
-    return RecordStream(control.store, f"taken-back/{query or MAIN}")
+def taken_back_records(control: JobControl, query: str | None) -> RecordStream:
+    """The notes of a query; signed where there are keys."""
+    return RecordStream(control.store, f"taken-back/{query or MAIN}", signer=control.signer)

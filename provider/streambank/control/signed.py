@@ -1,120 +1,293 @@
 """Signatures of the records that decide: which checkpoint counts, and what is meant to be.
 
 Who may write records without the key can then still hinder a job, but not send it to another checkpoint, nor
-start one that was stopped. A signature is an HMAC over the bytes of a record, its job and its key:
+start one that was stopped. A signature is an HMAC over the bytes of a record, its job, its key, and the
+identity of the job's records, so a genuine record of another place (the standby, a test) does not count here:
 
 ```
+identity.json                           a random id, and the place of these records; signed in itself
 generation/main/0000000003.json
 generation/main/0000000003.<key id>-<HMAC in hex>.signature     empty: the name is the signature
 ```
 
-It is written before the record. A crash, or another writer that is faster, leaves a signature without its
-record: that is harmless, since the bytes that it signs were never stored.
+The signature is written before the record. A crash, or another writer that is faster, leaves a signature
+without its record: that is harmless, since the bytes that it signs were never stored. The identity is made
+with the first signature. Records that were signed before there were identities count until they are signed
+anew (`Identity.before`); those of `sites/` are the same at both sites, and of no place.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from streambank.core.errors import IntegrityError, RefusedError
+from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError, RefusedError
+from streambank.core.json_text import loads
 from streambank.core.signing import VARIABLE, Keys, Signing, is_signed
-from streambank.storage.store import Store
+from streambank.storage.locations import normalize_location
+from streambank.storage.store import Store, read_record
 
 SIGNATURE = re.compile(r"(\d{10})\.([0-9a-f]{16}-[0-9a-f]{64})\.signature")
-_LABEL = "streambank record 1"
+IDENTITY = "identity.json"
+_OF_NO_PLACE = "streambank record 1"
+_OF_A_PLACE = "streambank record 2"
+_OF_IDENTITIES = "streambank identity 1"
+_BEGUN = {"desired", "generation"}
+"""A job that has one of these folders, and no identity, has records from before there were any."""
+_VOUCH = "`streambank job sign-records` signs them anew, and shows what they say."
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Which records these are.
+
+    Attributes:
+        id: What is in the signatures of its records.
+        place: Where they are, a URI.
+        before: Signatures of before there were identities still count.
+    """
+
+    id: str
+    place: str
+    before: bool = False
+
+    def signing(self, keys: Keys, job: str) -> Signing:
+        """What signs it."""
+        return Signing(keys, _OF_IDENTITIES, job, self.id, self.place, "before" if self.before else "")
+
+
 class Signer:
     """Signs and verifies the records of one job; without keys it does neither.
 
-    Attributes:
+    Args:
+        store: The job's records.
         job: The job's name.
         keys: The keys of this installation.
+        of_place: Whether signatures hold for these records alone.
+
+    Attributes:
+        keys: The same.
     """
 
-    job: str
-    keys: Keys
+    def __init__(self, store: Store, job: str, keys: Keys, *, of_place: bool = True) -> None:
+        self.store = store
+        self.job = job
+        self.keys = keys
+        self.of_place = of_place
+        self._known: Identity | None = None  # as it was read last: not once more for each record
 
-    def sign(self, store: Store, key: str, data: bytes) -> None:
-        """Sign a record with the first key, before it is written or after it."""
+    def of_no_place(self) -> Signer:
+        """The same for records that two places share."""
+        return Signer(self.store, self.job, self.keys, of_place=False)
+
+    def sign(self, key: str, data: bytes, identity: Identity | None = None) -> None:
+        """Sign a record with the first key, before it is written or after it.
+
+        Args:
+            key: The record's key.
+            data: Its bytes.
+            identity: Whose record it is; that of the store when left out, which is made where there is none.
+
+        Raises:
+            IntegrityError: See `identity`.
+        """
         if self.keys:
-            (name,) = self._signing(self.keys[:1], key, data).names()
-            store.write(f"{key.removesuffix('.json')}.{name}.signature", b"")
+            whose = (identity or self.identity() or self._begin()) if self.of_place else None
+            (name,) = self._signing(self.keys[:1], key, data, whose).names()
+            self.store.write(f"{key.removesuffix('.json')}.{name}.signature", b"")
 
-    def has_signed(self, key: str, data: bytes, names: Iterable[str]) -> bool:
+    def has_signed(self, key: str, data: bytes, names: Iterable[str], identity: Identity) -> bool:
         """Whether the first key has signed a record as it is; `names` are those in its folder."""
-        return bool(is_signed(self._signing(self.keys[:1], key, data), _those_of(key, names)))
+        whose = identity if self.of_place else None
+        return bool(is_signed(self._signing(self.keys[:1], key, data, whose), _those_of(key, names)))
 
-    def check(self, store: Store, key: str, data: bytes, names: Iterable[str]) -> None:
+    def check(self, key: str, data: bytes, names: Iterable[str]) -> None:
         """Make sure that a record is signed, where there are keys.
 
         Args:
-            store: The job's records.
             key: The record's key.
             data: Its bytes.
             names: The names in its folder, as they were listed before it was read.
 
         Raises:
-            IntegrityError: It is not (codes `not-signed`, `bad-signature`).
+            IntegrityError: It is not (codes `not-signed`, `bad-signature`); or see `identity`.
         """
         if not self.keys:
             return
-        signing = self._signing(self.keys, key, data)
-        if is_signed(signing, _those_of(key, names)):
+        if self.of_place and self._known is None:
+            self._known = self.identity()
+        if self._is_signed(key, data, names):
             return
-        # A listing that overlaps with a write can show the record without its signature: list again.
-        signed = is_signed(signing, _those_of(key, store.names(key.rpartition("/")[0])))
+        # A listing that overlaps with a write can show the record without its signature, and the identity may
+        # be another one by now: look again.
+        if self.of_place:
+            self._known = self.identity()
+        signed = self._is_signed(key, data, self.store.names(key.rpartition("/")[0]))
         if signed:
             return
         if signed is False:
             raise IntegrityError(
-                f"The record {store.uri}/{key} is not what was signed.",
+                f"The record {self.store.uri}/{key} is not what was signed here.",
                 code="bad-signature",
-                hint="It was changed by somebody who may write among the job's records. Look at it.",
+                hint="Somebody who may write among the job's records has changed it, brought it from other "
+                f"ones, or removed {IDENTITY}. Look at it.",
             )
         raise IntegrityError(
-            f"The record {store.uri}/{key} is not signed by a key of this installation.",
+            f"The record {self.store.uri}/{key} is not signed by a key of this installation.",
             code="not-signed",
             hint="Look at it. If it is right, sign it: `streambank job sign-records` (with several keys: "
             "`--unsigned`).",
         )
 
-    def check_replaced(self, store: Store, key: str, data: bytes, names: Iterable[str]) -> None:
+    def check_replaced(self, key: str, data: bytes, names: Iterable[str]) -> None:
         """Make sure that a record was signed before, where keys are replaced.
 
         With one key alone, records of before it have no signature.
 
         Raises:
-            IntegrityError: It was not, or is not what was signed (codes `not-signed`, `bad-signature`).
+            IntegrityError: It was not, or is not what was signed (codes `not-signed`, `bad-signature`,
+                `records-of-another-place`).
         """
         try:
-            self.check(store, key, data, names)
+            self.check(key, data, names)
         except IntegrityError as error:
             if error.code != "not-signed" or len(self.keys) > 1:
                 raise
 
-    def refuse_without_key(self, store: Store, names: Iterable[str]) -> None:
+    def refuse_without_key(self, names: Iterable[str]) -> None:
         """Make sure that signed records are not used without a key.
 
         Args:
-            store: The job's records.
             names: The names in a folder of records.
 
         Raises:
             RefusedError: They were (code `signing-key-missing`).
         """
         if not self.keys and any(SIGNATURE.fullmatch(name) for name in names):
-            raise RefusedError(
-                f"The records of job {self.job} in {store.uri} are signed, and this installation has no key.",
-                code="signing-key-missing",
-                hint=f"Name the file with the keys in {VARIABLE}.",
-            )
+            raise self._key_missing()
 
-    def _signing(self, keys: Keys, key: str, data: bytes) -> Signing:
-        signing = Signing(keys, _LABEL, self.job, key)
+    def identity(self, *, anywhere: bool = False) -> Identity | None:
+        """Which records these are; None where none was signed since there are identities.
+
+        Args:
+            anywhere: Also that of another place: whose records these were.
+
+        Raises:
+            IntegrityError: It is that of another place (code `records-of-another-place`), or is not signed
+                (`not-signed`, `bad-signature`).
+            FormatError: It is damaged (`damaged-record`).
+            RefusedError: There is one, and no key (`signing-key-missing`).
+        """
+        what = f"{self.store.uri}/{IDENTITY}"
+        try:
+            data = read_record(self.store, IDENTITY)
+        except NotFoundError:
+            return None
+        if not self.keys:
+            raise self._key_missing()
+        try:
+            said = loads(data)
+            found = Identity(str(said["id"]), str(said["place"]), bool(said["before"]))
+            signed = is_signed(found.signing(self.keys, self.job), map(str, said["signatures"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"The record {what} cannot be read: {error!r}.",
+                code="damaged-record",
+                hint=f"It was cut off or edited. If the job's records are right, remove it: {_VOUCH}",
+            ) from error
+        if not signed:
+            why = (
+                "is not signed by a key of this installation" if signed is None else "is not what was signed"
+            )
+            raise IntegrityError(
+                f"The record {what}, which says whose records these are, {why}.",
+                code="not-signed" if signed is None else "bad-signature",
+                hint=f"Look at the records. If they are right, {_VOUCH}",
+            )
+        if found.place != self._place() and not anywhere:
+            raise IntegrityError(
+                f"The records in {self.store.uri} are those of {found.place}.",
+                code="records-of-another-place",
+                hint="Records of another site or environment do not count here. If they were moved on "
+                f"purpose, {_VOUCH}",
+            )
+        return found
+
+    def to_vouch(self, *, unsigned: bool) -> Identity:
+        """The identity in whose name all records are to be signed anew; `keep` writes it afterwards.
+
+        Records of another place get an identity of their own, since those may still be there. What the old
+        one has signed is known to be so by `check` until then.
+
+        Args:
+            unsigned: Also where the identity that is there is not signed.
+
+        Raises:
+            IntegrityError, FormatError: See `identity`.
+        """
+        try:
+            self._known = self.identity(anywhere=True)
+        except IntegrityError as error:
+            if not unsigned and (error.code != "not-signed" or len(self.keys) > 1):
+                raise
+        if self._known is not None and self._known.place == self._place():
+            return replace(self._known, before=False)
+        return Identity(secrets.token_hex(16), self._place())
+
+    def keep(self, identity: Identity, *, exclusive: bool = False) -> None:
+        """Write the identity, signed by the first key."""
+        signed = identity.signing(self.keys[:1], self.job).names()
+        said: Mapping[str, Any] = {
+            "id": identity.id,
+            "place": identity.place,
+            "before": identity.before,
+            "signatures": signed,
+        }
+        self.store.write(
+            IDENTITY, (json.dumps(said, ensure_ascii=False) + "\n").encode(), exclusive=exclusive
+        )
+
+    def move_to(self, target: Signer) -> None:
+        """Let the same records have their identity at another place, where they are not used yet."""
+        found = self.identity()
+        if found is not None and target.identity() is None:
+            target.keep(replace(found, place=target._place()))
+
+    def _begin(self) -> Identity:
+        """The identity, made now or by another process just before."""
+        before = not _BEGUN.isdisjoint(self.store.names())
+        made = Identity(secrets.token_hex(16), self._place(), before)
+        try:
+            self.keep(made, exclusive=True)
+        except ConflictError as error:
+            if error.code != "exists":
+                raise
+        return self.identity() or made
+
+    def _place(self) -> str:
+        return re.sub(r"\As3[an]://", "s3://", normalize_location(self.store.uri))
+
+    def _key_missing(self) -> RefusedError:
+        return RefusedError(
+            f"The records of job {self.job} in {self.store.uri} are signed, and there is no key here.",
+            code="signing-key-missing",
+            hint=f"Name the file with the keys in {VARIABLE}.",
+        )
+
+    def _is_signed(self, key: str, data: bytes, names: Iterable[str]) -> bool | None:
+        those, known = _those_of(key, names), self._known
+        signed = is_signed(self._signing(self.keys, key, data, known), those)
+        if not signed and known is not None and known.before:
+            signed = is_signed(self._signing(self.keys, key, data, None), those)
+        return signed
+
+    def _signing(self, keys: Keys, key: str, data: bytes, identity: Identity | None) -> Signing:
+        whose = (_OF_NO_PLACE,) if identity is None else (_OF_A_PLACE, identity.id)
+        signing = Signing(keys, *whose, self.job, key)
         signing.update(data)
         return signing
 

@@ -18,6 +18,7 @@ from streambank.control.control import JobControl
 from streambank.control.marker import read_marker, records_root, service_name, write_marker
 from streambank.control.place import INSIDE, MOVED, MOVING, beside
 from streambank.control.records import decode_json, encode_json
+from streambank.control.signed import IDENTITY
 from streambank.core.errors import (
     ConflictError,
     InputError,
@@ -37,6 +38,7 @@ MOVED_EVENT = "records-moved"
 """The kind of event that is left in the new place."""
 _NOT_COPIED = ("bundles/", f"{RESERVE}/")
 """The next driver writes these again."""
+_NOT_AS_IT_IS = (MOVED, IDENTITY)
 _CLAIMS = ("operation/", "lease/")
 """They stay in the old place as well: who waits for one of them has to find that the records are gone."""
 
@@ -90,7 +92,9 @@ def move_records(
         InputError: Nothing is beside the repository (code `no-place-beside`), or the places are inside each
             other (`bad-location`).
         NotFoundError: The job has no records (`never-started`).
-        RefusedError: It is meant to run (`not-stopped`), or a driver lives (`lease-held`).
+        RefusedError: It is meant to run (`not-stopped`), a driver lives (`lease-held`), or the records are
+            signed, and there is no key (`signing-key-missing`).
+        IntegrityError: They are those of another place (`records-of-another-place`).
         ConflictError: The new place has records (`records-twice`); another operation works on the job
             (`operation-in-progress`), or has broken the lock (`claim-lost`).
         StorageError: A place cannot be read or written.
@@ -125,6 +129,7 @@ def move_records(
         )
     _check_there(job, records)
     _check_stopped(records)
+    records.signer.identity()  # it is signed anew for the new place
     with (
         records.operation(OPERATION, by=by, wait_s=wait_s, any_site=True) as operation,
         records.lease.held(OPERATION, by=by) as lease,
@@ -190,7 +195,7 @@ def _copy(source: Store, target: Store, left_out: Sequence[str]) -> tuple[int, i
     files = size = 0
     for info in list(source.list()):
         key = info.path
-        if key in there or key == MOVED or key.startswith((*_NOT_COPIED, *left_out)):
+        if key in there or key in _NOT_AS_IT_IS or key.startswith((*_NOT_COPIED, *left_out)):
             continue
         try:
             with source.open(key) as reader:
@@ -239,6 +244,7 @@ def _complete(job: Job, source: Store, target: Store, left_out: Sequence[str]) -
     """What is left to do after the switch; why some of it could not be done."""
     _copy(source, target, left_out)  # what was recorded beside the lock meanwhile: a savepoint, an alert
     moved, said = JobControl(target, job.name), _said(source, MOVED)
+    JobControl(source, job.name).signer.move_to(moved.signer)
     fact = {name: said.get(name) for name in ("by", "why", "to")} | {"source": _root(source)}
     last = moved.last_event(MOVED_EVENT)
     if last is None or any(last.get(name) != value for name, value in fact.items()):

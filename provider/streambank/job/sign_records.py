@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streambank.code.chosen import chosen_records, upgrade_records
-from streambank.control.copies import refreshed_records
+from streambank.control.copies import begun_records, refreshed_records
+from streambank.control.generations import together_records
+from streambank.control.rollbacks import taken_back_records
 from streambank.core.signing import require_keys
 from streambank.declaration.declaration import Job
 from streambank.driver.spec import launched_records
@@ -62,10 +64,16 @@ def sign_records(job: Job, *, by: Mapping[str, str], unsigned: bool = False) -> 
             upgrade_records(records),
             launched_records(records),
             *(records.generations(one).records for one in job.queries),
+            *(records.generations(one).removals for one in job.queries),
+            *(taken_back_records(records, one) for one in job.queries),
+            together_records(records),
             Sites(records).records,
+            begun_records(records),
             refreshed_records(records),
         ]
-        signed = sum(stream.sign(unsigned=unsigned) for stream in streams)
+        identity = records.signer.to_vouch(unsigned=unsigned)
+        signed = sum(stream.sign(identity, unsigned=unsigned) for stream in streams)
+        records.signer.keep(identity)  # last: until then what was signed before counts
     current = {query: records.generation(query) for query in job.queries}
     desired = records.desired()
     return SignedRecords(

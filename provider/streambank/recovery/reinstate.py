@@ -154,11 +154,11 @@ def _find(generations: Generations, number: int) -> Generation:
 def _check_not_removed(generations: Generations, earlier: Generation) -> None:
     gone = generations.removal(earlier)
     if gone is not None:
-        by = gone.get("by")
+        by = gone.data.get("by")
         who = f" by {person(by)}" if isinstance(by, Mapping) else ""
         raise NotFoundError(
             f"The directory {earlier.location} of generation {earlier.number} was removed at "
-            f"{gone.get('at')}{who}.",
+            f"{gone.data.get('at')}{who}, as {generations.removals.describe(gone.number)} says.",
             code="generation-removed",
             hint="Go back by a savepoint: `streambank list` shows them, and `streambank restore SAVEPOINT "
             f"--job {QueryRef.of(generations.job, generations.query)} --generation` restores one.",

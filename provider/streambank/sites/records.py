@@ -135,7 +135,8 @@ class Sites:
 
     def __init__(self, control: JobControl) -> None:
         self.control = control
-        self.records = RecordStream(control.store, PREFIX, signer=control.signer)
+        # The same at both sites, so signed for no place.
+        self.records = RecordStream(control.store, PREFIX, signer=control.signer.of_no_place())
 
     def newest(self) -> SiteRecord | None:
         """What this site knows; None where it knows of no fail-over.

@@ -100,9 +100,9 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STREAMBANK_SIGNING_KEYS", str(tmp_path / "keys"))
         given["job sign-records"] = succeed("job", "sign-records", "flights", "--json").document
-    given["job move-records"] = succeed(
-        "job", "move-records", "flights", "--to", tmp_path / "moved", "--json"
-    ).document
+        given["job move-records"] = succeed(
+            "job", "move-records", "flights", "--to", tmp_path / "moved", "--json"
+        ).document
     given["job savepoint"] = savepoint_of_two(tmp_path)
     given["job restore"] = restored_in_two(tmp_path / "pair.toml")
     given["sinks"] = succeed("sinks", "pair", "--jobs", tmp_path / "pair.toml", "--json").document

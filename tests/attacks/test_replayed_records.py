@@ -1,0 +1,285 @@
+"""Genuine records of another place: a signature is of a place, so what was true elsewhere does not count."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from streambank.control import signed
+from streambank.control.control import JobControl
+from streambank.control.records import RecordStream, encode_json
+from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.names import PRIMARY, SITES, STANDBY
+from streambank.core.signing import VARIABLE, new_key, signing_keys
+from streambank.declaration.declaration import Job
+from streambank.driver.prepare import prepare_launch
+from streambank.job.move_records import move_records
+from streambank.job.sign_records import sign_records
+from streambank.sites.records import Sites
+from streambank.storage.store import Store
+from tests.support.jobs.declared import BY, declare
+from tests.support.jobs.two_sites import TwoSites
+
+
+@pytest.fixture
+def sites(tmp_path: Path, key: Path) -> TwoSites:
+    """A job that has begun at each of its sites, under one key."""
+    made = TwoSites(tmp_path)
+    for site in SITES:
+        begin(made.at(site))
+    return made
+
+
+@pytest.fixture
+def job(tmp_path: Path, key: Path) -> Job:
+    made = declare(tmp_path)
+    begin(made)
+    return made
+
+
+def begin(job: Job) -> None:
+    """Its first records: a generation, and what is meant to be."""
+    records = job.records()
+    records.generations().ensure_first(job.checkpoint, by=BY)
+    records.set_desired("running", by=BY)
+
+
+def switch(job: Job, number: int) -> None:
+    """What a restore of it leaves behind."""
+    generations = job.records().generations()
+    made = generations.propose(taken=lambda location: False)
+    assert made.number == number
+    with job.records().operation("restore", by=BY, any_site=True) as operation:
+        generations.switch(made, operation=operation)
+
+
+def copy(source: Store, target: Store, *folders: str) -> None:
+    """What a writer of both places can do."""
+    for folder in folders:
+        for name in source.names(folder):
+            if not target.exists(f"{folder}/{name}"):
+                target.write(f"{folder}/{name}", source.read(f"{folder}/{name}"))
+
+
+def verdict(job: Job) -> str:
+    """What becomes of a start: its code, or where it would run."""
+    try:
+        control = job.records()
+        spec = prepare_launch(job, control, by=BY)
+        control.desired()
+    except StreambankError as error:
+        return error.code
+    return spec.queries["main"].checkpoint.rpartition("/")[2]
+
+
+def refusal(job: Job) -> str:
+    """What is said where the generation that counts is asked for."""
+    with pytest.raises(StreambankError) as refused:
+        job.records().generation()
+    return refused.value.code
+
+
+def place(job: Job) -> Store:
+    return job.records().store
+
+
+def test_a_generation_of_the_standby_sends_nobody_at_the_primary_there(sites: TwoSites) -> None:
+    switch(sites.at(STANDBY), 2)
+    assert verdict(sites.at(PRIMARY)) == "checkpoint", "the honest case"
+    copy(place(sites.at(STANDBY)), place(sites.at(PRIMARY)), "generation/main")
+    assert place(sites.at(PRIMARY)).exists("generation/main/0000000002.json"), "it has come"
+    assert verdict(sites.at(PRIMARY)) == "bad-signature"
+
+
+def test_a_start_at_one_site_is_none_at_the_other(sites: TwoSites) -> None:
+    primary, standby = sites.at(PRIMARY), sites.at(STANDBY)
+    primary.records().set_desired("stopped", by=BY)
+    standby.records().set_desired("stopped", by=BY)
+    standby.records().set_desired("running", by=BY)
+    copy(place(standby), place(primary), "desired")
+    with pytest.raises(StreambankError) as refused:
+        primary.records().desired()
+    assert refused.value.code == "bad-signature"
+    desired = standby.records().desired()
+    assert desired is not None and desired.state == "running", "where it was said it counts"
+
+
+def test_all_records_of_another_place_together_are_refused(sites: TwoSites) -> None:
+    """With the identity they would verify: but that says of which place it is."""
+    primary, standby = sites.at(PRIMARY), sites.at(STANDBY)
+    switch(standby, 2)
+    shutil.rmtree(sites.folder / "primary/control")
+    shutil.copytree(sites.folder / "standby/control", sites.folder / "primary/control")
+    assert verdict(primary) == "records-of-another-place"
+    with pytest.raises(StreambankError) as refused:
+        primary.records().set_desired("running", by=BY)
+    assert refused.value.code == "records-of-another-place", "nothing is signed in their name either"
+
+
+def test_a_record_of_the_sites_says_the_same_at_both(sites: TwoSites) -> None:
+    """The negative control: which site is active is of the job, wherever it is read."""
+    primary, standby = (Sites(sites.at(site).records()) for site in SITES)
+    assert verdict(sites.at(PRIMARY)) == "checkpoint"
+    there = standby.newest()
+    assert there is not None and there == primary.newest()
+    store = place(sites.at(STANDBY))
+    for name in store.names("sites"):
+        store.delete(f"sites/{name}")
+    copy(place(sites.at(PRIMARY)), store, "sites")
+    assert standby.newest() == there
+
+
+def test_production_does_not_take_the_records_of_a_test_with_the_same_name(tmp_path: Path, key: Path) -> None:
+    """Two jobs files of one Airflow, one file of keys."""
+    folders = [tmp_path / name for name in ("test", "production")]
+    for folder in folders:
+        folder.mkdir()
+        begin(declare(folder))
+    test, production = (declare(folder) for folder in folders)
+    switch(test, 2)
+    copy(place(test), place(production), "generation/main", "desired")
+    assert verdict(production) == "bad-signature"
+    assert verdict(test) == "flights.g0002"
+
+
+def test_records_of_an_earlier_life_of_the_place_are_worth_nothing(job: Job, tmp_path: Path) -> None:
+    """A job that was removed with its records and begun anew: old records were of another identity."""
+    switch(job, 2)
+    old = tmp_path / "old"
+    shutil.copytree(tmp_path / "repository.control", old)
+    shutil.rmtree(tmp_path / "repository.control")
+    begin(job)
+    assert verdict(job) == "flights"
+    shutil.copytree(
+        old / "flights/generation", tmp_path / "repository.control/flights/generation", dirs_exist_ok=True
+    )
+    assert verdict(job) == "bad-signature"
+
+
+def test_a_forged_identity_is_refused(job: Job) -> None:
+    store = place(job)
+    said = store.read(signed.IDENTITY)
+    store.write(signed.IDENTITY, said.replace(b'"before": false', b'"before": true'))
+    assert store.read(signed.IDENTITY) != said
+    assert verdict(job) == "bad-signature"
+    store.write(
+        signed.IDENTITY, encode_json({"id": "00", "place": store.uri, "before": False, "signatures": []})
+    )
+    assert verdict(job) == "not-signed"
+    store.write(signed.IDENTITY, b"{")
+    assert verdict(job) == "damaged-record"
+    store.write(signed.IDENTITY, said)
+    assert verdict(job) == "flights", "the honest case"
+
+
+def test_who_deletes_the_identity_gets_nothing_of_before_accepted(sites: TwoSites) -> None:
+    """Records that were born with an identity have no signature of the old kind, nor do those after it."""
+    primary, standby = sites.at(PRIMARY), sites.at(STANDBY)
+    for one in (primary, standby):
+        place(one).delete(signed.IDENTITY)
+        assert refusal(one) == "bad-signature"
+        one.records().set_desired("stopped", by=BY)  # reads nothing of before, and makes another identity
+        assert refusal(one) == "bad-signature", "which does not bring the generations back"
+    standby.records().set_desired("running", by=BY)
+    copy(place(standby), place(primary), "desired")
+    with pytest.raises(StreambankError) as refused:
+        primary.records().desired()
+    assert refused.value.code == "bad-signature"
+    with pytest.raises(StreambankError) as refused:
+        sign_records(primary, by=BY)
+    assert refused.value.code == "bad-signature", "a person has to look, and say so"
+
+
+def of_before(control: JobControl, stream: str, number: int) -> None:
+    """Sign a record as versions before did."""
+    key = f"{stream}/{number:010d}.json"
+    signing = signed.Signing(signing_keys(), "streambank record 1", control.name, key)
+    signing.update(control.store.read(key))
+    (name,) = signing.names()
+    control.store.write(f"{key.removesuffix('.json')}.{name}.signature", b"")
+
+
+@pytest.fixture
+def job_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A job whose records were signed by a version that knew no identity."""
+    made = declare(tmp_path)
+    begin(made)
+    new_key(tmp_path / "keys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    for stream in ("generation/main", "desired"):
+        of_before(made.records(), stream, 1)
+    return made
+
+
+def test_records_of_before_count_until_they_are_signed_anew(job_of_before: Job) -> None:
+    job = job_of_before
+    assert verdict(job) == "flights"
+    job.records().set_desired("stopped", by=BY)
+    assert verdict(job) == "flights", "new ones are signed for this place, and old ones still count"
+    assert sign_records(job, by=BY).records == 2
+    assert sign_records(job, by=BY).records == 0
+    assert verdict(job) == "flights"
+    RecordStream(place(job), "desired").create(
+        3, {"state": "running", "at": "2026-11-25T10:00:00.000Z", "by": {}}
+    )
+    of_before(job.records(), "desired", 3)
+    assert verdict(job) == "bad-signature", "signed as before, which does not count any more"
+
+
+def test_who_moves_records_by_hand_vouches_for_them(job: Job, tmp_path: Path) -> None:
+    switch(job, 2)
+    (tmp_path / "repository.control").rename(tmp_path / "elsewhere")
+    moved = declare(tmp_path, more='control = "elsewhere"\n')
+    assert verdict(moved) == "records-of-another-place"
+    assert sign_records(moved, by=BY).records == 3
+    assert verdict(moved) == "flights.g0002"
+
+
+def test_a_record_that_was_changed_on_the_way_is_not_vouched_for(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "repository.control").rename(tmp_path / "elsewhere")
+    moved = declare(tmp_path, more='control = "elsewhere"\n')
+    store = place(moved)
+    store.write(
+        "desired/0000000001.json", store.read("desired/0000000001.json").replace(b"running", b"stopped")
+    )
+    with pytest.raises(StreambankError) as refused:
+        sign_records(moved, by=BY)
+    assert refused.value.code in ("bad-signature", "records-of-another-place")
+    assert verdict(moved) == "records-of-another-place", "nothing was vouched for"
+
+
+def test_a_move_takes_the_identity_along(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.records().set_desired("stopped", by=BY)
+    file = monkeypatch.delenv(VARIABLE) or tmp_path / "keys"
+    with pytest.raises(RefusedError) as refused:
+        move_records(job, by=BY, to=str(tmp_path / "control"))
+    assert refused.value.code == "signing-key-missing", "before anything is copied"
+    assert not (tmp_path / "control").exists()
+    monkeypatch.setenv(VARIABLE, str(file))
+    move_records(job, by=BY, to=str(tmp_path / "control"))
+    assert verdict(declare(tmp_path, more='control = "control"\n')) == "flights"
+
+
+def test_a_key_that_is_replaced_signs_the_identity_too(job: Job, key: Path, tmp_path: Path) -> None:
+    old = key.read_text()
+    new_key(tmp_path / "new")
+    key.write_text((tmp_path / "new").read_text() + old)
+    assert sign_records(job, by=BY).records == 2
+    key.write_text((tmp_path / "new").read_text())
+    assert verdict(job) == "flights"
+
+
+def test_the_identity_is_read_once_and_never_without_keys(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(3):
+        job.records().set_desired("running", by=BY)
+    read: list[str] = []
+    real = signed.read_record
+    monkeypatch.setattr(signed, "read_record", lambda store, key: read.append(key) or real(store, key))
+    control = job.records()
+    assert len(list(control.desired_records.all())) == 4 and control.generation() is not None
+    assert read == [signed.IDENTITY]
+    monkeypatch.delenv(VARIABLE)
+    assert job.records().generation() is not None
+    assert read == [signed.IDENTITY]
