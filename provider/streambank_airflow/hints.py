@@ -135,6 +135,10 @@ HINTS = {
         "Bring that application back, or change what the job declares, such as an argument: then that counts "
         "at the next start."
     ),
+    "code-not-proven": (
+        "If it is right, declare that code, or give all workers the same signing keys. Otherwise change what "
+        "the job declares, such as an argument: then that counts at the next start."
+    ),
     "copy-in-use": (
         "Stop the job on the copy first: StopStreamingJobOperator with `<job>@` and the name of the copy as "
         "its `job`."

@@ -4,4 +4,5 @@
 * `kept`: copies of programs among the job's records, and how one runs again
 * `code`: program, arguments, settings and Spark together, and in what two of them differ
 * `chosen`: which code counts where that is not what the job declares
+* `vouched`: what this user has run or chosen, which proves it where records are not signed
 """

@@ -3,7 +3,8 @@
 An upgrade may begin before what is declared may run, may go back, or may change what is not declared. What it
 chose is a record of the stream `chosen/`: it names the declared code *instead of which* it counts. Once the
 job declares something else, that counts again. So no start brings back a code that the
-checkpoint has left behind.
+checkpoint has left behind. Nor does one run what only a record names: a signature, or what this user has laid
+down (vouched.py), has to prove that an upgrade chose it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import datetime
 
 from streambank.code.code import Code
 from streambank.code.kept import runnable
+from streambank.code.vouched import check_vouched, forget_choices, is_vouched, unproven, vouch
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError
@@ -38,6 +40,7 @@ class Chosen:
         by: Who chose it.
         why: Why.
         at: When.
+        proven: Whether a signature, or this user, vouches for it.
     """
 
     instead_of: str | None
@@ -46,6 +49,7 @@ class Chosen:
     by: Mapping[str, str]
     why: str
     at: datetime
+    proven: bool
 
     @property
     def words(self) -> str:
@@ -93,6 +97,7 @@ def newest_choice(control: JobControl) -> Chosen | None:
             {str(name): str(value) for name, value in by.items()},
             str(data.get("why", "")),
             from_json_time(str(data["at"])),
+            is_vouched(control, "choice", data),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
@@ -113,20 +118,26 @@ def choose_code(
         code: What counts instead, until the job declares something else; None for what it declares.
         by: Who asks.
         why: Why.
+
+    Raises:
+        RefusedError: Only a record names the code (code `code-not-proven`).
     """
     if code is not None and code.identity == declared.identity:
         code = None
+    data = {
+        "instead_of": declared.identity if code is not None else None,
+        "instead_of_unread": declared.identity_unread if code is not None else None,
+        "code": code.to_dict() if code is not None else None,
+        "at": to_json_time(utc_now()),
+        "by": dict(by),
+        "why": why,
+    }
+    if code is not None:
+        check_vouched(control, code)
+        vouch(control, "choice", data)  # before the record: no moment has one that nobody vouches for
     close_directory(f"{control.store.uri}/{CHOSEN}", 0o770)
-    chosen_records(control).append(
-        {
-            "instead_of": declared.identity if code is not None else None,
-            "instead_of_unread": declared.identity_unread if code is not None else None,
-            "code": code.to_dict() if code is not None else None,
-            "at": to_json_time(utc_now()),
-            "by": dict(by),
-            "why": why,
-        }
-    )
+    chosen_records(control).append(data)
+    forget_choices(control, data)
 
 
 def code_that_counts(job: Job, control: JobControl) -> Code:
@@ -153,7 +164,8 @@ def as_chosen(job: Job, control: JobControl) -> tuple[Job, Chosen | None]:
         The job, and what was chosen instead of what it declares; None where that counts.
 
     Raises:
-        RefusedError: The program that was chosen is not there any more (code `code-not-kept`).
+        RefusedError: The program that was chosen is not there any more (code `code-not-kept`), or it is not
+            proven that it was chosen (`code-not-proven`).
     """
     chosen = newest_choice(control)
     if chosen is None or chosen.code is None:
@@ -161,6 +173,8 @@ def as_chosen(job: Job, control: JobControl) -> tuple[Job, Chosen | None]:
     declared = Code.declared(job)
     if not chosen.counts(declared):
         return job, None
+    if not chosen.proven:
+        raise unproven(control, chosen.code)
     return runnable(chosen.code, job, control), chosen
 
 

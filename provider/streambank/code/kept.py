@@ -11,7 +11,6 @@ was read is laid into a folder of this user. Old copies go when many others have
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -20,9 +19,10 @@ from shutil import rmtree
 
 from streambank.code.code import Code
 from streambank.code.program import PY_FILES, Program, digest_of, py_file_name, py_files_of, read_program
+from streambank.code.vouched import UNPROVEN, check_vouched, is_vouched, not_laid, state_folder
 from streambank.control.control import JobControl
 from streambank.control.records import encode_json
-from streambank.core.errors import NotFoundError, RefusedError, StorageError
+from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.storage.local.modes import close_directory
@@ -107,6 +107,8 @@ def why_not_here(code: Code, job: Job, control: JobControl) -> str | None:
         job: The declared job.
         control: Its records.
     """
+    if not is_vouched(control, "code", code.to_dict()) and code != Code.declared(job):
+        return UNPROVEN
     if code.program is None:
         return "it is not known what was in its program"
     if _is_in_place(code):
@@ -146,11 +148,14 @@ def runnable(code: Code, job: Job, control: JobControl) -> Job:
         control: Its records.
 
     Raises:
-        RefusedError: It cannot be run from this machine (code `code-not-kept`).
+        RefusedError: It cannot be run from this machine (code `code-not-kept`), or only a record names it
+            (`code-not-proven`).
         StorageError: The copy could not be read or unpacked.
     """
     applied = code.applied(job)
     why = why_not_here(code, job, control)
+    if why == UNPROVEN:
+        check_vouched(control, code)
     if why is not None:
         raise _lost(job, code, why)
     if _is_in_place(code):
@@ -194,8 +199,7 @@ def _read(control: JobControl, digest: str) -> Mapping[str, bytes]:
 
 def _lay(control: JobControl, digest: str, contents: Mapping[str, bytes]) -> Path:
     """Lay a program into a folder that is this user's own."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    folder = state / "streambank" / control.name / _key(digest)
+    folder = state_folder(control.name) / _key(digest)
     try:
         if folder.is_dir():
             there = {name: (folder / name).read_bytes() for name in contents if (folder / name).is_file()}
@@ -213,11 +217,7 @@ def _lay(control: JobControl, digest: str, contents: Mapping[str, bytes]) -> Pat
         else:  # another start was faster
             rmtree(begun)
     except OSError as error:
-        raise StorageError(
-            f"The program of job {control.name} could not be laid into {folder}: {error.strerror or error}.",
-            code="code-not-laid",
-            hint="Make room there, or name another folder in XDG_STATE_HOME.",
-        ) from error
+        raise not_laid(f"The program of job {control.name}", folder, error) from error
     return folder
 
 

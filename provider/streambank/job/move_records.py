@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streambank.code.vouched import follow
 from streambank.control.claims import Claim
 from streambank.control.control import JobControl
 from streambank.control.marker import read_marker, records_root, service_name, write_marker
@@ -250,6 +251,7 @@ def _complete(job: Job, source: Store, target: Store, left_out: Sequence[str]) -
     if last is None or any(last.get(name) != value for name, value in fact.items()):
         moved.record_event(MOVED_EVENT, **fact)
     warnings = tuple(_mark(job, source, moved, said.get("by") or {}))
+    follow(JobControl(source, job.name), moved)
     _tidy(source)
     target.delete(MOVING)
     return warnings

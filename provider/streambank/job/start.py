@@ -24,6 +24,7 @@ from streambank.code.chosen import Chosen, as_chosen, needed_programs, settle_ch
 from streambank.code.code import Code
 from streambank.code.kept import drop_old, keep
 from streambank.code.program import read_program
+from streambank.code.vouched import vouch
 from streambank.control.claims import ClaimView
 from streambank.control.control import RECENT_EVENTS, Desired, JobControl
 from streambank.control.copies import settle_refresh
@@ -385,6 +386,7 @@ class _Start:
             why = "it cannot be read here" if program is None else keep(self.control, program)
             launched = set() if code.program is None else {code.program}
             drop_old(self.control, launched | needed_programs(self.control))
+            vouch(self.control, "code", code.to_dict())  # it is declared, or was proven
         except StreambankError as error:
             why = error.message
         if why is not None:

@@ -27,6 +27,7 @@ from typing import Any
 from streambank.code.chosen import choose_code
 from streambank.code.code import Code
 from streambank.code.kept import why_not_here
+from streambank.code.vouched import vouch
 from streambank.control.operation import Operation
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import NotFoundError, RefusedError, StorageError, StreambankError
@@ -162,6 +163,7 @@ class _Upgrading(Work):
                 return found
         plan = plan_upgrade(self.request, self.control, self.launcher)
         self.begin(self.of_plan(plan))
+        vouch(self.control, "code", plan.after.to_dict())
         if not plan.changes:
             # What runs is what is asked for: let each later start run it, too.
             self.choose(plan.after, plan.after, "it runs already")
@@ -187,9 +189,14 @@ class _Upgrading(Work):
 
     def resume(self, last: Upgrade) -> Upgrade | None:
         """Finish what was interrupted; None where something else is asked for since, or runs."""
+        asked = self.request.new_code()
+        if (wanted := asked.identity) == last.after.identity:
+            # What is asked for now is started, not what a record calls the same.
+            vouch(self.control, "code", asked.to_dict())
+            last = replace(last, after=asked)
         self.begin(replace(last, resumed=True))
         self.say(f"finishing {last.name}, which was interrupted ({last.state})")
-        counts, wanted = self.counts(), self.request.new_code().identity
+        counts = self.counts()
         late = (utc_now() - last.at).total_seconds() > self._patience_s()
         if last.state in ("undoing", "restored"):
             if self.is_back():

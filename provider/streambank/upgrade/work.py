@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from streambank.code.chosen import choose_code, chosen_records, code_that_counts
+from streambank.code.chosen import choose_code, chosen_records, code_that_counts, newest_choice
 from streambank.code.code import Code
 from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError
@@ -157,7 +157,8 @@ class Work:
                     hint="Upgrade it again: then what runs now is compared.",
                 )
             held.check()
-            if self.counts() != wanted.identity:
+            newest = newest_choice(self.control)
+            if self.counts() != wanted.identity or not (newest is None or newest.proven):
                 choose_code(self.control, Code.declared(self.job), wanted, by=self.request.by, why=why)
 
     def start(self, *, wait: bool) -> StartResult:

@@ -18,6 +18,7 @@ from streambank.code.chosen import (
     upgrade_records,
 )
 from streambank.code.code import Code
+from streambank.code.vouched import vouch
 from streambank.core.errors import FormatError
 from streambank.declaration.declaration import Job
 from tests.support.jobs.declared import BY, declare
@@ -26,14 +27,17 @@ ARGS = ("as", "chosen")
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return declare(tmp_path, "as-declared")
 
 
 def choose(job: Job) -> None:
     """Choose other arguments than the declared ones."""
     declared = Code.declared(job)
-    choose_code(job.records(), declared, replace(declared, args=ARGS), by=BY, why="a test")
+    other = replace(declared, args=ARGS)
+    vouch(job.records(), "code", other.to_dict())
+    choose_code(job.records(), declared, other, by=BY, why="a test")
 
 
 def args(job: Job) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 from streambank.code.code import Code
 from streambank.code.kept import KEPT, drop_old, is_kept, keep, runnable, why_not_here, why_not_runnable
 from streambank.code.program import PY_FILES, Program, read_program
+from streambank.code.vouched import vouch
 from streambank.control.control import JobControl
 from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job
@@ -32,7 +33,9 @@ def kept(job: Job) -> tuple[Code, JobControl]:
     program = read_program(job.application, job.spark)
     assert program is not None
     assert keep(control, program) is None
-    return Code.of(job, program), control
+    code = Code.of(job, program)
+    vouch(control, "code", code.to_dict())
+    return code, control
 
 
 def test_a_program_that_was_replaced_runs_from_its_copy(job: Job, tmp_path: Path) -> None:
@@ -73,7 +76,7 @@ def test_a_copy_that_is_not_what_it_was_is_never_run(job: Job, tmp_path: Path, h
     assert refused.value.code == "code-not-kept"
     assert "--declared" in refused.value.hint
     assert why_not_runnable(code, job, control)
-    assert not (tmp_path / "state").exists()
+    assert not (tmp_path / "state/streambank/flights/code").exists()
 
 
 def test_a_cluster_takes_no_copy(job: Job, tmp_path: Path) -> None:
@@ -84,7 +87,9 @@ def test_a_cluster_takes_no_copy(job: Job, tmp_path: Path) -> None:
     assert why_not_here(code, in_cluster, control) is None
     (tmp_path / "app.py").write_text("")
     assert "in a cluster" in str(why_not_here(code, in_cluster, control))
-    assert "not known" in str(why_not_here(Code("app.py"), job, control))
+    unread = Code("app.py")
+    vouch(control, "code", unread.to_dict())
+    assert "not known" in str(why_not_here(unread, job, control))
 
 
 def test_the_newest_programs_stay_and_those_that_are_needed(job: Job, tmp_path: Path) -> None:

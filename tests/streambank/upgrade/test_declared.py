@@ -1,4 +1,4 @@
-"""The way out of what an upgrade has chosen."""
+"""The ways out of what an upgrade has chosen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from streambank.code.chosen import as_chosen
 from streambank.code.code import Code
 from streambank.core.errors import RefusedError
 from streambank.upgrade import upgrade as swapping
@@ -35,4 +36,37 @@ def test_what_is_declared_runs_where_what_was_chosen_is_lost(
     left = newest_upgrade(managed.control)
     assert left is not None and left.state == "given-up" and left.name in answer.out
     managed.start()
+    assert runs(managed) == Code.declared(managed.job)
+
+
+@pytest.mark.storm
+def test_who_asks_for_the_same_upgrade_elsewhere_vouches_for_it_there(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = (*managed.job.args, "--batches", "1000000")
+    assert upgraded(managed, args=args).state == "upgraded"
+    chosen = runs(managed)
+    assert chosen.args == args
+    monkeypatch.setenv("XDG_STATE_HOME", str(managed.folder / "elsewhere"))
+    with pytest.raises(RefusedError) as refused:
+        as_chosen(managed.job, managed.control)
+    assert refused.value.code == "code-not-proven"
+    assert upgraded(managed, args=args).state == "nothing-to-do"
+    managed.kill()
+    managed.start()
+    assert runs(managed) == chosen
+
+
+@pytest.mark.storm
+def test_code_that_another_user_launched_is_no_way_back(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = (*managed.job.args, "--batches", "1000000")
+    monkeypatch.setenv("XDG_STATE_HOME", str(managed.folder / "elsewhere"))
+    assert upgraded(managed, args=args).state == "upgraded", "the old code was the declared one"
+    monkeypatch.setenv("XDG_STATE_HOME", str(managed.folder / "state"))
+    with pytest.raises(RefusedError) as refused:
+        upgraded(managed)
+    assert refused.value.code == "no-way-back" and "no key signs" in refused.value.message
+    assert upgraded(managed, no_way_back=True).state == "upgraded"
     assert runs(managed) == Code.declared(managed.job)

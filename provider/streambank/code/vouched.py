@@ -1,0 +1,152 @@
+"""What this user has run or chosen from this host, which vouches for records where no key signs them.
+
+Who can write among a job's records could name any program there. So a launch of what a job declares, an
+upgrade, and a choice leave an empty file in a folder of this user, named by the digest of all that is run:
+
+```
+<state folder>/streambank/<job>/vouched/<digest of the place of its records>/code-<digest>
+                                                                             choice-<digest>
+```
+
+Where there are signing keys, a signature vouches, and none of this is written or asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from streambank.code.code import Code
+from streambank.control.control import JobControl
+from streambank.core.errors import RefusedError, StorageError
+
+UNPROVEN = "this user has not run or chosen that code from this host, and no key signs the job's records"
+"""Why a code that a record names is not run."""
+_KEPT = 50
+"""So many codes are vouched for; an older one was launched longer ago than all of them."""
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+Kind = Literal["code", "choice"]
+"""A code that was launched or asked for; or the record by which one was chosen."""
+
+
+def state_folder(job: str) -> Path:
+    """Where this user keeps what belongs to a job."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return state / "streambank" / job
+
+
+def vouch(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> None:
+    """Leave behind that this user runs or chooses something.
+
+    Args:
+        control: The job's records.
+        kind: What it is.
+        said: It, as its record has it.
+
+    Raises:
+        StorageError: It could not be written (code `code-not-laid`).
+    """
+    if control.signer.keys:
+        return
+    file = _file(control, kind, said)
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        files = sorted(file.parent.glob("code-*"), key=lambda one: one.stat().st_mtime_ns)
+        for old in files[:-_KEPT]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise not_laid(f"What vouches for the code of job {control.name}", file, error) from error
+
+
+def not_laid(what: str, place: Path, error: OSError) -> StorageError:
+    """That this user's state folder cannot be written."""
+    return StorageError(
+        f"{what} could not be laid into {place}: {error.strerror or error}.",
+        code="code-not-laid",
+        hint="Make room there, or name another folder in XDG_STATE_HOME.",
+    )
+
+
+def is_vouched(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> bool:
+    """Whether this user has run or chosen something; where records are signed, reading them has proven it.
+
+    Args:
+        control: The job's records.
+        kind: What it is.
+        said: It, as its record has it.
+    """
+    if control.signer.keys:
+        return True
+    file = _file(control, kind, said)
+    try:
+        folder, found = file.parent.lstat(), file.lstat()
+    except OSError:
+        return False
+    return (
+        stat.S_ISDIR(folder.st_mode)
+        and stat.S_ISREG(found.st_mode)
+        and {folder.st_uid, found.st_uid} == {os.geteuid()}
+        and not folder.st_mode & _OTHERS_WRITE
+    )
+
+
+def forget_choices(control: JobControl, but: Mapping[str, Any]) -> None:
+    """Let no earlier choice of this user count again.
+
+    Args:
+        control: The job's records.
+        but: The choice that counts.
+    """
+    stays = _file(control, "choice", but)
+    for file in stays.parent.glob("choice-*"):
+        if file != stays:
+            with suppress(OSError):  # it counts only where it is the newest record, too
+                file.unlink()
+
+
+def follow(control: JobControl, moved: JobControl) -> None:
+    """Vouch for what a job's records say in another place, to which they were moved. Raises nothing."""
+    with suppress(OSError):
+        _folder(control).rename(_folder(moved))
+
+
+def check_vouched(control: JobControl, code: Code) -> None:
+    """Make sure that a code was run or asked for by this user.
+
+    Raises:
+        RefusedError: It was not (code `code-not-proven`).
+    """
+    if not is_vouched(control, "code", code.to_dict()):
+        raise unproven(control, code)
+
+
+def unproven(control: JobControl, code: Code) -> RefusedError:
+    """That a code which a record names is not run."""
+    return RefusedError(
+        f"The records of job {control.name} say that an upgrade has chosen the code of {code.application}, "
+        f"but {UNPROVEN}.",
+        code="code-not-proven",
+        hint="If it is right: start the job on the host and as the user of the upgrade, or declare that code "
+        "in the jobs file; signing keys prove it on each host. Otherwise let the next start run what the "
+        f"jobs file declares, without a rehearsal: `streambank upgrade {control.name} --declared`.",
+    )
+
+
+def _file(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> Path:
+    return _folder(control) / f"{kind}-{_digest(json.dumps(said, sort_keys=True))}"
+
+
+def _folder(control: JobControl) -> Path:
+    return state_folder(control.name) / "vouched" / _digest(control.store.uri)[:32]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,242 @@
+"""Who can write among a job's records, where nothing is signed, chooses what its next driver runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.code.chosen import as_chosen, choose_code, chosen_records, newest_choice
+from streambank.code.code import Code
+from streambank.code.kept import why_not_here
+from streambank.code.vouched import state_folder, vouch
+from streambank.core.errors import RefusedError
+from streambank.declaration.declaration import Job
+from streambank.job.move_records import move_records
+from streambank.job.start import start_job
+from streambank.upgrade.declared import choose_declared
+from streambank.upgrade.plan import UpgradeRequest
+from streambank.upgrade.record import Upgrade, newest_upgrade, remember
+from streambank.upgrade.undo import why_undone
+from streambank.upgrade.upgrade import _Upgrading, undo_upgrade, upgrade
+from streambank_spark.runner import entry
+from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.jobs.upgraded_job import Killed, before
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder of this user for this test alone."""
+    state = tmp_path / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    return state
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return declare(tmp_path, "as-declared")
+
+
+@pytest.fixture
+def theirs(job: Job, tmp_path: Path) -> Code:
+    """A program and an interpreter that leave a trace when they run."""
+    ran = tmp_path / "ran"
+    python, program = tmp_path / "theirs" / "python", tmp_path / "theirs" / "app.py"
+    python.parent.mkdir()
+    python.write_text(f"#!/bin/sh\necho >> {ran}\n")
+    python.chmod(0o755)
+    program.write_text(f"open({str(ran)!r}, 'w')\n")
+    evil = replace(job, application=str(program), named_python=str(python), python=str(python))
+    return Code.declared(evil)
+
+
+def plant(job: Job, code: Code, why: str = "") -> None:
+    """A choice as an upgrade would leave it, by somebody who can write among the records and nothing else."""
+    declared = Code.declared(job)
+    chosen_records(job.records()).append(
+        {
+            "instead_of": declared.identity,
+            "instead_of_unread": declared.identity_unread,
+            "code": code.to_dict(),
+            "at": "2026-11-29T10:00:00.000Z",
+            "by": {"user": "eve"},
+            "why": why,
+        }
+    )
+
+
+def chosen_here(job: Job, **other: Any) -> Code:
+    """Another code than the declared one, chosen as an upgrade from here does."""
+    declared = Code.declared(job)
+    code, control = replace(declared, **other), job.records()
+    vouch(control, "code", code.to_dict())
+    choose_code(control, declared, code, by=BY, why="a test")
+    return code
+
+
+def refused(job: Job) -> RefusedError:
+    """Why the next start of the job is refused."""
+    with pytest.raises(RefusedError) as caught:
+        as_chosen(job, job.records())
+    return caught.value
+
+
+def test_a_planted_choice_runs_neither_interpreter_nor_program(
+    job: Job, theirs: Code, tmp_path: Path
+) -> None:
+    plant(job, theirs)
+    with pytest.raises(RefusedError) as caught:
+        start_job(job, by=BY, wait=False)
+    assert not (tmp_path / "ran").exists(), "the interpreter is asked for its Spark before a launch"
+    assert caught.value.code == "code-not-proven"
+    assert "jobs file" in caught.value.hint and "streambank upgrade flights --declared" in caught.value.hint
+    assert job.records().desired() is None
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"python": "/theirs/python"},
+        {"spark_home": "/theirs/spark"},
+        {"args": ("--theirs",)},
+        {"spark": {"spark.driver.extraJavaOptions": "-javaagent:/theirs.jar"}},
+        {"application": "/theirs/app.py"},
+    ],
+)
+def test_no_part_of_what_runs_is_believed(job: Job, what: dict[str, Any]) -> None:
+    plant(job, replace(Code.declared(job), **what))
+    assert refused(job).code == "code-not-proven"
+
+
+def test_a_driver_that_is_submitted_by_hand_does_not_run_it(job: Job, theirs: Code) -> None:
+    plant(job, theirs)
+    with pytest.raises(RefusedError) as caught:
+        entry.parse(["--job", job.name, "--jobs", str(job.source)])
+    assert caught.value.code == "code-not-proven"
+
+
+def test_what_this_user_chose_runs(job: Job) -> None:
+    chosen_here(job, args=("as", "chosen"))
+    assert as_chosen(job, job.records())[0].args == ("as", "chosen")
+
+
+def test_it_counts_for_no_other_job_and_no_other_place(job: Job, tmp_path: Path) -> None:
+    chosen_here(job, args=("as", "chosen"))
+    (record,) = chosen_records(job.records()).all()
+    for other in (replace(job, name="another"), replace(job, control=str(tmp_path / "elsewhere"))):
+        chosen_records(other.records()).append(record.data)
+        assert refused(other).code == "code-not-proven"
+
+
+def test_a_choice_of_before_does_not_come_back(job: Job) -> None:
+    chosen_here(job, args=("first",))
+    (first,) = chosen_records(job.records()).all()
+    chosen_here(job, args=("second",))
+    assert as_chosen(job, job.records())[0].args == ("second",)
+    chosen_records(job.records()).append(first.data)
+    assert refused(job).code == "code-not-proven"
+    choose_code(job.records(), Code.declared(job), None, by=BY, why="")
+    chosen_records(job.records()).append(first.data)
+    assert refused(job).code == "code-not-proven"
+
+
+@pytest.mark.parametrize("how", ["others may write", "a link", "the folder is a link"])
+def test_only_this_user_vouches(job: Job, tmp_path: Path, how: str) -> None:
+    chosen_here(job, args=("as", "chosen"))
+    (file,) = state_folder(job.name).glob("vouched/*/choice-*")
+    if how == "others may write":
+        file.parent.chmod(0o777)
+    elif how == "a link":
+        file.unlink()
+        file.symlink_to(tmp_path / "app.py")
+    else:
+        moved = file.parent.rename(tmp_path / "moved")
+        file.parent.symlink_to(moved)
+    assert file.is_file(), "it is there"
+    assert refused(job).code == "code-not-proven"
+
+
+def test_the_way_out_runs_what_is_declared(job: Job, theirs: Code) -> None:
+    plant(job, theirs)
+    planted_upgrade(job, "swapped", before=theirs, after=theirs)
+    choose_declared(UpgradeRequest(job, by=BY))
+    assert as_chosen(job, job.records()) == (job, None)
+    left = newest_upgrade(job.records())
+    assert left is not None and left.state == "given-up"
+
+
+def planted_upgrade(job: Job, state: Any, before: Code, after: Code) -> Upgrade:
+    """What an upgrade remembers, by somebody else."""
+    planted = Upgrade("upgrade-1", job.name, state, before, after, savepoints={"main": "b000001-0"})
+    return remember(job.records(), planted)
+
+
+def test_a_planted_upgrade_that_went_well_is_not_the_way_to_its_old_code(job: Job, theirs: Code) -> None:
+    planted_upgrade(job, "upgraded", before=theirs, after=Code.declared(job))
+    done = undo_upgrade(UpgradeRequest(job, by=BY))
+    assert done.state == "not-undone" and "no key signs" in done.error
+    assert newest_choice(job.records()) is None
+
+
+@pytest.mark.parametrize("state", ["swapped", "restored"])
+def test_an_upgrade_that_is_said_to_be_interrupted_is_not_finished(
+    job: Job, theirs: Code, tmp_path: Path, state: str
+) -> None:
+    plant(job, theirs, why_undone("upgrade-1", "") if state == "restored" else "")
+    planted_upgrade(job, state, before=theirs, after=theirs)
+    with pytest.raises(RefusedError) as caught:
+        upgrade(UpgradeRequest(job, by=BY))
+    assert caught.value.code == "code-not-proven" and not (tmp_path / "ran").exists()
+
+
+def test_what_is_asked_for_is_started_and_not_what_is_said_to_be_the_same(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program is the same at another path, where somebody could replace it once it was compared."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/app.py").write_text("")
+    same = Code.declared(replace(job, application=str(tmp_path / "theirs/app.py")))
+    assert same.identity == Code.declared(job).identity
+    planted_upgrade(job, "stopping", before=same, after=same)
+    monkeypatch.setattr(_Upgrading, "has_moved_on", lambda self: False)
+    monkeypatch.setattr(_Upgrading, "swap", lambda self: self.upgrade)
+    assert upgrade(UpgradeRequest(job, by=BY)).after == Code.declared(job)
+
+
+def test_no_choice_is_made_of_what_only_a_record_names(job: Job, theirs: Code) -> None:
+    with pytest.raises(RefusedError) as caught:
+        choose_code(job.records(), Code.declared(job), theirs, by=BY, why="")
+    assert caught.value.code == "code-not-proven" and newest_choice(job.records()) is None
+    assert "no key signs" in str(why_not_here(theirs, job, job.records()))
+    assert why_not_here(Code.declared(job), job, job.records()) is None, (
+        "the jobs file vouches for what it says"
+    )
+
+
+def test_what_was_launched_from_here_may_run_again(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched, deployed = Code.declared(job), replace(job, args=("deployed",))
+    assert why_not_here(launched, deployed, job.records()) is not None
+    launcher = fake_launcher(tmp_path)
+    monkeypatch.setattr(launcher, "submit", before(launcher.submit))
+    with pytest.raises(Killed):
+        start_job(job, by=BY, wait=False, launcher=launcher)
+    assert why_not_here(launched, deployed, job.records()) is None
+
+
+def test_a_choice_goes_with_the_records(job: Job, tmp_path: Path) -> None:
+    chosen_here(job, args=("as", "chosen"))
+    job.records().set_desired("stopped", by=BY)
+    move_records(job, by=BY, to=str(tmp_path / "moved"))
+    moved = replace(job, control=str(tmp_path / "moved"))
+    assert as_chosen(moved, moved.records())[0].args == ("as", "chosen")
+
+
+def test_a_key_vouches_on_each_host(job: Job, key: Path) -> None:
+    chosen = replace(Code.declared(job), args=("as", "chosen"))
+    choose_code(job.records(), Code.declared(job), chosen, by=BY, why="")
+    assert not state_folder(job.name).exists()
+    assert as_chosen(job, job.records())[0].args == ("as", "chosen")
