@@ -59,7 +59,9 @@ _OF_ITS_DRIVER = frozenset(
     {FAILED, "driver-died", "driver-refused", "start-timeout", "state-not-loadable", "checkpoint-damaged"}
 )
 """Codes of errors that say something of the new code, by its driver."""
-_OF_ITS_PROCESS = frozenset({"driver-died", "driver-refused", "start-timeout"})
+_OF_ITS_RELEASE = frozenset({"exists", "changed-launch", "damaged-record", "unknown-format"})
+"""Codes of errors where somebody else has written the release of a driver that waits."""
+_OF_ITS_PROCESS = frozenset({"driver-died", "driver-refused", "start-timeout"}) | _OF_ITS_RELEASE
 """Codes of errors after which a driver that waited is replaced by one that is launched."""
 _RELEASED_S = 60.0
 """How long a released driver may take for the lease; it needs a second."""
