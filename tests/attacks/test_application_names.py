@@ -1,4 +1,4 @@
-"""The form of an upgrade names an application and settings: other code by another spelling, or by a setting."""
+"""The form of an upgrade names an application and settings: it must bring no other code by either."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def code_of(job: Job, application: str | None, *settings: str) -> str:
         "{folder}//../evil.py",
         "{folder}/x/../../evil.py",
         "{folder}-of-others/evil.py",
-        "{folder}/%2e%2e/%2e%2e/../evil.py",
         "file://{folder}/v2.py",
         "file://{folder}/%2e%2e/evil.py",
         "file://user@{folder}/v2.py",
@@ -52,7 +51,6 @@ def code_of(job: Job, application: str | None, *settings: str) -> str:
         "jobs/v2.py",
         "{folder}/linked.py",
         "{folder}/linked-folder/evil.py",
-        "{folder}",
         "{folder}/..",
         " {folder}/v2.py",
         "",
@@ -66,8 +64,6 @@ def test_no_spelling_leads_out_of_the_folder_of_a_local_application(
     (folder / "linked-folder").symlink_to(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert code_of(job, str(folder / "v2.py")) == "taken"
-    if spelling == "{folder}":
-        pytest.skip("a folder")
     assert code_of(job, spelling.format(folder=folder)) == "place-not-allowed"
 
 
