@@ -29,7 +29,6 @@ from streambank.cleaning.left_directories import (
     Kind,
     LeftDirectories,
     LeftDirectory,
-    holds,
     holds_another_checkpoint,
     left_directories,
     of_another_job,
@@ -41,8 +40,11 @@ from streambank.core.errors import InputError, NotFoundError, RefusedError, Stre
 from streambank.core.units import say_duration, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.maintenance import GenerationsPolicy
+from streambank.declaration.places.copies import are_apart
+from streambank.declaration.places.shared import OUTPUT, SCRATCH, STAGED, TABLE, Place, declared_places
+from streambank.drills.left import MARKER
 from streambank.sinks.file.rollback import JOURNAL_FILES
-from streambank.storage import Opener, open_store
+from streambank.storage import Opener, followed, is_below, is_inside, open_store
 from streambank.work.pace import Progress
 from streambank.work.remove import remove_tree
 from streambank.work.target import METADATA
@@ -159,7 +161,8 @@ def _decision(
         return Decision(
             one,
             "kept",
-            f"only its name says that it is of this job; if it is, remove it yourself: {one.removal}",
+            "only its name, or a record, says that it is of this job; if it is, remove it yourself: "
+            f"{one.removal}",
         )
     if policy is None:
         return Decision(one, "kept", "nothing needs it, and no policy says that it goes")
@@ -173,6 +176,7 @@ def _decision(
 def clean_job(
     job: Job,
     *,
+    jobs: Mapping[str, Job],
     by: Mapping[str, str],
     why: str = "",
     query: str | None = None,
@@ -187,6 +191,7 @@ def clean_job(
 
     Args:
         job: The declared job.
+        jobs: All jobs of its file, by name: nothing goes that lies in a place of theirs, or holds one.
         by: Who asks.
         why: Why, for the records.
         query: Only of this query, `main` for the only one.
@@ -216,7 +221,9 @@ def clean_job(
         )
     with records.operation(OPERATION, by=by) as operation:
         left = left_directories(job, query, now=moment, records=records, operation=operation)
-        work = _Removal(job, records, operation.check, by, why, opener, progress)
+        own = set(job.queries.values())  # of which those that count are asked for by their records
+        places = [one for one in declared_places({job.name: job, **jobs}) if one.location not in own]
+        work = _Removal(job, records, places, operation.check, by, why, opener, progress)
         done = [work.carry_out(one) for one in decide(left.directories, rules, moment)]
     return _report(job, False, rules, done, left)
 
@@ -237,6 +244,7 @@ class _Removal:
 
     job: Job
     records: JobControl
+    places: Sequence[Place]
     check: Callable[[], None]
     by: Mapping[str, str]
     why: str
@@ -265,15 +273,25 @@ class _Removal:
         return replace(decision, state="removed")
 
     def _check_apart(self, one: LeftDirectory) -> None:
-        """Whatever the records say: nothing goes that holds something alive, of this job or another."""
-        for what, location in self._alive():
-            if holds(one.location, location):
-                raise RefusedError(
-                    f"{one.location} holds {location}, {what} of job {self.job.name}.",
-                    code="not-apart",
-                    hint=f"Move that elsewhere, or remove the rest yourself: {one.removal}",
-                )
-
+        """Whatever the records say: nothing goes that is, holds or is in something alive, of any job."""
+        here = followed(one.location)
+        holds = (
+            f"{what} {location} of job {self.job.name}"
+            for what, location in self._alive()
+            if is_inside(location, here)
+        )
+        shares = (
+            f"{place.what} {place.location} of {place.owner}"
+            for place in self.places
+            if not are_apart(here, followed(place.location))
+            and not (place.what in _BELOW.get(one.kind, ()) and is_below(here, place.location))
+        )
+        for what in (*holds, *shares):
+            raise RefusedError(
+                f"{one.location} is not apart from {what}.",
+                code="not-apart",
+                hint=f"Move that elsewhere, or remove the rest yourself: {one.removal}",
+            )
         if one.kind not in ("generation", "unfinished-restore"):
             return
         nested = holds_another_checkpoint(open_store(one.location))
@@ -316,7 +334,9 @@ class _Removal:
             if not any(record.data.get("location") == one.location for record in generations.removals.all()):
                 generations.record_removal(one.number, one.location, by=self.by, why=self.why)
         first, last = _ORDER.get(one.kind, ((), (METADATA,)))
-        return remove_tree(store, first=first, last=last, check=self.check, progress=self.progress)
+        return remove_tree(
+            store, first=first, last=last, check=self.check, progress=self.progress, judged=one.judged
+        )
 
     def _record(self, one: LeftDirectory, files: int, size_bytes: int) -> None:
         kind = "generation-removed" if one.kind == "generation" else "directory-removed"
@@ -338,5 +358,12 @@ _ORDER: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "generation": (("commits", METADATA, "offsets"), ()),
     "output-aside": ((), JOURNAL_FILES),
     "quarantine": ((), (RECORD_KEY,)),
+    "drill": ((), (MARKER,)),
 }
 """What goes first, and what last."""
+_BELOW: dict[Kind, tuple[str, ...]] = {
+    "staging": (STAGED,),
+    "drill": (SCRATCH,),
+    "output-aside": (OUTPUT, TABLE),
+}
+"""In which declared places directories of a kind are laid out."""

@@ -10,19 +10,19 @@
 | `staging` | below the work location, in the temporary folder here | a command that may still read it |
 | `drill` | the copy of a drill that was killed, older than a drill gets | a driver of the copy |
 
-A directory is the job's own where its records name it, or where a note, a journal or a record inside says so.
-Else only its name speaks for it. Nothing here writes or deletes.
+A directory is the job's own where its place and its name are those that are declared (`<checkpoint>`,
+`<checkpoint>.g0002`), and its records name it, or a note, a journal or a record inside says so. What records
+alone name is not: who may write them must not choose what is removed. Nothing here writes or deletes.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -35,15 +35,15 @@ from streambank.cleaning.needs import healing_savepoint, writers
 from streambank.compaction.quarantine import Quarantine
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
-from streambank.control.marker import read_marker, service_name
+from streambank.control.marker import read_marker
 from streambank.control.operation import Operation
 from streambank.control.rollbacks import pending_rollback, taken_back_records
-from streambank.core.errors import FormatError, NotFoundError, StreambankError
+from streambank.core.errors import FormatError, NotFoundError, RefusedError, StreambankError
 from streambank.core.json_text import loads
 from streambank.core.units import from_epoch_ms, from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import copy_of, scratch_of
-from streambank.drills.left import MARGIN_S, left_by_drills
+from streambank.drills.left import MARGIN_S, is_of, left_by_drills
 from streambank.driver.preflight import declared_query, records_lost
 from streambank.recovery.report import REPORT_SUFFIX
 from streambank.repository.catalog import heads, listed
@@ -53,7 +53,8 @@ from streambank.retention.expired import UNUSABLE, expired_savepoints, read_copy
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.rollback import SetAside, set_aside
 from streambank.sinks.unguarded import sink_from_description
-from streambank.storage import local_path, open_store
+from streambank.storage import is_inside, local_path, open_store
+from streambank.storage.local.trees import Judged, is_private, judge
 from streambank.storage.store import Store, read_record
 from streambank.work.staging import INSPECTED, TEMPORARY, is_repository, is_staging
 from streambank.work.target import read_note
@@ -83,9 +84,10 @@ class LeftDirectory:
         counted: Whether every file was counted; else there are more.
         needed_by: What still needs it, as a part of a sentence; empty for nothing.
         removal: The command that removes it.
-        ours: Whether the job's records, or what lies in it, say that it is the job's. Else its name alone
-            does.
+        ours: Whether it is the job's: it lies where the job is declared to work, by a name that such
+            directories have, and the job's records, or what lies in it, say so. Else one of these alone does.
         number: The number of a generation that the records name; None for anything else.
+        judged: Which directory it was that all of this is said of; None where it is not on this machine.
     """
 
     kind: Kind
@@ -99,6 +101,7 @@ class LeftDirectory:
     removal: str
     ours: bool = True
     number: int | None = None
+    judged: Judged | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -189,17 +192,6 @@ def left_directories(
     return LeftDirectories(tuple(reversed(once.values())), tuple(dict.fromkeys(unread)))
 
 
-def _place(location: str) -> str:
-    """The same text for one place, by whatever link or scheme it is named."""
-    local = local_path(location)
-    return os.path.realpath(local) if local is not None else str(service_name(location))
-
-
-def holds(location: str, other: str) -> bool:
-    """Whether a directory is another one, or holds it."""
-    return f"{_place(other)}/".startswith(f"{_place(location)}/")
-
-
 class _Search:
     """Of one query."""
 
@@ -270,8 +262,16 @@ class _Search:
         ours: bool = True,
         number: int | None = None,
     ) -> None:
-        if holds(location, self.current) or location in {one.location for one in self.found}:
+        if is_inside(self.current, location) or location in {one.location for one in self.found}:
             return
+        path, judged = local_path(location), None
+        if path is not None:
+            try:
+                judged = judge(path)
+            except NotFoundError:
+                return
+            except RefusedError as error:  # its removal is refused again, where it comes to that
+                ours = ours and error.code != "not-this-users"
         most = AT_A_GLANCE if self.glance else None
         files = bytes_ = newest_ns = 0
         listing = open_store(location).list()
@@ -302,6 +302,7 @@ class _Search:
                 removal or removal_command(location),
                 ours,
                 number,
+                judged,
             )
         )
 
@@ -312,9 +313,8 @@ class _Search:
         lost = records_lost(declared_query(self.job, self.query, self.records))
         if lost is not None:
             raise lost
-        if self.generations and _place(self.generations[0].base) != _place(self.declared):
-            self.unread.append((self.declared, f"The query began in {self.generations[0].base}, not there."))
-            return
+        for one in self.generations:
+            one.check_of(self.declared, self.called)
         self._earlier_generations()
         self._siblings()
 
@@ -362,7 +362,7 @@ class _Search:
             if generation.fullmatch(name):
                 self._guarded(f"{parent}/{name}", partial(self._unrecorded, f"{parent}/{name}"))
             elif quarantine.fullmatch(name):
-                self._guarded(f"{parent}/{name}", partial(self._quarantine, f"{parent}/{name}"))
+                self._guarded(f"{parent}/{name}", partial(self._quarantine, f"{parent}/{name}", beside=True))
             elif name.endswith(REPORT_SUFFIX):
                 self._guarded(f"{parent}/{name}", partial(self._restored, store, name))
 
@@ -403,12 +403,12 @@ class _Search:
                 location = str(record.data.get("quarantine"))
                 self._guarded(location, partial(self._quarantine, location))
 
-    def _quarantine(self, location: str) -> None:
+    def _quarantine(self, location: str, *, beside: bool = False) -> None:
         quarantine = Quarantine(open_store(location))
         record, need = quarantine.record(), self.busy
         if record is None:
             purging = quarantine.is_purging
-            ours = purging and quarantine.checkpoint() in self._checkpoints()
+            ours = beside and purging and quarantine.checkpoint() in self._checkpoints()
             self._add("quarantine", location, None, need, self._purge(location, purging), ours=ours)
             return
         newest = batches_of(record.checkpoint).committed
@@ -416,7 +416,7 @@ class _Search:
         if not gone_on and not quarantine.is_purging and record.checkpoint == self.current:
             need = "an undo: the query has committed no batch since (streambank compact --undo)"
         done = gone_on or quarantine.won() is not None or quarantine.is_purging
-        ours = record.checkpoint in self._checkpoints()
+        ours = beside and record.checkpoint in self._checkpoints()
         self._add("quarantine", location, record.created_at, need, self._purge(location, done), ours=ours)
 
     def _checkpoints(self) -> set[str]:
@@ -495,7 +495,7 @@ class _Search:
     def _staging(self) -> None:
         work = self.job.work_location(self.query)
         self._guarded(work, lambda: self._below(work))
-        for folder in sorted(Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*")):
+        for folder in filter(is_private, sorted(Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"))):
             self._guarded(str(folder), partial(self._below, str(folder)))
 
     def _below(self, work: str) -> None:
@@ -538,7 +538,7 @@ class _Search:
         view = copy_of(self.job, scratch, {}).records().lease.view()
         lives = view is not None and not view.free
         need = "the driver of the copy, which may still run: the next drill ends it" if lives else ""
-        self._add("drill", scratch, None, need)
+        self._add("drill", scratch, None, need, ours=is_of(scratch, self.records))
 
 
 def of_another_job(location: str, called: str) -> str:

@@ -17,8 +17,9 @@ from streambank.control.operation import Operation
 from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.signed import Signer
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, RefusedError
-from streambank.core.names import MAIN
+from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.storage import service_name
 from streambank.storage.store import Store
 
 TOGETHER = "restored-together"
@@ -53,6 +54,20 @@ class Generation:
         """The declared checkpoint that this is a generation of."""
         called = self.again or self.number
         return self.location.removesuffix(_suffix(called)) if called > 1 else self.location
+
+    def check_of(self, declared: str, called: str) -> None:
+        """Make sure that its directory is one of a declared checkpoint, whatever its record says.
+
+        Raises:
+            RefusedError: It is another one (code `foreign-generation`).
+        """
+        if service_name(self.base) != service_name(declared):
+            raise RefusedError(
+                f"The record of generation {self.number} of {called} names {self.location}, which is no "
+                f"directory of the checkpoint {declared}.",
+                code="foreign-generation",
+                hint="Somebody who may write the job's records has altered it: look, and move it away.",
+            )
 
     def places(self) -> Iterator[str]:
         """Its directory, and those where the query writes from it on."""
@@ -172,6 +187,8 @@ class Generations:
                 code="checkpoint-changed",
                 hint="Declare the old location again. To begin from nothing, give the job a new name.",
             )
+        for one in generations:
+            one.check_of(location, str(QueryRef.of(self.job, self.query)))
         return generations[-1]
 
     def adopt(self, declared: str, location: str, *, above: int, by: Mapping[str, str]) -> Generation | None:

@@ -22,7 +22,7 @@ from streambank.core.errors import ConflictError, FormatError, NotFoundError, St
 from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.header import read_header
-from streambank.storage import open_store
+from streambank.storage import open_store, service_name
 from streambank.storage.store import Store, read_record
 
 SUFFIX = ".streambank.json"
@@ -294,11 +294,6 @@ def marked_generation(checkpoint: str, called: str) -> int:
     except StreambankError:
         return 0
     return marker.generation if marker is not None and marker.called == called else 0
-
-
-def service_name(location: str | None) -> str | None:
-    """A location as it is compared: S3 is one service by each of its names."""
-    return None if location is None else re.sub(r"\As3[an]://", "s3://", location)
 
 
 def records_root(control: JobControl) -> str:

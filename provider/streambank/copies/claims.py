@@ -16,11 +16,10 @@ from streambank.control.marker import (
     read_marker,
     records_root,
     remove_marker,
-    service_name,
 )
 from streambank.control.place import moved_to
 from streambank.core.errors import ConflictError, FormatError
-from streambank.storage import open_store
+from streambank.storage import open_store, service_name
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.marker import service_name
 from streambank.copies.live_inputs import is_read_from, live_inputs
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.declaration.declaration import Job
@@ -17,7 +16,7 @@ from streambank.inputs.folders import folders_of_live
 from streambank.repository.manifest import Manifest
 from streambank.sinks.file.capture import KIND as FILE
 from streambank.sinks.unguarded import harm_of
-from streambank.storage import open_store
+from streambank.storage import open_store, service_name
 
 _FUNCTIONS = {"ForeachBatchSink": "foreachBatch", "ForeachWriterTable": "foreach"}
 """What Spark calls the sinks of an application's own function, and what the application calls them."""

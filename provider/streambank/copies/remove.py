@@ -1,8 +1,9 @@
 """Removing the directories of a copy that its policy no longer keeps, and what killed refreshes have left.
 
-Only what a refresh has named and claimed before it filled it goes (`control/copies.py`, `claims`). What is in
-use stays, and what a restore on the copy has made; where the records do not say what that is, everything
-stays. What another copy has claimed is left out of the records from then on.
+Only what a refresh has named and claimed before it filled it goes (`control/copies.py`, `claims`), and of
+that only what lies where the copy is declared now: `<checkpoint>.g0002`, `<output>.g0002`. What is in use
+stays, and what a restore on the copy has made; where the records do not say what that is, everything stays.
+What is not the copy's is left out of the records from then on.
 """
 
 from __future__ import annotations
@@ -13,11 +14,8 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 
 from streambank.control.control import JobControl
-from streambank.control.copies import (
-    begun_refreshes,
-    committed_refreshes,
-    forget_refreshes,
-)
+from streambank.control.copies import begun_refreshes, committed_refreshes, forget_refreshes
+from streambank.control.marker import read_marker
 from streambank.copies.claims import is_claimed, release
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job
@@ -76,9 +74,9 @@ def remove_old(
         if location in kept:
             continue
         try:
-            if not number_of(location) or not is_claimed(location, control):
+            if not _is_own(copy, location) or not is_claimed(location, control):
                 if any(opener(location).list()):
-                    others.append(f"{location} is not claimed by the copy, so it stays.")
+                    others.append(f"{location} is not claimed by the copy where it is declared, so it stays.")
                 continue
             check_removable(location)
             _record(copy, control, location, by)
@@ -115,6 +113,19 @@ def _kept(copy: Job, control: JobControl, named: set[str]) -> set[str]:
     while unknown and (made_before := next(refreshes, None)) is not None:
         unknown -= {one for each in made_before.values() for one in each.generation.places()}
     return kept | unknown
+
+
+def _is_own(copy: Job, location: str) -> bool:
+    """Whether it is a directory of a place that the copy declares, and that no marker gives to another job.
+
+    Who may write the records of a copy must not choose what is removed.
+    """
+    assert copy.copy is not None
+    for base in (*copy.queries.values(), *copy.copy.outputs.values()):
+        if _SUFFIX.fullmatch(location.removeprefix(base)):
+            marker = read_marker(base)
+            return marker is None or marker.job == copy.name
+    return False
 
 
 def number_of(directory: str) -> int:

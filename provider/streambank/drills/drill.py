@@ -254,7 +254,7 @@ class _Drill:
             if self.request.keep:
                 left.keep(self.scratch)
             else:
-                left.remove_all(open_store(self.scratch))
+                left.remove(self.scratch)
 
     def _clean_up_after_others(self) -> None:
         """Remove what drills left that were killed; what cannot be removed does not keep this one from it."""
@@ -286,6 +286,7 @@ class _Drill:
             repository.zone_of = self.job.zone_of
             manifests = self._choose(repository, stack)
         with self._in("restore", "restoring into scratch"):
+            left.mark(self.scratch, self.control)
             for name, manifest in manifests.items():
                 self.at = {name}
                 self._restore(repository, name, manifest)

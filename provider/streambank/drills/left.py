@@ -1,7 +1,7 @@
 """What drills left behind that were killed: the driver of the copy, and the copy.
 
 Each drill looks for those of earlier ones below the same scratch location, and removes what is older than any
-drill may get. A copy of `--keep` is marked as such, and stays.
+drill may get and says itself that it is of this job. A copy of `--keep` is marked as such, and stays.
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
-from streambank.core.errors import StorageError, StreambankError
+from streambank.control.control import JobControl
+from streambank.control.records import encode_json
+from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.json_text import loads
 from streambank.core.python310 import UTC
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import copy_of
 from streambank.driver.launcher import Launcher
 from streambank.job.stop import stop_job
-from streambank.storage import local_path, open_store
-from streambank.storage.store import Store
+from streambank.storage import local_path, open_store, service_name
+from streambank.storage.store import read_record
+from streambank.work.remove import remove_tree
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +32,8 @@ KEPT = "kept"
 """A file in the scratch of a drill whose copy stays."""
 MARGIN_S = 86_400.0
 """How much older than its application may run a drill is that counts as killed."""
+MARKER = "drill.json"
+"""A file in the scratch of a drill that says whose it is: others may drill below the same folder."""
 _NAME = re.compile(r"drill-(\d{8}T\d{6})Z-[0-9a-f]{6}")
 
 
@@ -47,6 +52,23 @@ def keep(scratch: str) -> None:
     open_store(scratch).write(KEPT, b"")
 
 
+def mark(scratch: str, control: JobControl) -> None:
+    """Say of what job a copy is, before anything else is written there."""
+    open_store(scratch).write(MARKER, encode_json(_said_of(control)))
+
+
+def is_of(scratch: str, control: JobControl) -> bool:
+    """Whether a copy says that it is of the job with these records; one that says nothing is nobody's."""
+    try:
+        return bool(loads(read_record(open_store(scratch), MARKER)) == _said_of(control))
+    except (NotFoundError, ValueError):
+        return False
+
+
+def _said_of(control: JobControl) -> dict[str, str | None]:
+    return {"job": control.name, "records": service_name(control.store.uri)}
+
+
 def clean_up(
     job: Job, folder: str, *, timeout_s: float, by: Mapping[str, str], launcher: Launcher
 ) -> list[str]:
@@ -63,12 +85,15 @@ def clean_up(
         The locations that were removed. What could not be is logged, and left for the next drill.
     """
     removed = []
+    control = job.records()
     for scratch in left_by_drills(folder, timeout_s + MARGIN_S):
         try:
+            if not is_of(scratch, control):
+                continue
             copy = copy_of(job, scratch, {})
             if copy.records().lease.view() is not None:
                 stop_job(copy, by=by, why="its drill was killed", force_after_s=0.1, launcher=launcher)
-            remove_all(open_store(scratch))
+            remove(scratch)
         except StreambankError as error:
             _log.warning("What a drill left in %s could not be removed: %s", scratch, error.message)
             continue
@@ -88,30 +113,16 @@ def left_by_drills(folder: str, older_than_s: float) -> Iterator[str]:
             yield f"{store.uri.rstrip('/')}/{name}"
 
 
-def remove_all(store: Store) -> None:
-    """Remove everything at a location, and the location.
-
-    Args:
-        store: It.
+def remove(scratch: str) -> None:
+    """Remove everything at a scratch location, and the location; what says whose it is goes last.
 
     Raises:
+        RefusedError: Something else lies there by now; see `remove_tree`.
         StorageError: The environment failed.
     """
+    store = open_store(scratch)
+    remove_tree(store, last=(MARKER,))
     path = local_path(store.uri)
     if path is not None:
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise StorageError(
-                f"The copy of a drill in {path} could not be removed: {error}",
-                code="copy-not-removed",
-                hint="Remove it yourself; it holds the state of the job as it was.",
-            ) from error
         with contextlib.suppress(OSError):  # the folder of the job, where no other drill has a copy in it
             path.parent.rmdir()
-        return
-    for info in list(store.list()):
-        store.delete(info.path)
-    store.prune()

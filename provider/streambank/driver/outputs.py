@@ -13,7 +13,7 @@ from typing import Any
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.generations import Generation
-from streambank.control.marker import read_marker, service_name
+from streambank.control.marker import read_marker
 from streambank.core.errors import (
     FormatError,
     InputError,
@@ -26,7 +26,7 @@ from streambank.core.names import MAIN
 from streambank.driver.preflight import DeclaredQuery
 from streambank.driver.spec import read_launch
 from streambank.sinks.file.log import LOG_DIRECTORY, list_log
-from streambank.storage import normalize_location, open_store, scheme_of
+from streambank.storage import normalize_location, open_store, scheme_of, service_name
 
 FILES = "files"
 """The kind of an output that Spark's file sink writes, whatever the format."""

@@ -17,7 +17,7 @@ from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.lease import LeaseView
-from streambank.control.marker import Marker, marker_location, read_marker, records_root, service_name
+from streambank.control.marker import Marker, marker_location, read_marker, records_root
 from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import (
     FormatError,
@@ -31,7 +31,7 @@ from streambank.declaration.declaration import Job
 from streambank.driver.spec import LaunchSpec
 from streambank.repository.catalog import heads
 from streambank.repository.header import HEADER_KEY, read_header
-from streambank.storage import open_store, same_place
+from streambank.storage import open_store, same_place, service_name
 
 REPOSITORY_LOST = "repository-lost"
 CHECKPOINT_LOST = "checkpoint-lost"

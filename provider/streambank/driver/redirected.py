@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from streambank.control.marker import service_name
 from streambank.core.errors import RefusedError
 from streambank.driver.outputs import FILES, TABLE, UNREAD, Output
 from streambank.sinks.redirect import Redirect
+from streambank.storage import service_name
 
 SCRATCH = "scratch"
 """The kind of an output whose batches are kept as Parquet, whatever sink the application names."""

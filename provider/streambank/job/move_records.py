@@ -16,7 +16,7 @@ from typing import Any
 from streambank.code.vouched import follow
 from streambank.control.claims import Claim
 from streambank.control.control import JobControl
-from streambank.control.marker import read_marker, records_root, service_name, write_marker
+from streambank.control.marker import read_marker, records_root, write_marker
 from streambank.control.place import INSIDE, MOVED, MOVING, beside
 from streambank.control.records import decode_json, encode_json
 from streambank.control.signed import IDENTITY
@@ -30,6 +30,7 @@ from streambank.core.errors import (
 )
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.storage import service_name
 from streambank.storage.local.reserve import RESERVE
 from streambank.storage.locations import is_inside, normalize_location, open_store
 from streambank.storage.store import Store, chunks, read_record

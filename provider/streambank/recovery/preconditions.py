@@ -9,7 +9,7 @@ from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.control.copies import outputs_unknown
 from streambank.control.generations import Generation
-from streambank.control.marker import marked_generation, records_root, service_name
+from streambank.control.marker import marked_generation, records_root
 from streambank.control.place import INSIDE, SUFFIX, moved_to
 from streambank.core.choices import ROLLBACKS, SINK_CHOICES, SOURCE_CHOICES, SinkChoice
 from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError
@@ -32,7 +32,7 @@ from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
 from streambank.savepoint.warnings import left_out
 from streambank.sinks.ledger import KIND as LEDGER
-from streambank.storage import is_inside, open_store
+from streambank.storage import is_inside, open_store, service_name
 from streambank.storage.store import Store
 from streambank.work.target import check_target_apart
 
@@ -324,6 +324,8 @@ def _target(request: RestoreRequest, chosen: Chosen, owner: Owner) -> tuple[Stor
     generations = request.generation.generations(QueryRef.parse(manifest.job).query)
     base = request.checkpoint or manifest.checkpoint
     current = generations.current()
+    if current is not None and request.checkpoint is not None:
+        current.check_of(request.checkpoint, manifest.job)
     marked = marked_generation(current.base if current is not None else base, manifest.job)
     proposed = generations.propose(taken=taken, base=base, above=marked)
     filled = replace(proposed, from_savepoint=manifest.savepoint, by=request.by)

@@ -15,6 +15,7 @@ from streambank.storage.locations import (
     open_store,
     same_place,
     scheme_of,
+    service_name,
     upwards,
 )
 from streambank.storage.s3.credentials import S3Access, answering_within, using_s3
@@ -38,6 +39,7 @@ __all__ = [
     "open_store",
     "same_place",
     "scheme_of",
+    "service_name",
     "upwards",
     "using_s3",
 ]

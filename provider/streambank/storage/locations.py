@@ -28,6 +28,7 @@ OPENERS: dict[str, str] = {
 OTHERS = "streambank.storage.fsspec.opening:open_location"
 """The `Opener` of every other scheme."""
 
+_NAME_NODE = re.compile(r"\Ahdfs://([^/:]+)(?::8020)?(?=/|\Z)")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://|(?<=file:)/)")
 
 
@@ -152,11 +153,27 @@ def _parent(uri: str) -> str | None:
 
 
 def followed(location: str | os.PathLike[str]) -> str:
-    """A location as a canonical URI: on this machine without symbolic links, of S3 always as `s3`."""
+    """A location as a canonical URI: on this machine without symbolic links, elsewhere as `service_name`."""
     path = local_path(location)
     if path is not None:
         return "file://" + os.path.realpath(path)
-    return re.sub("^s3a:", "s3:", normalize_location(location))
+    return _service(normalize_location(location))
+
+
+def service_name(location: str | None) -> str | None:
+    """A location as it is compared, by whichever of its names; links are left as they are.
+
+    What is no location is only itself.
+    """
+    try:
+        return None if location is None else _service(normalize_location(location))
+    except InputError:
+        return location
+
+
+def _service(uri: str) -> str:
+    """One service by one name: S3 as `s3`, a NameNode without the port that it has by default."""
+    return _NAME_NODE.sub(lambda found: f"hdfs://{found[1].lower()}", re.sub(r"\As3[an]:", "s3:", uri))
 
 
 def upwards(place: str) -> Iterator[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
-from streambank.core.errors import RefusedError, StorageError
+from streambank.core.errors import NotFoundError
 from streambank.storage import local_path
+from streambank.storage.local.trees import Judged, judge, opened
 from streambank.storage.store import FileInfo, Store
 from streambank.storage.threads import each
 from streambank.work.pace import Meter, Progress
@@ -22,87 +24,86 @@ def remove_tree(
     *,
     first: Sequence[str] = (),
     last: Sequence[str] = (),
-    check: Callable[[], None],
+    check: Callable[[], None] = lambda: None,
     progress: Progress | None = None,
+    judged: Judged | None = None,
 ) -> tuple[int, int]:
     """Delete everything at a location, and the location. What is gone meanwhile is no error.
 
     Args:
         store: The location.
-        first: Files, and folders, that go before all others, in this order.
+        first: Files, and folders, directly in it that go before all others, in this order.
         last: Those that go after all others, in this order.
         check: Raises where it must not go on; asked again and again.
         progress: Hears of files and bytes.
+        judged: Which directory of this machine it is, where that was looked at before; nothing of another
+            one that has its name by now is removed.
 
     Returns:
         How many files were deleted, and their size.
 
     Raises:
-        RefusedError: The location is a symbolic link (code `not-a-directory`).
+        RefusedError: The location is a symbolic link, or another directory than the one that was judged
+            (code `not-a-directory`); or another user's, where everybody may write (`not-this-users`).
         StorageError: Something could not be deleted; the same call goes on where this one stopped.
     """
     path = local_path(store.uri)
-    if path is not None and Path(path).is_symlink():
-        raise RefusedError(
-            f"{path} is a symbolic link, so what it leads to is not removed.",
-            code="not-a-directory",
-            hint="Look at where it leads, and remove that or the link yourself.",
-        )
+    which = None if path is None else judged or _judged(path)
 
-    def rank(info: FileInfo) -> int:
-        if _place(info.path, last) is not None:
-            return len(first) + 1 + (_place(info.path, last) or 0)
-        place = _place(info.path, first)
-        return len(first) if place is None else place
+    def rank(name: str) -> int:
+        if name in last:
+            return len(first) + 1 + last.index(name)
+        return first.index(name) if name in first else len(first)
 
-    ranked: dict[int, list[FileInfo]] = {}
-    for info in store.list():
-        ranked.setdefault(rank(info), []).append(info)
-    files = sum(map(len, ranked.values()))
-    size_bytes = sum(info.size_bytes for infos in ranked.values() for info in infos)
-    meter = Meter(progress, "remove", files, size_bytes)
+    found = {info.path: info for info in store.list()}
+    size_bytes = sum(info.size_bytes for info in found.values())
+    meter = Meter(progress, "remove", len(found), size_bytes)
+    checked_s = 0.0
+
+    def check_again(at_once: bool = False) -> None:
+        nonlocal checked_s
+        if at_once or time.monotonic() - checked_s >= CHECK_EVERY_S:
+            check()
+            checked_s = time.monotonic()
+
+    def parts(names: Iterable[str]) -> Iterator[list[str]]:
+        """Names of one rank after the other."""
+        for _, same in groupby(sorted(names, key=rank), rank):
+            check_again(at_once=True)
+            yield list(same)
+
+    def remove_local(place: Path, which: Judged) -> None:
+        def goes(key: str) -> None:
+            check_again()
+            if key in found:
+                meter.add(1, found[key].size_bytes)
+
+        with suppress(NotFoundError), opened(place, which, goes) as tree:
+            for names in parts(tree.names()):
+                for name in names:
+                    tree.remove(name)
+            tree.end()
 
     def delete(info: FileInfo) -> None:
         store.delete(info.path)
         meter.add(1, info.size_bytes)
 
-    for number in sorted(ranked):
-        check()
-        checked_s = time.monotonic()
-        for _ in each(delete, ranked[number], store.features.at_once):
-            if time.monotonic() - checked_s >= CHECK_EVERY_S:
-                check()
-                checked_s = time.monotonic()
-    if path is None:
-        store.prune()
-    else:
-        _remove_rest(str(path))
-    return files, size_bytes
+    if path is not None:
+        if which is not None:
+            remove_local(path, which)
+        return len(found), size_bytes
+    below: dict[str, list[FileInfo]] = {}
+    for info in found.values():
+        below.setdefault(info.path.partition("/")[0], []).append(info)
+    for names in parts(below):
+        infos = [info for name in names for info in below[name]]
+        for _ in each(delete, infos, store.features.at_once):
+            check_again()
+    store.prune()
+    return len(found), size_bytes
 
 
-def _place(path: str, names: Sequence[str]) -> int | None:
-    return next((at for at, name in enumerate(names) if path == name or path.startswith(f"{name}/")), None)
-
-
-def _remove_rest(top: str) -> None:
-    """What no listing shows: empty directories, checksums of Hadoop, temporary files, links."""
-
-    def remove(act: Callable[[str], None], path: str) -> None:
-        try:
-            act(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise StorageError(
-                f"{path} could not be removed: {error}",
-                code="directory-not-removed",
-                hint="See to what the error says, and clean again: it goes on where it stopped.",
-            ) from error
-
-    for folder, folders, files in os.walk(top, topdown=False, followlinks=False):
-        for name in files:
-            remove(os.unlink, f"{folder}/{name}")
-        for name in folders:
-            path = f"{folder}/{name}"
-            remove(os.unlink if Path(path).is_symlink() else os.rmdir, path)
-    remove(os.rmdir, top)
+def _judged(path: Path) -> Judged | None:
+    with suppress(NotFoundError):
+        return judge(path)
+    return None

@@ -132,4 +132,5 @@ class CheckpointVerbs:
 
         job, query = self.declared.find(ref)
         policy = given_generations(job.generations, keep, keep_for_s)
-        return clean_job(job, query=query, policy=policy, dry_run=dry_run, why=note, by=by)
+        jobs = self.declared.read().jobs
+        return clean_job(job, jobs=jobs, query=query, policy=policy, dry_run=dry_run, why=note, by=by)

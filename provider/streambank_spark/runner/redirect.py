@@ -17,7 +17,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from streambank.control.marker import service_name
 from streambank.core.errors import RefusedError
 from streambank.driver.outputs import FILES, TABLE, Output
 from streambank.driver.redirected import (
@@ -28,6 +27,7 @@ from streambank.driver.redirected import (
     redirected,
 )
 from streambank.sinks.redirect import Redirect, batch_folder
+from streambank.storage import service_name
 from streambank_spark.private import jvm
 
 _log = logging.getLogger(__name__)

@@ -28,10 +28,11 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.drills.copy_of_job import scratch_of
-from streambank.drills.left import keep, name_of
+from streambank.drills.left import keep, mark, name_of
 from streambank.recovery.reinstate import reinstate
 from streambank.storage import local_path, open_store
 from streambank.storage.local.store import LocalStore
+from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from streambank.work.staging import checkpoint_name
 from streambank.work.target import NOTE
@@ -42,7 +43,14 @@ from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import BY, ELSEWHERE, declare
 from tests.support.jobs.left_behind import go_on, next_generation, repository_of, save
 from tests.support.storage.contents import contents
-from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
+from tests.support.storage.faulty_store import (
+    WRITES,
+    Fault,
+    FaultyStore,
+    Kind,
+    SimulatedCrash,
+    removing_through,
+)
 from tests.support.storage.s3_servers import S3Server, moto_server
 
 __all__ = ["moto_server"]  # a fixture
@@ -71,7 +79,8 @@ def restored(folder: Path, *, generations: int = 2) -> tuple[Job, str]:
 
 def clean(job: Job, policy: GenerationsPolicy | None = AT_ONCE, **how: object) -> CleanReport:
     later = utc_now() + timedelta(seconds=5)
-    given = {"now": later, "dry_run": False, "by": BY, "why": "space"} | how
+    jobs = load_jobs(job.source).jobs
+    given = {"now": later, "dry_run": False, "by": BY, "why": "space", "jobs": jobs} | how
     return clean_job(job, policy=policy, **given)  # type: ignore[arg-type]
 
 
@@ -270,8 +279,8 @@ def test_a_directory_whose_name_alone_speaks_for_it_stays(tmp_path: Path) -> Non
         job.checkpoint: "removed", foreign: "kept", f"{job.checkpoint}.g0008": "kept",
         f"{job.checkpoint}.g0009": "removed", stray: "kept",
     }  # fmt: skip
-    assert "only its name says" in kept(report, foreign)
-    assert "only its name says" in kept(report, stray)
+    assert "only its name, or a record, says" in kept(report, foreign)
+    assert "only its name, or a record, says" in kept(report, stray)
     assert savepoint
 
 
@@ -311,6 +320,7 @@ def test_quarantines_staging_and_drills(tmp_path: Path) -> None:
         for at, token in ((old, "a" * 6), (old, "b" * 6), (young, "c" * 6))
     ]
     for drill in drills:
+        mark(drill, job.records())
         open_store(drill).write("checkpoint/main/metadata", b"{}")
     keep(drills[1])
     later = utc_now() + timedelta(days=2)
@@ -329,6 +339,7 @@ def test_quarantines_staging_and_drills(tmp_path: Path) -> None:
 def test_a_copy_of_a_drill_stays_while_its_driver_may_run(tmp_path: Path) -> None:
     job, _ = restored(tmp_path)
     drill = scratch_of(job, name_of(utc_now() - timedelta(days=3), "a" * 6))
+    mark(drill, job.records())
     open_store(drill).write("checkpoint/main/metadata", b"{}")
     from streambank.drills.copy_of_job import copy_of
 
@@ -372,7 +383,8 @@ def removal(job: Job, faulty: FaultyStore, root: Path) -> CleanReport:
     def opener(location: str) -> Store:
         return faulty.child(Path(local_path(location) or "").relative_to(root).as_posix())
 
-    return clean(job, control=JobControl(opener(job.records().store.uri), job.name), opener=opener)
+    with removing_through(faulty):
+        return clean(job, control=JobControl(opener(job.records().store.uri), job.name), opener=opener)
 
 
 @pytest.mark.parametrize(
@@ -422,11 +434,10 @@ def test_a_crash_or_fault_at_every_call(tmp_path: Path, kind: Kind, every: int) 
 def test_one_that_fails_does_not_keep_the_others(tmp_path: Path) -> None:
     job, _ = restored(tmp_path, generations=3)
 
-    def opener(location: str) -> Store:
-        fault = Fault("denied", operations=frozenset({"delete"}))
-        return FaultyStore(open_store(location), *((fault,) if location == job.checkpoint else ()))
-
-    report = clean(job, opener=opener)
+    faulty = FaultyStore(MemoryStore(), Fault("denied", operations=frozenset({"delete"})))
+    with removing_through(faulty):
+        report = clean(job)
+    faulty.assert_fired()
     assert states(report) == {job.checkpoint: "failed", f"{job.checkpoint}.g0002": "removed"}
     assert states(clean(job)) == {job.checkpoint: "removed"}, "the next run goes on"
 

@@ -25,9 +25,10 @@ def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed
         yield managed
 
 
-def scratch(folder: Path, hours: float, token: str = "0a1b2c") -> Path:
+def scratch(managed: Managed, folder: Path, hours: float, token: str = "0a1b2c") -> Path:
     """The scratch of a drill that began some hours ago."""
     found = folder / left.name_of(utc_now() - timedelta(hours=hours), token)
+    left.mark(str(found), managed.job.records())
     (found / "checkpoint/main").mkdir(parents=True)
     (found / "checkpoint/main/metadata").write_text('{"id":"0a1b2c3d-0000-0000-0000-000000000000"}')
     return found
@@ -41,8 +42,11 @@ def clean_up(managed: Managed, folder: Path) -> list[str]:
 
 def test_only_what_is_older_than_any_drill_and_is_not_kept_goes(managed: Managed, tmp_path: Path) -> None:
     folder = tmp_path / "drills"
-    old, young, kept = scratch(folder, 25.1), scratch(folder, 24.9, "111111"), scratch(folder, 99, "222222")
+    old, young = scratch(managed, folder, 25.1), scratch(managed, folder, 24.9, "111111")
+    kept = scratch(managed, folder, 99, "222222")
     left.keep(str(kept))
+    unmarked = scratch(managed, folder, 99, "333333")
+    (unmarked / left.MARKER).unlink()
     others = [
         folder / name for name in ("drill-20010101T000000Z", "orders", "drill-20010101T000000Z-0a1b2c.x")
     ]
@@ -50,7 +54,7 @@ def test_only_what_is_older_than_any_drill_and_is_not_kept_goes(managed: Managed
         other.mkdir()
     assert clean_up(managed, folder) == [f"file://{old}"]
     assert not old.exists()
-    assert all(path.exists() for path in (young, kept, *others))
+    assert all(path.exists() for path in (young, kept, unmarked, *others))
     assert clean_up(managed, tmp_path / "nothing") == []
 
 
@@ -58,7 +62,7 @@ def test_the_driver_of_the_copy_is_ended_and_that_of_the_live_job_is_not(
     managed: Managed, tmp_path: Path
 ) -> None:
     managed.start()
-    old = scratch(tmp_path / "drills", 30)
+    old = scratch(managed, tmp_path / "drills", 30)
     copy = copy_of(managed.job, f"file://{old}", {})
     start_job(copy, by=BY, wait=False)
     records = copy.records()

@@ -15,13 +15,17 @@ The end of a `bulk` is a separate call, `settle`.
 from __future__ import annotations
 
 import io
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal, TypeVar
+from unittest.mock import patch
 
 from streambank.core.errors import StorageError
+from streambank.storage.local import trees
 from streambank.storage.store import Features, FileInfo, Held, Leftover, Store
 
 Kind = Literal[
@@ -360,3 +364,19 @@ def _corrupt(kind: str, data: bytes) -> bytes:
         return data[:-1]
     middle = len(data) // 2
     return data[:middle] + bytes([data[middle] ^ 0x10]) + data[middle + 1 :]
+
+
+@contextmanager
+def removing_through(store: FaultyStore) -> Iterator[None]:
+    """What is removed of directories of this machine passes through a store's faults, too, as `delete`."""
+
+    def through(act: Callable[..., None]) -> Callable[..., None]:
+        def called(name: str, **how: Any) -> None:
+            if sys._getframe(1).f_globals["__name__"] != trees.__name__:
+                return act(name, **how)
+            return store._do("delete", name, lambda: act(name, **how))
+
+        return called
+
+    with patch.object(os, "unlink", through(os.unlink)), patch.object(os, "rmdir", through(os.rmdir)):
+        yield

@@ -19,8 +19,9 @@ from streambank.declaration.state import StatePolicy
 from streambank.sinks.declared import DeclaredSink
 from streambank.storage import followed, upwards
 
-_CHECKPOINT, _OUTPUT, _TABLE = "the checkpoint", "the output", "the table"
-_DATA = (_CHECKPOINT, _OUTPUT, _TABLE)
+_CHECKPOINT, OUTPUT, TABLE = "the checkpoint", "the output", "the table"
+SCRATCH, STAGED = "the scratch of drills", "the staged state"
+_DATA = (_CHECKPOINT, OUTPUT, TABLE)
 
 
 class _Placed(Protocol):
@@ -60,7 +61,7 @@ class _Placed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """A location that a job, a site or a copy uses, and what messages call both."""
 
     owner: str
@@ -78,19 +79,32 @@ def refuse_shared(jobs: Mapping[str, _Placed], source: Source) -> None:
     Raises:
         InputError: Two share what they must not (code `bad-declaration`).
     """
-    standbys = [job.at_site(STANDBY) for job in jobs.values() if job.standby is not None]
-    copies = [job.as_copy(name) for job in jobs.values() for name in job.copies]
+    live, copies = _everywhere(jobs)
     names = ((one.original.name, one.copy.name, one.name) for one in copies if one.original and one.copy)
     refuse_shared_names(names, jobs, source)
     checkpoints = (
         ((job.original or job).name, job.savepoint_name(query), location)
-        for job in (*jobs.values(), *standbys, *copies)
+        for job in (*live, *copies)
         for query, location in job.queries.items()
     )
     refuse_shared_checkpoints(checkpoints, source)
-    live = [*jobs.values(), *standbys]
     _refuse_in_data(live, source)
     _refuse_copies_not_apart(live, copies, source)
+
+
+def declared_places(jobs: Mapping[str, _Placed]) -> Iterator[Place]:
+    """Every location that the jobs of a file are declared to use, at each of their sites and on each copy."""
+    live, copies = _everywhere(jobs)
+    for job in live:
+        yield from _of_live(job)
+    for job in copies:
+        yield from (place for _, place in _of_copy(job))
+
+
+def _everywhere(jobs: Mapping[str, _Placed]) -> tuple[list[_Placed], list[_Placed]]:
+    """All jobs at each of their sites, and all of their copies."""
+    standbys = [job.at_site(STANDBY) for job in jobs.values() if job.standby is not None]
+    return [*jobs.values(), *standbys], [job.as_copy(name) for job in jobs.values() for name in job.copies]
 
 
 def _refuse_in_data(live: Sequence[_Placed], source: Source) -> None:
@@ -116,10 +130,10 @@ def _refuse_in_data(live: Sequence[_Placed], source: Source) -> None:
                 )
 
 
-def _is_lost(place: _Place, holder: _Place) -> bool:
+def _is_lost(place: Place, holder: Place) -> bool:
     if holder.what == _CHECKPOINT:
         return place.what != _CHECKPOINT
-    if place.what in (_OUTPUT, _TABLE) or (place.what == _CHECKPOINT and holder.what == _OUTPUT):
+    if place.what in (OUTPUT, TABLE) or (place.what == _CHECKPOINT and holder.what == OUTPUT):
         return False
     from streambank.inputs.folders import DataFolders  # where a DAG is parsed, only if something is suspected
 
@@ -134,8 +148,8 @@ def _refuse_copies_not_apart(live: Sequence[_Placed], copies: Sequence[_Placed],
     """
     places = [place for job in live for place in _of_live(job)] if copies else []
     written = {job.name: list(_of_copy(job)) for job in copies}
-    at: dict[str, list[_Place]] = defaultdict(list)
-    below: dict[str, list[_Place]] = defaultdict(list)
+    at: dict[str, list[Place]] = defaultdict(list)
+    below: dict[str, list[Place]] = defaultdict(list)
     for place in (*places, *(one for own in written.values() for _, one in own)):
         for level, above in enumerate(_upwards(place.location)):
             (below if level else at)[above].append(place)
@@ -154,45 +168,45 @@ def _refuse_copies_not_apart(live: Sequence[_Placed], copies: Sequence[_Placed],
                     )
 
 
-def _of_live(job: _Placed) -> Iterator[_Place]:
+def _of_live(job: _Placed) -> Iterator[Place]:
     """What a job is declared to use at one of its sites."""
     owner = f"job {job.name}" if job.primary is None else f"the standby of job {job.name}"
     for place in job.queries.values():
-        yield _Place(owner, _CHECKPOINT, place)
-    yield _Place(owner, "the repository", job.repository)
+        yield Place(owner, _CHECKPOINT, place)
+    yield Place(owner, "the repository", job.repository)
     control = f"{job.control}/{job.name}" if job.control else f"{job.repository}{SUFFIX}"
-    yield _Place(owner, "the control location", control)
+    yield Place(owner, "the control location", control)
     for place in job.replicate.to:
-        yield _Place(owner, "the replica", place)
-    for what, at in (("the scratch of drills", job.drill.scratch), ("the staged state", job.state.work)):
+        yield Place(owner, "the replica", place)
+    for what, at in ((SCRATCH, job.drill.scratch), (STAGED, job.state.work)):
         if at is not None:
-            yield _Place(owner, what, at)
+            yield Place(owner, what, at)
     for sink in job.sinks:
         if sink.kind == "delta":
-            yield _Place(owner, _TABLE, sink.table)
+            yield Place(owner, TABLE, sink.table)
     if job.primary is not None and job.standby is not None:
         for place in job.standby.outputs.values():
-            yield _Place(owner, _OUTPUT, place)
+            yield Place(owner, OUTPUT, place)
         return
     for copy in job.copies.values():
         if copy.repository not in (None, NEAREST):
-            yield _Place(owner, "the repository", str(copy.repository))
+            yield Place(owner, "the repository", str(copy.repository))
     moved = (*job.copies.values(), *([job.standby] if job.standby else ()))
     for old in {old for one in moved for old in one.outputs if "/" in old}:
-        yield _Place(owner, _OUTPUT, old)
+        yield Place(owner, OUTPUT, old)
 
 
-def _of_copy(job: _Placed) -> Iterator[tuple[str, _Place]]:
+def _of_copy(job: _Placed) -> Iterator[tuple[str, Place]]:
     """What is written for a copy, each with the field of the declaration."""
     assert job.copy is not None and job.original is not None
     owner = f"the copy {job.copy.name} of job {job.original.name}"
     for field, place in job.copy.places():
         if field == "control":
-            yield field, _Place(owner, "the control location", f"{place}/{job.name}")
+            yield field, Place(owner, "the control location", f"{place}/{job.name}")
         elif field == "outputs":
-            yield field, _Place(owner, _OUTPUT, place)
+            yield field, Place(owner, OUTPUT, place)
         else:
-            yield field, _Place(owner, f"the {'savepoints' if place == job.repository else field}", place)
+            yield field, Place(owner, f"the {'savepoints' if place == job.repository else field}", place)
 
 
 def _upwards(location: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.options import Debug, JobName, JobsFile, Json, Why, job_named
+from streambank.cli.options import Debug, JobName, JobsFile, Json, Why
 from streambank.cli.output import console
 
 if TYPE_CHECKING:
@@ -52,14 +52,23 @@ def clean(
     from streambank.cleaning.clean import clean_job
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
+    from streambank.declaration.load import read_jobs
     from streambank.declaration.maintenance import given_generations
 
-    job = job_named(name, jobs)
+    declared = read_jobs(jobs).around(name)
+    job = declared.job(name, console.note)
     keep_for_s = None if keep_for is None else parse_duration_s(keep_for)
     policy = given_generations(job.generations, keep, keep_for_s)
     with console.progress() as progress:
         report = clean_job(
-            job, by=who("cli"), why=why, query=query, policy=policy, dry_run=not execute, progress=progress
+            job,
+            jobs=declared.jobs,
+            by=who("cli"),
+            why=why,
+            query=query,
+            policy=policy,
+            dry_run=not execute,
+            progress=progress,
         )
     console.answer(report.to_dict(), lambda: _show_cleaned(report))
     if report.having("failed"):

@@ -1,0 +1,129 @@
+"""Another directory is laid in the place of one that is being removed: nothing of that other one goes.
+
+The directory is exchanged for a link right before a system call of the removal, for each of its calls.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from streambank.core.errors import RefusedError, StreambankError
+from streambank.storage import open_store
+from streambank.work.remove import remove_tree
+
+CALLS = ("lstat", "stat", "open", "scandir", "listdir", "unlink", "rmdir", "readlink")
+"""What a removal asks of the system."""
+NAMES = ("metadata", "commits/0", "state/0/1.delta", "private/file")
+
+
+def lay(top: Path) -> Path:
+    for name in NAMES:
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_bytes(b"x")
+    return top
+
+
+def there(top: Path) -> set[str]:
+    return {path.relative_to(top).as_posix() for path in top.rglob("*")}
+
+
+@contextmanager
+def exchanged(at: int, exchange: Callable[[], None]) -> Iterator[list[str]]:
+    """Do something right before the call of this number; gives the calls."""
+    calls: list[str] = []
+    busy = False
+
+    def counted(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **how: Any) -> Any:
+            nonlocal busy
+            if not busy:
+                calls.append(name)
+                if len(calls) == at:
+                    busy = True
+                    exchange()
+                    busy = False
+            return act(*args, **how)
+
+        return call
+
+    with patch.multiple(os, **{name: counted(name, getattr(os, name)) for name in CALLS}):
+        yield calls
+
+
+def remove(place: Path) -> None:
+    remove_tree(open_store(place), first=("commits", "metadata", "offsets"), check=lambda: None)
+
+
+def how_many(folder: Path) -> int:
+    with exchanged(0, lambda: None) as calls:
+        remove(lay(folder / "counted"))
+    return len(calls)
+
+
+@pytest.mark.parametrize("inside", ["", "state", "state/0"])
+def test_nothing_of_what_a_link_leads_to_goes(tmp_path: Path, inside: str) -> None:
+    victim = lay(tmp_path / "victim")
+    whole = there(victim)
+    fired, refused = 0, 0
+    for at in range(1, how_many(tmp_path) + 1):
+        place = lay(tmp_path / f"top{at}")
+        target, led_to = (place / inside, victim / inside) if inside else (place, victim)
+
+        def exchange(place: Path = place, target: Path = target, led_to: Path = led_to) -> None:
+            nonlocal fired
+            with suppress(FileNotFoundError):  # it is removed by now
+                target.rename(place.with_name(f"{place.name}-moved"))
+                target.symlink_to(led_to)
+                fired += 1
+
+        with exchanged(at, exchange):
+            try:
+                remove(place)
+            except StreambankError as error:
+                refused += error.code in ("not-a-directory", "symlink-escape")
+        assert there(victim) == whole, f"at call {at}"
+    assert fired > 5 and refused > 1
+
+
+def test_another_directory_of_the_same_name_is_not_the_one_that_was_looked_at(tmp_path: Path) -> None:
+    from streambank.storage.local.trees import judge
+
+    place, victim = lay(tmp_path / "top"), lay(tmp_path / "victim")
+    judged = judge(place)
+    place.rename(tmp_path / "moved")
+    victim.rename(place)
+    with pytest.raises(RefusedError) as caught:
+        remove_tree(open_store(place), judged=judged)
+    assert caught.value.code == "not-a-directory" and len(there(place)) > len(NAMES)
+    remove_tree(open_store(tmp_path / "moved"), judged=judged)
+    assert not (tmp_path / "moved").exists(), "by whatever name it has now it is the one"
+
+
+def test_where_everybody_may_write_only_what_is_this_users_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    place = lay(shared / "top")
+    me = os.geteuid()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: me + 1)
+        with pytest.raises(RefusedError) as caught:
+            remove(place)
+        assert caught.value.code == "not-this-users"
+    place.chmod(place.stat().st_mode | stat.S_IWOTH)
+    with pytest.raises(RefusedError):
+        remove(place)
+    place.chmod(0o755)
+    assert len(there(place)) > len(NAMES)
+    remove(place)
+    assert not place.exists()
