@@ -54,6 +54,7 @@ def _rows(plan: RestorePlan) -> list[tuple[str, str]]:
 
     savepoint = filled("{} of {}", code(plan.savepoint), code(plan.job))
     rows: list[tuple[str, str]] = [
+        *([("Another line", filled("{}", plan.another_line))] if plan.another_line else []),
         ("Savepoint", filled("{}: {}", savepoint, plan.note) if plan.note else savepoint),
         ("Batch", f"{plan.batch:,}"),
         ("Taken", f"{to_json_time(plan.taken_at)}, {say_duration(round(plan.age_s))} ago"),

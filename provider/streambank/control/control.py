@@ -97,6 +97,8 @@ class JobControl:
         check_site: Raises where the job must not be changed at the site of these records, since another one
             is active; returns what cannot be excluded. The declaration of a job sets it (`Job.records`);
             records that were found without a declaration do not know of sites.
+        checkpoints: Where the checkpoint of each query is declared: at the site of these records, and at the
+            other one; none without a declaration.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class JobControl:
         self.desired_records = RecordStream(store, "desired", signer=self.signer)
         self.event_records = RecordStream(store, "events")
         self.check_site: Callable[[], Sequence[str]] = tuple
+        self.checkpoints: Mapping[str, Sequence[str]] = {}
 
     @classmethod
     def open(

@@ -303,6 +303,8 @@ class Job:
         else:
             records = JobControl(at_declared(open_store(self.control).child(self.name), self.name), self.name)
         records.check_site = partial(_check_site, self, records)
+        sites = [self] if self.other_site is None else [self, self.other_site]
+        records.checkpoints = {name: [site.queries[name] for site in sites] for name in self.queries}
         return records
 
     def open_repository(self, *, create: bool = False, like: str | None = None) -> Repository:

@@ -68,6 +68,7 @@ from streambank.repository.references import parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize
 from streambank.sinks.file.capture import KIND as FILE
+from streambank.sites.forks import Lines
 from streambank.storage import open_store
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -332,12 +333,17 @@ class _Drill:
             self.at = {name}
             of_query = self.job.savepoint_name(name)
             which = self.request.savepoints.get(name, reference)
+            lines = Lines.of(self.control, name)
             if which == RANDOM:
-                kept = [head.savepoint for head in candidate_heads(repository.store, of_query)]
+                heads = list(candidate_heads(repository.store, of_query))
+                own = lines.knowing(heads)
+                kept = [head.savepoint for head in heads if not own.why_another(head)]
                 if not kept:
                     raise none_of(repository.store, of_query)
                 which = random.choice(kept)
-            found = choose(repository, which, of_query, record=True, by=self.request.by, pace=self.pace)
+            found = choose(
+                repository, which, of_query, record=True, by=self.request.by, pace=self.pace, lines=lines
+            )
             manifest = found.manifest
             stack.enter_context(
                 Holds(repository, "drill", self.request.by).held(manifest.job, manifest.savepoint)

@@ -59,7 +59,7 @@ from streambank.recovery.sinks.readers import restored_too
 from streambank.recovery.together import check_sinks_named
 from streambank.replicas.replicate import replicate_to
 from streambank.repository.catalog import LATEST_GOOD
-from streambank.sites.forks import left_after
+from streambank.sites.forks import Lines
 from streambank.sites.records import SiteRecord, SiteState, note_fenced
 from streambank.storage import normalize_location, open_store
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -350,7 +350,7 @@ class _Failover:
                     LATEST_GOOD,
                     self.old.savepoint_name(name),
                     record=False,
-                    left=self._left(name),
+                    lines=self._lines(name),
                 )
                 self._bring({name: newest.manifest.savepoint})
         except StreambankError as error:
@@ -363,12 +363,12 @@ class _Failover:
             reference = self._restored(name) or reference
             called = self.job.savepoint_name(name)
             self.chosen[name] = choose(
-                repository, reference, called, record=record, by=self.request.by, left=self._left(name)
+                repository, reference, called, record=record, by=self.request.by, lines=self._lines(name)
             )
 
-    def _left(self, query: str) -> dict[str, int]:
-        """The checkpoints that a query has left by fail-overs, by the records of the site."""
-        return left_after(self.sites[self.site].all(), query)
+    def _lines(self, query: str) -> Lines:
+        """Which savepoints are of the line of a query, by the records of the site."""
+        return Lines.of(self.sites[self.site].control, query)
 
     def _savepoints(self) -> dict[str, SavepointAtSite]:
         found = {}

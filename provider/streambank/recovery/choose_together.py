@@ -30,8 +30,7 @@ from streambank.repository.catalog import LATEST_GOOD, none_of
 from streambank.repository.references import Reference, parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
-from streambank.sites.forks import left_after, why_left
-from streambank.sites.records import Sites
+from streambank.sites.forks import Lines
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 
@@ -68,7 +67,8 @@ def choose_together(
     """
     job = request.job
     found: dict[str, Chosen] = {}
-    sites = Sites(request.control or job.records()).all()
+    records = request.control or job.records()
+    lines = {name: Lines.of(records, name) for name in job.queries}
     asked = _parse(job, request.reference)
     _check_each_named(job, request.savepoints)
     for name in job.queries:
@@ -81,7 +81,7 @@ def choose_together(
                 record=record,
                 by=request.by,
                 pace=pace,
-                left=left_after(sites, name),
+                lines=lines[name],
                 level="full" if request.whole else "quick",
                 beside=_beside(job, name),
             )
@@ -93,7 +93,7 @@ def choose_together(
                 job.savepoint_name(name),
                 newest,
                 moment,
-                left=left_after(sites, name),
+                lines=lines[name],
                 pace=pace,
                 record=record,
             )
@@ -106,7 +106,7 @@ def _closest(
     newest: Chosen,
     moment: datetime,
     *,
-    left: dict[str, int],
+    lines: Lines,
     pace: Pace,
     record: bool,
 ) -> Chosen:
@@ -116,10 +116,12 @@ def _closest(
         return abs((taken_at - moment).total_seconds())
 
     repository = request.repository
+    candidates = repository.candidates(of_query)
+    lines = lines.knowing(candidates)
     there = {
         one.savepoint: one.taken_at
-        for one in repository.candidates(of_query)
-        if one.taken_at is not None and not why_left(left, one.checkpoint, one.batch)
+        for one in candidates
+        if one.taken_at is not None and not lines.why_not(one)
     }
     damaged: list[Skipped] = []
     for savepoint in sorted(there, key=lambda one: distance(there[one])):
@@ -178,9 +180,9 @@ def from_place(
             return job.open_repository(), None
     if place != NEAREST:
         return job.open_place(place), None
-    asked, sites, named = _parse(job, reference), Sites(control).all(), savepoints or {}
+    asked, named = _parse(job, reference), savepoints or {}
     _check_each_named(job, named)
-    left = {name: left_after(sites, name) for name in job.queries}
+    lines = {name: Lines.of(control, name) for name in job.queries}
     locations = (job.repository, *job.replicate.to)
     if len(job.queries) == 1:
         (name,) = job.queries
@@ -193,17 +195,17 @@ def from_place(
             open_place=job.open_place,
             by=by,
             pace=pace,
-            left=left[name],
+            lines=lines[name],
         )
         return repository, {name: only}
     passed: list[PassedOver] = []
     places = open_places(locations, job.name, target, job.open_place, passed)
     if asked.kind == LATEST_GOOD and not named:
         request = TogetherRequest(job, places[0].repository, reference, control=control, by=by or {})
-        return _newest_moment(request, places, left, passed, pace, record=record)
+        return _newest_moment(request, places, lines, passed, pace, record=record)
     meant = {
         name: meant_by(
-            places, locations, named.get(name, reference), job.savepoint_name(name), passed, left[name]
+            places, locations, named.get(name, reference), job.savepoint_name(name), passed, lines[name]
         )
         for name in job.queries
     }
@@ -225,13 +227,13 @@ def from_place(
     if damaged is None or asked.kind not in BY_AGE or named:
         raise nowhere
     beside = _beside(job, damaged)
-    raise name_older_of(nowhere, places, meant[damaged], asked.said, left[damaged], pace, beside=beside)
+    raise name_older_of(nowhere, places, meant[damaged], asked.said, lines[damaged], pace, beside=beside)
 
 
 def _newest_moment(
     request: TogetherRequest,
     places: Sequence[Place],
-    left: Mapping[str, dict[str, int]],
+    lines: Mapping[str, Lines],
     passed: list[PassedOver],
     pace: Pace,
     *,
@@ -244,7 +246,7 @@ def _newest_moment(
     promised: list[tuple[datetime, Place]] = []
     for place in places:
         try:
-            promised.append((_promised(request.job, place.repository, left), place))
+            promised.append((_promised(request.job, place.repository, lines), place))
         except PASSED_OVER as error:
             passed.append(PassedOver(place.location, error.message))
     promised.sort(key=lambda one: one[0], reverse=True)
@@ -270,16 +272,14 @@ def _newest_moment(
     }
 
 
-def _promised(job: Job, repository: Repository, left: Mapping[str, dict[str, int]]) -> datetime:
+def _promised(job: Job, repository: Repository, lines: Mapping[str, Lines]) -> datetime:
     """A moment beyond which not all queries have a savepoint there; what is damaged is found out later."""
     newest = []
     for name in job.queries:
         of_query = job.savepoint_name(name)
-        taken = [
-            one.taken_at
-            for one in repository.candidates(of_query)
-            if one.taken_at is not None and not why_left(left[name], one.checkpoint, one.batch)
-        ]
+        candidates = repository.candidates(of_query)
+        own = lines[name].knowing(candidates)
+        taken = [one.taken_at for one in candidates if one.taken_at is not None and not own.why_not(one)]
         if not taken:
             raise none_of(repository.store, of_query)
         newest.append(max(taken))

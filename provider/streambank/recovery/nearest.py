@@ -19,10 +19,12 @@ from streambank.core.errors import FormatError, IntegrityError, NotFoundError, S
 from streambank.core.python310 import UTC
 from streambank.recovery.older import BY_AGE, Unreadable, unreadable, with_older
 from streambank.recovery.resolve import (
+    ANY_LINE,
     UNREADABLE,
     Chosen,
     PassedOver,
     Skipped,
+    leaving_out,
     require_key,
     require_whole,
     unrecorded,
@@ -33,7 +35,7 @@ from streambank.repository.marks import REHEARSAL, RESTORED
 from streambank.repository.references import Found, parse_reference
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
-from streambank.sites.forks import why_left
+from streambank.sites.forks import Lines
 from streambank.storage import local_path, scheme_of
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -91,7 +93,7 @@ def choose_nearest(
     open_place: Callable[[str], Repository],
     by: Mapping[str, Any] | None = None,
     pace: Pace = DEFAULT_PACE,
-    left: Mapping[str, int] | None = None,
+    lines: Lines = ANY_LINE,
 ) -> tuple[Repository, Chosen]:
     """Find the savepoint, and the nearest place that has every byte of it.
 
@@ -106,8 +108,7 @@ def choose_nearest(
         open_place: Opens a repository or replica, such as `Job.open_place`.
         by: Who asks, for those records.
         pace: Who does the work, and how fast.
-        left: Checkpoints that the query has left, each with the last batch that counts
-            (`sites.forks.left_after`): `latest-good` skips what was saved there later.
+        lines: See `resolve.choose`.
 
     Returns:
         The place, and the savepoint in it with what was passed over on the way.
@@ -120,7 +121,7 @@ def choose_nearest(
     """
     passed: list[PassedOver] = []
     places = open_places(locations, job, target, open_place, passed)
-    lines, damaged = dict(left or {}), None
+    damaged = None
     skipped: list[Skipped] = []
     asked = parse_reference(reference)
     for found in _meant(places, locations, reference, job, passed, lines):
@@ -201,7 +202,7 @@ def name_older_of(
     places: Sequence[Place],
     damaged: Found,
     said: str,
-    left: Mapping[str, int],
+    lines: Lines,
     pace: Pace,
     *,
     beside: Sequence[str] | None = None,
@@ -213,7 +214,7 @@ def name_older_of(
         places: The repository and the replicas that answer.
         damaged: The savepoint that is meant.
         said: The reference.
-        left: See `choose_nearest`.
+        lines: See `choose_nearest`.
         pace: Who reads the older ones.
         beside: The other queries, each as `job/query`, where the reference is of all queries of a job.
     """
@@ -230,8 +231,8 @@ def name_older_of(
 
     others = None
     if beside is not None:
-        others = [[one.taken_at for one in _known(places, job, {}) if one.taken_at] for job in beside]
-    known, as_of = _known(places, damaged.job, dict(left)), damaged.as_of.at if damaged.as_of else None
+        others = [[one.taken_at for one in _known(places, job, ANY_LINE) if one.taken_at] for job in beside]
+    known, as_of = _known(places, damaged.job, lines), damaged.as_of.at if damaged.as_of else None
     return with_older(error, said, meant, known, verifies, as_of=as_of, beside=others)
 
 
@@ -247,7 +248,7 @@ def meant_by(
     reference: str,
     job: str,
     passed: list[PassedOver],
-    left: Mapping[str, int],
+    lines: Lines,
 ) -> Found:
     """The savepoint that a reference means, whichever place knows it; of `latest-good` the newest.
 
@@ -257,13 +258,13 @@ def meant_by(
         reference: Any of `repository/references.py`.
         job: `job` or `job/query`.
         passed: Gets what is wrong with places.
-        left: See `choose_nearest`.
+        lines: See `choose_nearest`.
 
     Raises:
         NotFoundError: No place has such a savepoint.
         StorageError: No place answers.
     """
-    found = next(_meant(places, locations, reference, job, passed, dict(left)), None)
+    found = next(_meant(places, locations, reference, job, passed, lines), None)
     if found is None:
         raise none_of(places[0].repository.store, job)
     return found
@@ -275,7 +276,7 @@ def _meant(
     reference: str,
     job: str,
     passed: list[PassedOver],
-    left: dict[str, int],
+    lines: Lines,
 ) -> Iterator[Found]:
     """The savepoint that a reference means, whichever place knows it; of `latest-good` all, the newest first.
 
@@ -284,13 +285,16 @@ def _meant(
     asked = parse_reference(reference)
     declared = sorted(places, key=lambda place: locations.index(place.location))
     if asked.kind == "latest-good":
-        yield from _newest_of_all(declared, places, asked.within(job) or job, passed, left)
+        yield from _newest_of_all(declared, places, asked.within(job) or job, passed, lines)
         return
     found: list[tuple[datetime, Found]] = []
     missing: list[NotFoundError] = []
     for place in declared:
         try:
-            one = place.repository.resolve(reference, job)
+            others: list[tuple[Manifest, str]] = []
+            leave_out = leaving_out(place.repository, job, lines, others)
+            one = place.repository.resolve(reference, job, leave_out=leave_out)
+            passed += [PassedOver(place.location, f"Savepoint {it.savepoint}: {why}") for it, why in others]
             head = glimpse(place.repository.store, one.job, one.savepoint)
         except NotFoundError as error:
             missing.append(error)
@@ -344,9 +348,9 @@ def _newest_of_all(
     places: list[Place],
     job: str,
     passed: list[PassedOver],
-    left: dict[str, int],
+    lines: Lines,
 ) -> Iterator[Found]:
-    known = _known(declared, job, left, passed, places)
+    known = _known(declared, job, lines, passed, places)
     if not places:
         raise _none_answers(job, passed)
     if not known and not passed:
@@ -358,7 +362,7 @@ def _newest_of_all(
 def _known(
     declared: Sequence[Place],
     job: str,
-    left: dict[str, int],
+    lines: Lines,
     passed: list[PassedOver] | None = None,
     places: list[Place] | None = None,
 ) -> list[SavepointSummary]:
@@ -370,12 +374,14 @@ def _known(
     passed = [] if passed is None else passed
     for place in declared:
         try:
-            for one in place.repository.manifests(job):
+            summaries = place.repository.manifests(job)
+            own = lines.knowing(one for one in summaries if one.error is None)
+            for one in summaries:
                 if one.job != job:
                     continue
                 if one.error is not None:
                     passed.append(PassedOver(place.location, one.error.message))
-                elif why := why_left(left, one.checkpoint, one.batch):
+                elif why := own.why_not(one):
                     passed.append(PassedOver(place.location, why))
                 else:
                     there = known.setdefault(one.savepoint, one)

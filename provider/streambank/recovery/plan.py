@@ -75,6 +75,8 @@ class RestorePlan:
         source_refusals: For each choice for the sources, what they have against it.
         warnings: What a person should know.
         readers: Who is known to read what is taken back.
+        another_line: That the savepoint is of another query of the same name, and which; empty where it is
+            not.
     """
 
     savepoint: str
@@ -111,6 +113,7 @@ class RestorePlan:
     source_refusals: Mapping[SourceChoice, tuple[StreambankError, ...]]
     warnings: tuple[str, ...]
     readers: tuple[Reader, ...] = ()
+    another_line: str = ""
 
     @property
     def possible(self) -> bool:
@@ -199,6 +202,7 @@ class RestorePlan:
             "job": self.job,
             "batch": self.batch,
             "query_id": self.query_id,
+            "another_line": self.another_line,
             "taken_at": to_json_time(self.taken_at),
             "age_s": round(self.age_s, 1),
             "files": self.files,

@@ -22,7 +22,7 @@ from streambank.recovery.choices import SinkChoices
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.report import Estimate, estimates
 from streambank.recovery.request import RestoreRequest
-from streambank.recovery.resolve import Chosen, next_ones
+from streambank.recovery.resolve import ANY_LINE, Chosen, next_ones
 from streambank.recovery.sinks.reached import Reached
 from streambank.recovery.sinks.readers import Reader, readers_of, said_of_readers
 from streambank.recovery.sinks.sinks import Sinks, check_stands_at, refusals, to_roll_back, warnings
@@ -32,6 +32,7 @@ from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
 from streambank.savepoint.warnings import left_out
 from streambank.sinks.ledger import KIND as LEDGER
+from streambank.sites.forks import Lines
 from streambank.storage import is_inside, open_store, service_name
 from streambank.storage.store import Store
 from streambank.work.target import check_target_apart
@@ -109,6 +110,22 @@ def _were_moved(request: RestoreRequest, known: str, control: JobControl) -> boo
     return own and moved_to(open_store(known)) == records_root(control)
 
 
+def lines_by(request: RestoreRequest, job: str | None = None) -> Lines:
+    """Which savepoints are of the line of the query of a request; all where no records of it say so.
+
+    Args:
+        request: The request.
+        job: `job` or `job/query`, where the request does not name it.
+
+    Raises:
+        StreambankError: See `Lines.of`.
+    """
+    control, asked = request.generation or request.control, request.job or job
+    if control is None or asked is None or QueryRef.parse(asked).job != control.name:
+        return ANY_LINE
+    return Lines.of(control, QueryRef.parse(asked).name)
+
+
 def prepare(
     request: RestoreRequest,
     chosen: Chosen,
@@ -164,6 +181,7 @@ def prepare(
         unknown = outputs_unknown(request.generation, QueryRef.parse(manifest.job).name, generation)
         if unknown is not None:
             against.append(unknown)
+    lines = lines_by(request, manifest.job)
     back = _taken_back(sinks, choices)
     if readers is None:
         readers = readers_of(back, request.jobs_file, manifest.job, request.restored_too)
@@ -193,7 +211,7 @@ def prepare(
         watermark_ms=manifest.watermark_ms,
         read_again=_read_again(live, manifest, sinks.reached),
         estimates=_estimates(request, manifest),
-        next=next_ones(request.repository, manifest),
+        next=next_ones(request.repository, manifest, lines),
         as_of=chosen.as_of,
         skipped=tuple({one.savepoint: one for one in (*request.skipped, *chosen.skipped)}.values()),
         refusals=(*against, *by_sinks[request.sink], *by_sources[request.source]),
@@ -208,6 +226,7 @@ def prepare(
             *sources.warnings(request.source),
         ),
         readers=tuple(readers),
+        another_line=lines.why_another(manifest),
     )
     return Prepared(chosen, plan, sinks, target, generation)
 

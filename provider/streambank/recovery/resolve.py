@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -14,6 +14,7 @@ from streambank.declaration.declaration import Job
 from streambank.recovery.older import BY_AGE, unreadable, with_older
 from streambank.repository.catalog import (
     batch_of_id,
+    candidate_heads,
     glimpse,
     is_rejected,
     last_verification,
@@ -27,7 +28,7 @@ from streambank.repository.references import AsOf, Found, only_job, parse_refere
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import refuse_without_key
 from streambank.savepoint.verify import VerifyReport, verify
-from streambank.sites.forks import why_left
+from streambank.sites.forks import Lines
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 
@@ -127,6 +128,8 @@ class Chosen:
     passed_over: tuple[PassedOver, ...] = ()
 
 
+ANY_LINE = Lines()
+"""Nothing is known of the lines of a query."""
 _NOTHING_SAVED = ("no-such-savepoint", "no-repository")
 
 
@@ -158,7 +161,7 @@ def choose(
     record: bool,
     by: Mapping[str, Any] | None = None,
     pace: Pace = DEFAULT_PACE,
-    left: Mapping[str, int] | None = None,
+    lines: Lines = ANY_LINE,
     level: Literal["quick", "full"] = "quick",
     beside: Sequence[str] | None = None,
 ) -> Chosen:
@@ -174,8 +177,8 @@ def choose(
         record: Leave the result of verifications beside the manifests, where that is possible.
         by: Who asks, for those records.
         pace: Who does the work, how fast, and who is told.
-        left: Checkpoints that the query has left, each with the last batch that counts
-            (`sites.forks.left_after`): `latest-good` skips what was saved there later.
+        lines: Which savepoints are of the line of the query. `latest-good` skips others; `latest`, a batch
+            and a time mean none of another query.
         level: How a savepoint that is named is verified; `latest-good` always reads every byte.
         beside: The other queries, each as `job/query`, where the reference is of all queries of a job.
 
@@ -187,15 +190,18 @@ def choose(
     asked = parse_reference(reference)
     if asked.kind == "latest-good":
         place = only_job(repository.store, asked.within(job))
-        return _latest_good(repository, place, record, by, pace, dict(left or {}))
-    found = repository.resolve(reference, job)
+        return _latest_good(repository, place, record, by, pace, lines)
+    others: list[tuple[Manifest, str]] = []
+    found = repository.resolve(reference, job, leave_out=leaving_out(repository, job, lines, others))
     place, savepoint = found.job, found.savepoint
     head = glimpse(repository.store, place, savepoint) if asked.kind in BY_AGE else None
-    skipped: tuple[Skipped, ...] = ()
+    skipped = tuple(
+        Skipped(one.savepoint, why) for one, why in others if head is None or one.taken_at >= head.taken_at
+    )
     try:
         if head is not None:
             hidden = unreadable([repository.store], head, found.as_of.at if found.as_of else None)
-            skipped = tuple(Skipped(one, UNREADABLE) for one in hidden.later)
+            skipped += tuple(Skipped(one, UNREADABLE) for one in hidden.later)
             if hidden.meant:
                 head = None
                 raise hidden.error(place, asked.said)
@@ -206,7 +212,7 @@ def choose(
         if asked.kind not in BY_AGE:
             raise
         raise name_older(
-            error, repository, found, asked.said, head, left=left, pace=pace, beside=beside
+            error, repository, found, asked.said, head, lines=lines, pace=pace, beside=beside
         ) from error
     return Chosen(manifest, skipped, as_of=found.as_of)
 
@@ -218,7 +224,7 @@ def name_older(
     said: str,
     meant: Manifest | None,
     *,
-    left: Mapping[str, int] | None = None,
+    lines: Lines = ANY_LINE,
     pace: Pace = DEFAULT_PACE,
     beside: Sequence[str] | None = None,
 ) -> IntegrityError:
@@ -230,14 +236,13 @@ def name_older(
         found: It, as the reference has led to it.
         said: The reference.
         meant: Its manifest; None where that one cannot be read.
-        left: See `choose`.
+        lines: See `choose`.
         pace: Who reads the older ones.
         beside: See `choose`.
     """
-    lines = dict(left or {})
-    summaries = [
-        one for one in repository.candidates(found.job) if not why_left(lines, one.checkpoint, one.batch)
-    ]
+    summaries = repository.candidates(found.job)
+    lines = lines.knowing(summaries)
+    summaries = [one for one in summaries if not lines.why_not(one)]
 
     def verifies(savepoint: str) -> bool:
         return verify(repository, found.job, savepoint, "full", pace=pace, record=False).restorable
@@ -260,7 +265,7 @@ _LOOKED_INTO = 50
 """How many savepoints of later batches are looked into for older ones."""
 
 
-def next_ones(repository: Repository, manifest: Manifest) -> tuple[Next, ...]:
+def next_ones(repository: Repository, manifest: Manifest, lines: Lines = ANY_LINE) -> tuple[Next, ...]:
     """Older savepoints of the same query, the newest first: what could be restored if this one fails.
 
     Those that a verification has found damaged are left out. Only the beginnings of manifests are read.
@@ -268,6 +273,7 @@ def next_ones(repository: Repository, manifest: Manifest) -> tuple[Next, ...]:
     Args:
         repository: Where the savepoint is.
         manifest: The savepoint that was chosen.
+        lines: See `choose`.
     """
     ids = [savepoint for job, savepoint in listed(repository.store, manifest.job) if job == manifest.job]
     ids.sort(key=lambda savepoint: (batch_of_id(savepoint), savepoint), reverse=True)
@@ -278,6 +284,8 @@ def next_ones(repository: Repository, manifest: Manifest) -> tuple[Next, ...]:
     for savepoint in (*before, *left):
         head = glimpse(repository.store, manifest.job, savepoint)
         if head is None or head.taken_at >= manifest.taken_at or is_rejected(repository.store, head):
+            continue
+        if lines.why_another(head):
             continue
         verified = last_verification(repository.store, manifest.job, savepoint)
         if verified is None or verified.ok:
@@ -327,18 +335,40 @@ def unrecorded(report: VerifyReport) -> tuple[str, ...]:
     return tuple(finding.cause for finding in report.findings if finding.code == "not-recorded")
 
 
+def leaving_out(
+    repository: Repository, job: str | None, lines: Lines, others: list[tuple[Manifest, str]]
+) -> Callable[[Manifest], bool]:
+    """Whether a savepoint is not meant by a reference that names none, since it is of another line.
+
+    Args:
+        repository: Where it is.
+        job: `job` or `job/query`.
+        lines: See `choose`.
+        others: Gets those, and why.
+    """
+    known = lines if job is None else lines.knowing(candidate_heads(repository.store, job))
+
+    def leave_out(head: Manifest) -> bool:
+        why = known.why_another(head)
+        others.extend([(head, why)] if why else ())
+        return bool(why)
+
+    return leave_out
+
+
 def _latest_good(
     repository: Repository,
     job: str,
     record: bool,
     by: Mapping[str, Any] | None,
     pace: Pace,
-    left: dict[str, int],
+    lines: Lines,
 ) -> Chosen:
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
     unreadable = [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
     readable = [one for one in summaries if one.error is None and not one.rejected]
-    others = {one.savepoint: why_left(left, one.checkpoint, one.batch) for one in newest_first(readable)}
+    lines = lines.knowing(readable)
+    others = {one.savepoint: lines.why_not(one) for one in newest_first(readable)}
     damaged = [Skipped(savepoint, why) for savepoint, why in others.items() if why]
     for summary in newest_first([one for one in readable if not others[one.savepoint]]):
         try:

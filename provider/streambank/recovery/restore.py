@@ -48,7 +48,7 @@ from streambank.core.units import utc_now
 from streambank.inputs.sources import check_still_there
 from streambank.recovery.older import BY_AGE
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.preconditions import Prepared, live_checkpoint, prepare, records_of
+from streambank.recovery.preconditions import Prepared, lines_by, live_checkpoint, prepare, records_of
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.request import RestoreRequest, check_request
 from streambank.recovery.resolve import Chosen, choose, name_older
@@ -61,8 +61,6 @@ from streambank.repository.references import Found, parse_reference
 from streambank.savepoint.materialize import MaterializeReport, Owner, materialize
 from streambank.savepoint.verify import verify
 from streambank.sinks.file.fresh_log import NewOutput
-from streambank.sites.forks import left_after
-from streambank.sites.records import Sites
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 OPERATION = "restore"
@@ -107,7 +105,7 @@ def plan_restore(
         request.job,
         record=False,
         pace=pace,
-        left=left_by(request),
+        lines=lines_by(request),
         level="full" if whole else "quick",
     )
     against: list[StreambankError] = []
@@ -170,7 +168,7 @@ def restore(
         record=True,
         by=request.by,
         pace=pace,
-        left=left_by(request),
+        lines=lines_by(request),
     )
     with (
         _holding(request, chosen, held) as held,
@@ -219,6 +217,7 @@ def restore(
             as_of=plan.as_of,
             skipped=plan.skipped,
             warnings=(
+                *([plan.another_line] if plan.another_line else ()),
                 *plan.warnings,
                 *chosen.warnings,
                 *holds.warnings,
@@ -250,17 +249,9 @@ def _naming_older(request: RestoreRequest, chosen: Chosen, pace: Pace) -> Iterat
             request.repository, manifest.job, manifest.savepoint, "full", pace=pace, record=False
         ).restorable:
             raise  # something else is damaged, such as the job's records
-        found, left = Found(manifest.job, manifest.savepoint), left_by(request)
-        named = name_older(error, request.repository, found, asked.said, manifest, left=left, pace=pace)
+        found, lines = Found(manifest.job, manifest.savepoint), lines_by(request)
+        named = name_older(error, request.repository, found, asked.said, manifest, lines=lines, pace=pace)
         raise named from error
-
-
-def left_by(request: RestoreRequest) -> dict[str, int]:
-    """The checkpoints that the query of a request has left by fail-overs; none where no records say so."""
-    control = request.generation or request.control
-    if control is None or request.job is None:
-        return {}
-    return left_after(Sites(control).all(), QueryRef.parse(request.job).query or MAIN)
 
 
 @contextmanager

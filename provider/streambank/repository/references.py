@@ -44,12 +44,15 @@ from streambank.repository.catalog import (
     some,
     summarize,
 )
+from streambank.repository.manifest import Manifest
 from streambank.repository.names import is_like_an_id, read_given, records_of_name
 from streambank.storage.store import Store
 
 Kind: TypeAlias = Literal["latest", "latest-good", "batch", "time", "id", "name"]
 ZoneOf: TypeAlias = Callable[[str], "tuple[str, tzinfo]"]
 """Gives a job's time zone, its name and itself, by `job` or `job/query`."""
+LeaveOut: TypeAlias = Callable[[Manifest], bool]
+"""Whether a savepoint is none that a reference without its id or name may mean."""
 _BATCH = re.compile(r"batch:(?P<batch>[0-9]{1,18})", re.ASCII)
 _TIME = re.compile(
     r"(?:(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})"
@@ -206,6 +209,7 @@ def resolve(
     *,
     zone_of: ZoneOf = utc_of,
     now: datetime | None = None,
+    leave_out: LeaveOut | None = None,
 ) -> Found:
     """The savepoint that a person means.
 
@@ -215,6 +219,7 @@ def resolve(
         job: Look only here.
         zone_of: Gives the zone of times that say none.
         now: The time now, if it is not that of this machine's clock.
+        leave_out: Of `latest`, a batch and a time.
 
     Raises:
         NotFoundError: There is none (code `no-such-savepoint`), or none is good (`no-good-savepoint`).
@@ -228,12 +233,18 @@ def resolve(
         where = asked.within(job)
     if asked.kind in ("latest", "latest-good"):
         of_job = only_job(store, where, asked.said)
-        return Found(of_job, _by_age(store, of_job, asked.said))
+        return Found(of_job, _by_age(store, of_job, asked.said, leave_out))
     if asked.kind == "time":
         of_job = only_job(store, where, asked.said)
         as_of = moment_of(asked.said, *zone_of(of_job), now or utc_now())
-        return Found(of_job, _by_time(store, of_job, as_of), as_of)
+        return Found(of_job, _by_time(store, of_job, as_of, leave_out), as_of)
     chosen = _candidates(store, asked, job)
+    if asked.kind == "batch" and leave_out is not None and chosen:
+        read = {which: glimpse(store, *which) for which in chosen[:_READ]}
+        own = [which for which in chosen if (head := read.get(which)) is None or not leave_out(head)]
+        if not own:
+            raise _only_others(chosen)
+        chosen = own
     if not chosen:
         raise NotFoundError(
             f"There is no savepoint {reference}{f' of {job}' if job else ''} in {store.uri}.",
@@ -358,13 +369,13 @@ def name_taken(job: str, name: str, holder: str, more: str = "") -> InputError:
     )
 
 
-def _by_age(store: Store, job: str, reference: str) -> str:
+def _by_age(store: Store, job: str, reference: str, leave_out: LeaveOut | None = None) -> str:
     found = [one for one in summarize(store, job) if one.job == job and not one.rejected]
     if not found:
         raise none_of(store, job)
     if reference == LATEST:
         # By what the heads say: of one that is damaged further on it is still known that it is the newest.
-        newest = newest_heads(store, list(candidate_heads(store, job)))
+        newest = newest_heads(store, _own(store, job, leave_out))
         return newest[0].savepoint if newest else found[-1].savepoint
     good = newest_first([one for one in found if one.error is None and one.verified_ok is not False])
     if not good:
@@ -376,13 +387,35 @@ def _by_age(store: Store, job: str, reference: str) -> str:
     return good[0].savepoint
 
 
-def _taken(store: Store, job: str) -> list[tuple[datetime, int, str]]:
-    """When each savepoint of a job was taken, its batch and its id; without rejected ones."""
-    return [(head.taken_at, head.batch, head.savepoint) for head in candidate_heads(store, job)]
+def _own(store: Store, job: str, leave_out: LeaveOut | None, until: datetime | None = None) -> list[Manifest]:
+    """The savepoints of a job (taken until then, or all where none was), without rejected ones and others.
+
+    Raises:
+        NotFoundError: Only others could be meant (code `no-such-savepoint`).
+    """
+    there = list(candidate_heads(store, job))
+    if leave_out is None:
+        return there
+    meant = [head for head in there if until is None or head.taken_at <= until]
+    own = [head for head in meant if not leave_out(head)]
+    if meant and not own:
+        raise _only_others([(head.job, head.savepoint) for head in meant])
+    return own or there
 
 
-def _by_time(store: Store, job: str, as_of: AsOf) -> str:
-    taken = _taken(store, job)
+def _only_others(others: Sequence[tuple[str, str]]) -> NotFoundError:
+    """The error of what could mean none but savepoints that are left out."""
+    return NotFoundError(
+        f"Of {others[0][0]} only savepoints of another query could be meant: "
+        f"{some([savepoint for _, savepoint in others])}.",
+        code="no-such-savepoint",
+        hint="`streambank show` says where each was taken. Only its id or its name means such a one.",
+    )
+
+
+def _by_time(store: Store, job: str, as_of: AsOf, leave_out: LeaveOut | None = None) -> str:
+    own = _own(store, job, leave_out, as_of.at)
+    taken = [(head.taken_at, head.batch, head.savepoint) for head in own]
     before = [one for one in taken if one[0] <= as_of.at]
     if before:
         return max(before)[2]

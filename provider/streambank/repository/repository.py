@@ -50,7 +50,7 @@ from streambank.repository.objects.index_files import Damage, RebuildReport
 from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.read import ObjectLocation
 from streambank.repository.objects.write import ObjectWriter
-from streambank.repository.references import Found, ZoneOf, recorded_holder, resolve, utc_of
+from streambank.repository.references import Found, LeaveOut, ZoneOf, recorded_holder, resolve, utc_of
 from streambank.repository.signatures import FOLDER as SIGNATURES
 from streambank.repository.signatures import (
     add_signature,
@@ -360,9 +360,9 @@ class Repository:
         found = self.resolve(reference, job)
         return found.job, found.savepoint
 
-    def resolve(self, reference: str, job: str | None = None) -> Found:
+    def resolve(self, reference: str, job: str | None = None, *, leave_out: LeaveOut | None = None) -> Found:
         """The savepoint that a person means; see `references.resolve`."""
-        return resolve(self.store, reference, job, zone_of=self.zone_of)
+        return resolve(self.store, reference, job, zone_of=self.zone_of, leave_out=leave_out)
 
     def names(self, manifest: Manifest) -> tuple[str, ...]:
         """The names of a savepoint that is listed."""

@@ -1,14 +1,106 @@
-"""Where a job went on at its other site: what was saved later on the line that it left does not count.
+"""Which savepoints are of the line in which a query goes on: others verify as well, and do not count.
 
 A site that could not be fenced may run on, and save, after the batch from which the other one went on. Such a
-savepoint is the newest one, it verifies, and it is replicated; but the job's outputs are of another line.
+savepoint is the newest one, it verifies, and it is replicated; but the job's outputs are of another line. And
+a savepoint of another query under the same name and key (a test) is genuine wherever somebody brings it. It
+has both another query id and a checkpoint that is none of the job's own, since a restore keeps the id, and
+whatever begins with a new one begins in a checkpoint of the job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from streambank.sites.records import SiteRecord
+from streambank.control.control import JobControl
+from streambank.control.marker import read_marker, service_name
+from streambank.core.errors import StreambankError
+from streambank.core.names import QueryRef
+from streambank.sites.records import SiteRecord, Sites
+
+
+class Saved(Protocol):
+    """What of a savepoint is asked here; `Manifest` and `SavepointSummary` have it."""
+
+    @property
+    def batch(self) -> int | None:
+        """Its batch."""
+
+    @property
+    def query_id(self) -> str:
+        """Spark's id of the query."""
+
+    @property
+    def checkpoint(self) -> str:
+        """Where it was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What is known of the lines of a query.
+
+    Attributes:
+        left: See `left_after`.
+        query_ids: Its ids, as far as they are known.
+        checkpoints: Where its checkpoint is declared, at each site.
+    """
+
+    left: Mapping[str, int] = field(default_factory=dict)
+    query_ids: frozenset[str] = frozenset()
+    checkpoints: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, control: JobControl, query: str) -> Lines:
+        """By the records of a job, its declaration, and the marker.
+
+        Args:
+            control: The records.
+            query: The query's name, `main` for the only one.
+
+        Raises:
+            StreambankError: The records of its sites cannot be read.
+        """
+        declared, called = control.checkpoints.get(query, ()), str(QueryRef.of(control.name, query))
+        ids: set[object] = set()
+        # What is damaged, or gone with a disk, is not known: it must not stand in the way of a restore.
+        with suppress(StreambankError):
+            ids.add((control.query_facts(query) or {}).get("query_id"))
+        for checkpoint in declared[:1]:
+            with suppress(StreambankError):
+                marker = read_marker(checkpoint)
+                ids.add(marker.query_id if marker is not None and marker.called == called else None)
+        left = left_after(Sites(control).all(), query)
+        return cls(left, frozenset(one for one in ids if isinstance(one, str)), frozenset(declared))
+
+    def knowing(self, saved: Iterable[Saved]) -> Lines:
+        """The same; where no record says an id of the query, by savepoints of its own checkpoints."""
+        if self.query_ids or not self.checkpoints:
+            return self
+        return replace(self, query_ids=frozenset(one.query_id for one in saved if self._is_own(one)))
+
+    def why_another(self, saved: Saved) -> str:
+        """Why a savepoint is of another query of the same name; empty where it is not, or may not be."""
+        own = not self.checkpoints or not self.query_ids or saved.query_id in self.query_ids
+        if own or not saved.query_id or self._is_own(saved):
+            return ""
+        return (
+            f"It is of another line: of query {saved.query_id} in {saved.checkpoint}, and the job's own is "
+            f"{' or '.join(sorted(self.query_ids))} in {' or '.join(sorted(self.checkpoints))}."
+        )
+
+    def why_not(self, saved: Saved) -> str:
+        """Why a savepoint does not count; empty where it does."""
+        return why_left(self.left, saved.checkpoint, saved.batch) or self.why_another(saved)
+
+    def _is_own(self, saved: Saved) -> bool:
+        place = str(service_name(saved.checkpoint))
+        return any(
+            re.fullmatch(rf"{re.escape(str(service_name(one)))}(\.g[0-9]{{4,}})?", place)
+            for one in self.checkpoints
+        )
 
 
 def left_after(records: Sequence[SiteRecord], query: str) -> dict[str, int]:
@@ -35,7 +127,7 @@ def left_after(records: Sequence[SiteRecord], query: str) -> dict[str, int]:
     return left
 
 
-def why_left(left: dict[str, int], checkpoint: str, batch: int | None) -> str:
+def why_left(left: Mapping[str, int], checkpoint: str, batch: int | None) -> str:
     """Why a savepoint is of a line that was left; empty where it is not.
 
     Args:

@@ -589,8 +589,7 @@ class RecoveryVerbs:
         """The repository or replica that the savepoint comes from, and the savepoint that `nearest` chose."""
         from streambank.recovery.nearest import NEAREST, choose_nearest
         from streambank.repository.repository import Repository
-        from streambank.sites.forks import left_after
-        from streambank.sites.records import Sites
+        from streambank.sites.forks import Lines
 
         job = self.declared.get(ref)
         if repository is None or (job is not None and repository == job.repository):
@@ -615,5 +614,5 @@ class RecoveryVerbs:
             open_place=job.open_place,
             by=by,
             pace=pace,
-            left=left_after(Sites(job.records()).all(), query or MAIN),
+            lines=Lines.of(job.records(), query or MAIN),
         )

@@ -134,8 +134,7 @@ def restore(
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
     from streambank.repository.references import job_of_reference
-    from streambank.sites.forks import left_after
-    from streambank.sites.records import Sites
+    from streambank.sites.forks import Lines
     from streambank.storage import open_store
     from streambank.work.executor import Pace
 
@@ -177,7 +176,7 @@ def restore(
             open_place=owner.declared.open_place,
             by=by,
             pace=pace,
-            left=left_after(Sites(owner.records).all(), QueryRef.parse(of_job).name),
+            lines=Lines.of(owner.records, QueryRef.parse(of_job).name),
         )
         return request(place, chosen=chosen)
 
@@ -263,6 +262,8 @@ def show_plan(plan: dict[str, Any]) -> None:
     """What a restore would do, for people."""
     from streambank.recovery.report import unknown_times
 
+    if plan["another_line"]:
+        console.line(plan["another_line"])
     console.line(
         f"would restore savepoint {plan['savepoint']} of {plan['job']}, batch {plan['batch']}, "
         f"into {_place(plan)}"

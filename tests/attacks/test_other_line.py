@@ -1,0 +1,245 @@
+"""A genuine savepoint of another query of the same name and key is not the job's, wherever it is brought."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from streambank.control.control import JobControl
+from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.names import PRIMARY, STANDBY
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
+from streambank.recovery.choose_together import choose_together
+from streambank.recovery.nearest import choose_nearest
+from streambank.recovery.plan import RestorePlan
+from streambank.recovery.request import RestoreRequest, TogetherRequest
+from streambank.recovery.resolve import Chosen, choose
+from streambank.recovery.restore import plan_restore
+from streambank.savepoint.take import TakeRequest, take
+from streambank.savepoint.verify import verify
+from streambank.sinks.unguarded import sinks_from_descriptions
+from streambank.sites.forks import Lines
+from streambank.storage import open_store
+from streambank_airflow.restore_plans import plan_markdown
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.cli import succeed
+from tests.support.jobs.declared import declare
+from tests.support.jobs.lost_repository import move_on, worked
+from tests.support.jobs.simulated_job import quick_store
+from tests.support.jobs.two_sites import TwoSites
+
+BY_AGE = ("latest-good", "latest", "2030-01-01", "batch:4")
+
+
+@pytest.fixture
+def job(tmp_path: Path, key: Path) -> Job:
+    """Production."""
+    (tmp_path / "production").mkdir()
+    return declare(tmp_path / "production")
+
+
+def saved(job: Job, checkpoint: LiveCheckpoint) -> str:
+    """Take a savepoint of a job as it is."""
+    repository = job.open_repository(create=True)
+    nothing = sinks_from_descriptions(["ForeachBatchSink"])
+    return take(TakeRequest(checkpoint.store, repository, job.name, sinks=nothing)).savepoint
+
+
+def bring(source: Job, target: Job) -> None:
+    """Copy what is missing, as who may write in the repository."""
+    there = open_store(source.repository).uri.removeprefix("file://")
+    for file in Path(there).rglob("*"):
+        goes = Path(target.repository.removeprefix("file://")) / file.relative_to(there)
+        if file.is_file() and not goes.exists():
+            goes.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, goes)
+
+
+def planted(folder: Path, job: Job, name: str = "flights", batches: int = 2) -> str:
+    """A savepoint of a test, which is newer than all of the job's, in the job's repository."""
+    (folder / "test").mkdir()
+    test = declare(folder / "test", name=name)
+    checkpoint = worked(test)
+    checkpoint.run(batches)
+    savepoint = saved(test, checkpoint)
+    bring(test, job)
+    assert verify(job.open_repository(), name, savepoint, "full").restorable, "it is genuine"
+    return savepoint
+
+
+def chosen(job: Job, reference: str) -> Chosen:
+    lines = Lines.of(job.records(), "main")
+    return choose(job.open_repository(), reference, job.name, record=False, lines=lines)
+
+
+def plan(job: Job, reference: str) -> RestorePlan:
+    records = job.records()
+    return plan_restore(
+        RestoreRequest(
+            job.open_repository(), reference, job=job.name, generation=records, checkpoint=job.checkpoint,
+            sink="accept",
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("reference", BY_AGE)
+def test_no_reference_means_it(job: Job, tmp_path: Path, reference: str) -> None:
+    own = saved(job, worked(job).run(2 if reference == "batch:4" else 0))
+    other = planted(tmp_path, job)
+    found = chosen(job, reference)
+    assert found.manifest.savepoint == own
+    assert [one.savepoint for one in found.skipped] == [other]
+    assert "of another line: of query" in found.skipped[0].why and "/test/checkpoints" in found.skipped[0].why
+
+
+def test_a_whole_restore_leaves_it_out_too(job: Job, tmp_path: Path) -> None:
+    own = saved(job, worked(job))
+    other = planted(tmp_path, job)
+    together = choose_together(TogetherRequest(job, job.open_repository()))
+    assert together.queries["main"].manifest.savepoint == own
+    for reference in ("latest-good", "latest"):
+        _, found = choose_nearest(
+            (job.repository,), reference, job.name, target=job.checkpoint, record=False,
+            open_place=job.open_place, lines=Lines.of(job.records(), "main"),
+        )  # fmt: skip
+        assert found.manifest.savepoint == own
+        assert any("another line" in one.why for one in found.passed_over), other
+
+
+def test_by_its_id_the_plan_says_it_first_and_the_approval_shows_it(job: Job, tmp_path: Path) -> None:
+    own = saved(job, worked(job))
+    other = planted(tmp_path, job)
+    said = plan(job, other)
+    assert said.possible, "a person may want it"
+    assert said.another_line.startswith("It is of another line: of query ")
+    assert plan_markdown(said).splitlines()[2].startswith("| Another line | It is of another line: of query ")
+    assert plan(job, own).another_line == ""
+    where = ("--jobs", job.source, "--job", job.name, "--generation", "--sink", "accept", "--dry-run")
+    assert succeed("restore", other, *where).out.splitlines()[0] == said.another_line
+    assert "another line" not in succeed("restore", own, *where).out.splitlines()[0]
+    assert [one.savepoint for one in said.next] == [own]
+    assert plan(job, own).next == (), "nor does it come next where its own fails"
+
+
+def test_where_only_another_is_there_the_error_says_so(job: Job, tmp_path: Path) -> None:
+    worked(job)
+    job.open_repository(create=True)
+    planted(tmp_path, job)
+    for reference in ("latest", "batch:4"):
+        with pytest.raises(NotFoundError) as missing:
+            chosen(job, reference)
+        assert missing.value.code == "no-such-savepoint" and "another query" in missing.value.message
+    with pytest.raises(NotFoundError) as missing:
+        chosen(job, "latest-good")
+    assert missing.value.code == "no-good-savepoint" and "another line" in missing.value.message
+
+
+def lose_records(job: Job) -> None:
+    shutil.rmtree(Path(f"{job.repository}.control".removeprefix("file://")))
+
+
+def test_a_job_whose_records_are_lost_knows_its_line_by_the_marker(job: Job, tmp_path: Path) -> None:
+    own = saved(job, worked(job))
+    planted(tmp_path, job)
+    lose_records(job)
+    assert chosen(job, "latest-good").manifest.savepoint == own
+
+
+def test_without_the_marker_it_knows_it_by_what_was_saved_in_its_own_place(job: Job, tmp_path: Path) -> None:
+    own = saved(job, worked(job))
+    planted(tmp_path, job)
+    lose_records(job)
+    Path(f"{job.checkpoint}.streambank.json".removeprefix("file://")).unlink()
+    for reference in ("latest-good", "latest"):
+        assert chosen(job, reference).manifest.savepoint == own
+
+
+# The honest cases: what must not be taken for another line.
+
+
+def test_an_airflow_without_records_restores_what_another_place_has_saved(job: Job, tmp_path: Path) -> None:
+    """Production is rebuilt elsewhere, with other paths, from the repository alone."""
+    own = saved(job, worked(job))
+    (tmp_path / "rebuilt").mkdir()
+    rebuilt = declare(tmp_path / "rebuilt")
+    shutil.copytree(job.repository.removeprefix("file://"), rebuilt.repository.removeprefix("file://"))
+    for reference in ("latest-good", "latest"):
+        assert chosen(rebuilt, reference).manifest.savepoint == own
+    assert plan(rebuilt, own).another_line == ""
+
+
+def test_each_generation_counts_whatever_its_query_id(job: Job) -> None:
+    """A fork, and a query that began again, have other ids."""
+    saved(job, worked(job))
+    location = move_on(job)  # with another id
+    second = LiveCheckpoint(quick_store(location))
+    second.run(6)
+    newest = take(
+        TakeRequest(second.store, job.open_repository(), job.name, new_query=True,
+                    sinks=sinks_from_descriptions(["ForeachBatchSink"]))
+    ).savepoint  # fmt: skip
+    found = chosen(job, "latest-good")
+    assert (found.manifest.savepoint, found.skipped) == (newest, ())
+
+
+def test_the_same_query_id_counts_whatever_its_place(job: Job, tmp_path: Path) -> None:
+    """A checkpoint that was moved, a copy that was imported, a replica's other spelling."""
+    checkpoint = worked(job)
+    saved(job, checkpoint)
+    moved = LiveCheckpoint(quick_store(tmp_path / "moved"), query_id=checkpoint.query_id, seed=1)
+    moved.run(6)
+    newest = saved(job, moved)
+    found = chosen(job, "latest-good")
+    assert (found.manifest.savepoint, found.skipped) == (newest, ())
+
+
+def test_a_renamed_job_goes_on_in_its_checkpoint(tmp_path: Path, key: Path) -> None:
+    """Under the new name there are no records, and the marker is the old one's."""
+    checkpoint = worked(declare(tmp_path))
+    renamed = load_jobs(declare(tmp_path, name="trips", more="").source).job("trips")
+    renamed = replace(renamed, checkpoint=checkpoint.store.uri, queries={"main": checkpoint.store.uri})
+    own = saved(renamed, checkpoint)
+    found = chosen(renamed, "latest-good")
+    assert (found.manifest.savepoint, found.skipped) == (own, ())
+
+
+def test_both_sites_are_the_job_s_own(tmp_path: Path, key: Path) -> None:
+    sites = TwoSites(tmp_path)
+    primary, standby = sites.at(PRIMARY), sites.at(STANDBY)
+    assert worked(primary)
+    repository = standby.open_repository(create=True)
+    there = LiveCheckpoint(open_store(standby.checkpoint))
+    there.run(3)
+    own = take(
+        TakeRequest(there.store, repository, primary.name, sinks=sinks_from_descriptions(["ConsoleTable"]))
+    ).savepoint
+    lines = Lines.of(primary.records(), "main")
+    found = choose(repository, "latest-good", primary.name, record=False, lines=lines)
+    assert (found.manifest.savepoint, found.skipped) == (own, ())
+
+
+def test_records_without_a_declaration_judge_nothing(job: Job, tmp_path: Path) -> None:
+    worked(job)
+    records = job.records()
+    plain = Lines.of(JobControl(records.store, job.name), "main")
+    job.open_repository(create=True)
+    other = planted(tmp_path, job)
+    assert (
+        choose(job.open_repository(), "latest", job.name, record=False, lines=plain).manifest.savepoint
+        == other
+    )
+
+
+def test_a_time_before_all_says_what_is_the_oldest(job: Job, tmp_path: Path) -> None:
+    own = saved(job, worked(job))
+    planted(tmp_path, job)
+    with pytest.raises(StreambankError) as missing:
+        chosen(job, "2020-01-01")
+    assert missing.value.code == "no-such-savepoint"
+    taken = job.open_repository().load(job.name, own).taken_at + timedelta(milliseconds=1)
+    assert chosen(job, taken.isoformat()).manifest.savepoint == own
