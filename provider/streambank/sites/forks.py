@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from streambank.control.control import JobControl
-from streambank.control.marker import read_marker, service_name
+from streambank.control.marker import read_marker
 from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
 from streambank.sites.records import SiteRecord, Sites
+from streambank.storage import service_name
 
 
 class Saved(Protocol):
