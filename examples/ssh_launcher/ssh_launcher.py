@@ -30,7 +30,7 @@ class SshLauncher:
         self.host = told.pop("host", "")
         self.ssh = shlex.split(told.pop("ssh", "ssh -o BatchMode=yes"))
         self.spark_submit = told.pop("spark_submit", "spark-submit")
-        self.folder = told.pop("folder", "/var/tmp/streambank")
+        self.folder = told.pop("folder", ".streambank")  # relative to the home directory there
         if not self.host or self.host.startswith("-") or told:
             raise InputError(
                 f"The ssh launcher needs launch.settings.host, and does not know {sorted(told)}.",
@@ -46,7 +46,15 @@ class SshLauncher:
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         """Send the code, then start it; only the last step can leave a driver behind."""
-        home = shlex.quote(f"{self.folder}/{spec.launch_id}")
+        folder, home = shlex.quote(self.folder), shlex.quote(f"{self.folder}/{spec.launch_id}")
+        # What another user has made would be theirs to exchange: code and settings lie in it.
+        own = f"mkdir -p -m 700 {folder} && test -O {folder} && test ! -L {folder} && chmod 700 {folder}"
+        if self.run(own)[0] != 0:
+            raise StorageError(
+                f"{self.folder} on {self.host} is not a folder of the user that ssh logs in as.",
+                code="not-started",
+                hint="Name another one in launch.settings.folder, or remove that one.",
+            )
         files = {
             "streambank.zip": program(),
             "run_query.py": entry_path().read_bytes(),

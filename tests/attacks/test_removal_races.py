@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
-from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.errors import IntegrityError, RefusedError, StreambankError
 from streambank.storage import open_store
 from streambank.work.remove import remove_tree
 
@@ -91,6 +91,27 @@ def test_nothing_of_what_a_link_leads_to_goes(tmp_path: Path, inside: str) -> No
                 refused += error.code in ("not-a-directory", "symlink-escape")
         assert there(victim) == whole, f"at call {at}"
     assert fired > 5 and refused > 1
+
+
+def test_a_store_does_not_follow_a_link_that_is_laid_in_its_own_place(tmp_path: Path) -> None:
+    place, victim = lay(tmp_path / "top"), lay(tmp_path / "victim")
+    store = open_store(place)
+    assert store.exists("metadata")
+    place.rename(tmp_path / "moved")
+    place.symlink_to(victim)
+    (victim / "empty/deep").mkdir(parents=True)
+    for act in (lambda: store.delete("metadata"), lambda: store.prune("empty")):
+        with pytest.raises(IntegrityError) as caught:
+            act()
+        assert caught.value.code == "symlink-escape"
+    assert (victim / "metadata").exists() and (victim / "empty/deep").exists()
+    place.unlink()
+    lay(place)
+    store.delete("metadata")
+    assert not (place / "metadata").exists(), "one that was made again is the same place"
+    (tmp_path / "link").symlink_to(place)
+    open_store(tmp_path / "link").delete("commits/0")
+    assert not (place / "commits/0").exists(), "a root that is a link is the choice of who opens it"
 
 
 def test_another_directory_of_the_same_name_is_not_the_one_that_was_looked_at(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from shutil import rmtree
 
 from streambank.code.code import Code
 from streambank.code.program import PY_FILES, Program, digest_of, py_file_name, py_files_of, read_program
@@ -26,6 +25,7 @@ from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.storage.local.modes import close_directory
+from streambank.storage.local.trees import remove_directory
 from streambank.storage.names import is_key
 
 MOST_BYTES = 16 * 2**20
@@ -205,7 +205,7 @@ def _lay(control: JobControl, digest: str, contents: Mapping[str, bytes]) -> Pat
             there = {name: (folder / name).read_bytes() for name in contents if (folder / name).is_file()}
             if digest_of(there) == digest:
                 return folder
-            rmtree(folder)
+            remove_directory(folder)
         begun = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
         begun.mkdir(mode=0o700, parents=True)
         for name, data in contents.items():
@@ -215,7 +215,7 @@ def _lay(control: JobControl, digest: str, contents: Mapping[str, bytes]) -> Pat
         if not folder.exists():
             begun.replace(folder)
         else:  # another start was faster
-            rmtree(begun)
+            remove_directory(begun)
     except OSError as error:
         raise not_laid(f"The program of job {control.name}", folder, error) from error
     return folder

@@ -7,7 +7,6 @@ nothing that reads state writes to them.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -36,9 +35,11 @@ from streambank.savepoint.materialize import materialize
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import FileInfo, Store, local_path, open_store
 from streambank.storage.local.modes import Openness, make_directory, openness
+from streambank.storage.local.trees import is_private
 from streambank.storage.locations import is_inside
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
+from streambank.work.remove import remove_tree
 from streambank.work.staging import INSPECTED, TEMPORARY, beside, checkpoint_name, is_staging, repository_name
 from streambank.work.target import check_target_apart
 from streambank_spark.failures import first_line
@@ -120,7 +121,7 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
             )
         if staging.work is not None:
             folders_of_live(source).without([source.uri]).check(place.uri, "staging directory")
-        stack.callback(_remove, place)
+        stack.callback(remove_tree, place)
         repository = Repository.open(place, create=True, like=source.uri)
         taken = take(
             TakeRequest(source, repository, INSPECTED, batch=batch, closure="minimal"),
@@ -138,7 +139,7 @@ def place_beside(location: str) -> Iterator[Store]:
     try:
         yield target
     finally:
-        _remove(target)
+        remove_tree(target)
 
 
 def _work(stack: ExitStack, staging: Staging) -> str:
@@ -157,11 +158,7 @@ def _work(stack: ExitStack, staging: Staging) -> str:
 
 def _is_our_temporary(name: str) -> bool:
     """Whether a folder in the temporary folder is one of ours, and of this user."""
-    with suppress(OSError):
-        return (
-            name.startswith(TEMPORARY) and (Path(tempfile.gettempdir()) / name).lstat().st_uid == os.geteuid()
-        )
-    return False
+    return name.startswith(TEMPORARY) and is_private(Path(tempfile.gettempdir()) / name)
 
 
 def _sweep(work: str, is_ours: Callable[[str], bool]) -> None:
@@ -170,10 +167,10 @@ def _sweep(work: str, is_ours: Callable[[str], bool]) -> None:
     store = open_store(work)
     for name in filter(is_ours, store.names()):
         left = store.child(name)
-        with suppress(StorageError, NotFoundError):  # another user's, or another one removes it
+        with suppress(StorageError, NotFoundError, RefusedError):  # another user's, or another one removes it
             changed_ns = [info.mtime_ns for info in left.list()]
             if changed_ns and max(changed_ns) < before_ns:
-                _remove(left)
+                remove_tree(left)
 
 
 def for_spark(location: str) -> str:
@@ -195,7 +192,7 @@ def _laid_out(
             if staging.work is not None:
                 folders = folders_of_savepoint(repository, manifest).without([manifest.checkpoint])
                 folders.check(target.uri, "staging directory")
-            stack.callback(_remove, target)
+            stack.callback(remove_tree, target)
             if is_local(staging.master):  # nobody but this user's processes has to read it
                 make_directory(target.uri, Openness(0o700))
             materialize(
@@ -227,12 +224,6 @@ def require_schemas(manifest: Manifest) -> None:
                 hint="Spark writes it when the query starts: let it run a batch, and take another savepoint. "
                 "Savepoints and restores need no schema.",
             )
-
-
-def _remove(target: Store) -> None:
-    for info in list(target.list()):
-        target.delete(info.path)
-    target.prune()
 
 
 _LEFT_S = 7 * 86_400.0

@@ -16,7 +16,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import rmtree
 from typing import IO, Any
 
 from streambank.core.errors import ConflictError, InputError, StorageError, StreambankError
@@ -24,6 +23,7 @@ from streambank.core.json_text import loads
 from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation, entry_path, find_installation
 from streambank.storage import scheme_of
+from streambank.storage.local.trees import remove_directory
 from streambank.work.executor import O, T, Threads, Work
 from streambank.work.plan_lines import read_error, write_plan
 from streambank_spark.submit.bundle import PACKAGES, write_bundle, write_packages
@@ -266,16 +266,16 @@ def submit_folder() -> Iterator[Path]:
         yield folder
     except StorageError as error:
         if error.code != "spark-failed" or not (folder / LOG).exists():
-            rmtree(folder)
+            remove_directory(folder)
             raise
         for path in folder.iterdir():
             if path.name != LOG:
                 path.unlink()
         raise
     except BaseException:
-        rmtree(folder)
+        remove_directory(folder)
         raise
-    rmtree(folder)
+    remove_directory(folder)
 
 
 def write_properties(

@@ -84,7 +84,7 @@ def test_secrets_are_in_no_argument_and_in_no_environment_that_did_not_hold_them
         kept.append((folder / "plan.jsonl").read_text())
         shutil.rmtree(folder)
 
-    monkeypatch.setattr("streambank_spark.submit.executor.rmtree", keeping)
+    monkeypatch.setattr("streambank_spark.submit.executor.remove_directory", keeping)
     shop.take(pace=Pace(executor=SparkExecutor("spark://there:7077", properties=properties)))
     arguments, environment, conf, mode, _ = json.loads(seen.read_text())
     assert SECRET not in json.dumps([arguments, environment]) and SECRET not in kept[0]

@@ -13,18 +13,16 @@ import contextlib
 import fcntl
 import os
 import signal
-import stat
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import BinaryIO
 
 from streambank.control.control import JobControl
-from streambank.core.errors import InputError, StorageError
+from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.bundle import NAME, program
@@ -33,6 +31,7 @@ from streambank.driver.failure import shown
 from streambank.driver.installed import Installation, entry_path, installation_that_submits
 from streambank.driver.launchers.local import launch_arguments, own_settings
 from streambank.driver.spec import LaunchSpec, property_lines
+from streambank.storage.local.trees import is_private, judge, remove_directory
 from streambank.storage.settings import CREDENTIALS, variables_for
 
 TIMEOUT_S = 300.0
@@ -123,7 +122,8 @@ class ClusterSubmit:
             if process is not None:
                 _end(process)
             if process is not None or _is_left(folder):
-                rmtree(folder, ignore_errors=True)
+                with contextlib.suppress(StreambankError):
+                    remove_directory(folder)
 
     def _environment(
         self, found: Installation, job: Job, spec: LaunchSpec, environment: Mapping[str, str]
@@ -179,11 +179,10 @@ class ClusterSubmit:
 def _sweep() -> None:
     """Remove folders of spark-submit that starts have left behind which were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
-        with contextlib.suppress(OSError):  # another one removes it, or it is somebody else's
-            about = folder.lstat()
-            mine = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
-            if mine and time.time() - about.st_mtime >= _YOUNG_S and _is_left(folder):
-                rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError, StreambankError):  # it is gone by now, or somebody else's
+            about, judged = folder.lstat(), judge(folder)
+            if is_private(folder) and time.time() - about.st_mtime >= _YOUNG_S and _is_left(folder):
+                remove_directory(folder, judged)
 
 
 def _is_left(folder: Path) -> bool:

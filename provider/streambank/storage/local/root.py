@@ -183,14 +183,14 @@ class Root:
 
     def _check_inside(self, descriptor: int, path: str) -> None:
         real = _real_path(descriptor, path)
-        if self._real_boundary is None or not _is_inside(real, self._real_boundary):
+        if self._real_boundary is None:  # once: else a link in the place of the root itself would be followed
             self._real_boundary = os.path.realpath(self.boundary)
-            if not _is_inside(real, self._real_boundary):
-                raise IntegrityError(
-                    f"{path} is a link that leaves {self.boundary}: it leads to {real}.",
-                    code="symlink-escape",
-                    hint="Put the files themselves there, or name the directory that holds them.",
-                )
+        if not _is_inside(real, self._real_boundary):
+            raise IntegrityError(
+                f"{path} is a link that leaves {self.boundary}: it leads to {real}.",
+                code="symlink-escape",
+                hint="Put the files themselves there, or name the directory that holds them.",
+            )
 
 
 def file_info(key: str, status: os.stat_result) -> FileInfo:

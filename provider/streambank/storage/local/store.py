@@ -309,10 +309,14 @@ class LocalStore:
 
     def prune(self, prefix: str = "") -> None:
         """See `Store.prune`."""
-        top = self._root.join(check_prefix(prefix))
-        for directory, _, _ in os.walk(top, topdown=False, followlinks=False):
-            with suppress(OSError):  # it is not empty, or somebody else was faster
-                Path(directory).rmdir()
+        # Nothing is found or removed by its path, in whose place somebody may lay a link meanwhile.
+        with suppress(NotFoundError), self._root.directory(check_prefix(prefix)) as top:
+            for _, folders, _, directory in os.fwalk(".", topdown=False, dir_fd=top):
+                for folder in folders:
+                    with suppress(OSError):  # it is not empty, or a link, or somebody else was faster
+                        os.rmdir(folder, dir_fd=directory)
+        with suppress(OSError):
+            Path(self._root.join(prefix)).rmdir()
 
     def _scan(self, directory: str, usable: set[str]) -> tuple[Sequence[Row], Sequence[str]]:
         """Files and directories directly below a directory; `usable` are names that need no check again."""
