@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from streambank.core.choices import SinkChoice
 from streambank.core.errors import InputError, check_choice
@@ -381,18 +382,75 @@ def check_objectives(names: Sequence[str]) -> list[str]:
     return [check_choice(name, "An objective", known) for name in names]
 
 
-FORM_SETTINGS = re.compile(
-    r"spark\.sql\.(?:shuffle\.partitions|adaptive\.[\w.]+|streaming\.[\w.]+)"
-    r"|spark\.(?:executor|driver)\.(?:memory|memoryOverhead|cores|instances)"
-    r"|spark\.dynamicAllocation\.[\w.]+"
+FORM_SETTINGS = frozenset(
+    {
+        "spark.sql.shuffle.partitions",
+        *(
+            f"spark.sql.adaptive.{name}"
+            for name in (
+                "enabled",
+                "advisoryPartitionSizeInBytes",
+                "autoBroadcastJoinThreshold",
+                "coalescePartitions.enabled",
+                "coalescePartitions.initialPartitionNum",
+                "coalescePartitions.minPartitionSize",
+                "coalescePartitions.parallelismFirst",
+                "localShuffleReader.enabled",
+                "skewJoin.enabled",
+                "skewJoin.skewedPartitionFactor",
+                "skewJoin.skewedPartitionThresholdInBytes",
+            )
+        ),
+        *(
+            f"spark.sql.streaming.{name}"
+            for name in (
+                "maxBatchesToRetainInMemory",
+                "pollingDelay",
+                "stateStore.rocksdb.blockCacheSizeMB",
+                "stateStore.rocksdb.blockSizeKB",
+                "stateStore.rocksdb.boundedMemoryUsage",
+                "stateStore.rocksdb.compactOnCommit",
+                "stateStore.rocksdb.highPriorityPoolRatio",
+                "stateStore.rocksdb.lockAcquireTimeoutMs",
+                "stateStore.rocksdb.maxMemoryUsageMB",
+                "stateStore.rocksdb.maxOpenFiles",
+                "stateStore.rocksdb.maxWriteBufferNumber",
+                "stateStore.rocksdb.writeBufferCacheRatio",
+                "stateStore.rocksdb.writeBufferSizeMB",
+            )
+        ),
+        *(
+            f"spark.{role}.{name}"
+            for role in ("driver", "executor")
+            for name in ("cores", "memory", "memoryOverhead", "memoryOverheadFactor")
+        ),
+        "spark.executor.instances",
+        *(
+            f"spark.dynamicAllocation.{name}"
+            for name in (
+                "enabled",
+                "cachedExecutorIdleTimeout",
+                "executorAllocationRatio",
+                "executorIdleTimeout",
+                "initialExecutors",
+                "maxExecutors",
+                "minExecutors",
+                "schedulerBacklogTimeout",
+                "shuffleTracking.enabled",
+                "shuffleTracking.timeout",
+                "sustainedSchedulerBacklogTimeout",
+            )
+        ),
+    }
 )
-"""Settings that the form of an upgrade may change: none that brings other code into the job."""
-_NOT_OF_A_FORM = re.compile(r"class|listener|extension|plugin|path|location|check|retain", re.IGNORECASE)
-"""Such as load code, name a place, turn off what Spark checks, or remove what savepoints are taken of."""
+"""Settings that the form of an upgrade may change: each says how fast or large the job is, and no more. None
+loads code, names a place, turns a check off, or says which files of a checkpoint are written or removed."""
+_ENVIRONMENT = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages, some of which are programs that run whatever their arguments say."""
 
 
 def check_form_upgrade(job: Job, application: str | None, conf: Iterable[str]) -> None:
-    """Make sure that the form of an upgrade runs no code but what lies where the job's own does.
+    """Make sure that the form of an upgrade runs no code but what it may, by the declaration.
 
     Args:
         job: The job.
@@ -402,15 +460,19 @@ def check_form_upgrade(job: Job, application: str | None, conf: Iterable[str]) -
     Raises:
         InputError: It would (code `place-not-allowed`, `bad-option`).
     """
-    if application is not None and not _is_beside(application, job.application):
+    if application is not None and not _may_run(job, application):
+        takes = job.upgrade.applications
+        where = (
+            f"what {', '.join(takes) or 'nothing'} names from there" if takes is not None else "a program in"
+        )
         raise InputError(
-            f"{application} is not where a form may let an upgrade of {job.name} find an application: that "
-            f"is below {job.application.rpartition('/')[0]}, as an absolute path.",
+            f"{application} is not an application that a form may let an upgrade of {job.name} run: that is "
+            f"{where} {PurePosixPath(job.application).parent}, by its absolute path.",
             code="place-not-allowed",
-            hint="Put the application there, or declare it.",
+            hint=f"Declare it: `applications` in [jobs.{job.name}.upgrade].",
         )
     for name in conf:
-        if not FORM_SETTINGS.fullmatch(name) or _NOT_OF_A_FORM.search(name):
+        if name not in FORM_SETTINGS:
             raise InputError(
                 f"{name} is not a setting that a form may let an upgrade of {job.name} change.",
                 code="bad-option",
@@ -418,13 +480,24 @@ def check_form_upgrade(job: Job, application: str | None, conf: Iterable[str]) -
             )
 
 
-def _is_beside(application: str, declared: str) -> bool:
-    """Whether an application lies below the folder of another one, whatever the process' own folder is."""
-    named, there = urlsplit(application), urlsplit(declared)
-    if (named.scheme, named.netloc) != (there.scheme, there.netloc):
+def _may_run(job: Job, application: str) -> bool:
+    path, declared = Path(application), Path(os.path.normpath(job.application))
+    if path in (declared, Path(job.application)):
+        return True
+    if not path.is_absolute() or ".." in path.parts:
         return False
-    if named.scheme:
-        place = PurePosixPath(unquote(named.path))
-        return ".." not in place.parts and place.is_relative_to(PurePosixPath(unquote(there.path)).parent)
-    path = Path(application)
-    return path.is_absolute() and path.resolve().is_relative_to(Path(declared).resolve().parent)
+    try:
+        real, there, folder = path.resolve(), path.is_file(), Path(job.application).resolve().parent
+    except (OSError, RuntimeError, ValueError):  # too long, links in a circle, a NUL
+        return False
+    if job.upgrade.applications is not None:
+        patterns = [(at / one).parts for one in job.upgrade.applications for at in (declared.parent, folder)]
+        named = any(
+            len(one) == len(path.parts) and all(map(fnmatchcase, path.parts, one)) for one in patterns
+        )
+    else:
+        installed = _ENVIRONMENT.intersection(real.parts) or any(
+            (one / "pyvenv.cfg").exists() for one in real.parents
+        )
+        named = real.parent == folder and not installed
+    return named and (there or not declared.exists())  # one in an image is not seen from here

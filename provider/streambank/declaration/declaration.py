@@ -31,6 +31,7 @@ from streambank.declaration.savepoints import (
     SavepointPolicy,
     StartPolicy,
     StopPolicy,
+    UpgradePolicy,
 )
 from streambank.declaration.sla import SlaPolicy, without_copy_age
 from streambank.declaration.state import ChangePolicies, CompactPolicy, HotKeysPolicy, StatePolicy
@@ -73,7 +74,7 @@ class Job:
         tags: For people, and for Airflow.
         time_zone: By whose calendar and clocks its schedules, blackout windows and retention are, such as
             `Europe/Berlin`; None for UTC, and for schedules Airflow's own default.
-        savepoint: See `SavepointPolicy`; so for `restore`, `stop`, `start` and `limits`.
+        savepoint: See `SavepointPolicy`; so for `restore`, `upgrade`, `stop`, `start` and `limits`.
         health: When it counts as unhealthy, and what is done then.
         retention: Which savepoints are kept; None where that is not declared.
         replicate: To which other repositories savepoints are brought.
@@ -121,6 +122,7 @@ class Job:
     time_zone: str | None = None
     savepoint: SavepointPolicy = field(default_factory=SavepointPolicy)
     restore: RestorePolicy = field(default_factory=RestorePolicy)
+    upgrade: UpgradePolicy = field(default_factory=UpgradePolicy)
     stop: StopPolicy = field(default_factory=StopPolicy)
     start: StartPolicy = field(default_factory=StartPolicy)
     limits: Limits = field(default_factory=Limits)

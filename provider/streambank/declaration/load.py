@@ -36,13 +36,11 @@ from streambank.declaration.savepoints import (
     read_savepoint,
     read_start,
     read_stop,
+    read_upgrade,
 )
 from streambank.declaration.sinks import read_sinks
 from streambank.declaration.sla import read_sla, with_usual, without_copies
 from streambank.declaration.state import read_changes, read_compact, read_hot_keys, read_state
-
-NOT_BUILT = ("rehearse", "upgrade")
-"""Tables that nothing reads yet: declaring one would promise what is not done."""
 
 _APART = (
     ("spark.master", "master", "master"),
@@ -188,6 +186,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         time_zone=time_zone,
         savepoint=savepoint,
         restore=read_restore(fields.table("restore")),
+        upgrade=read_upgrade(fields.table("upgrade")),
         stop=read_stop(fields.table("stop")),
         start=read_start(fields.table("start")),
         limits=read_limits(fields),
@@ -210,11 +209,6 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str | 
         source=str(fields.source.path),
         line=fields.source.line(fields.path),
     )
-    for table in NOT_BUILT:
-        if table in fields.data:
-            raise fields.mistake(
-                table, "it is not supported yet, so nothing would read it", "Remove the table."
-            )
     standby = fields.table("standby")
     env = read_environment(standby) if "env" in standby.data else None
     places = PrimaryPlaces(job.checkpoint, queries, repository, job.control, job.replicate.to, spark)

@@ -1,4 +1,4 @@
-"""What a job declares about its savepoints, restores, stops, starts and limits, a table each."""
+"""What a job declares about its savepoints, restores, upgrades, stops, starts and limits, a table each."""
 
 from __future__ import annotations
 
@@ -100,6 +100,18 @@ class RestorePolicy:
     approvers: tuple[str, ...] = ()
     new_outputs: tuple[str, ...] | None = None
     into: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradePolicy:
+    """`[jobs.NAME.upgrade]`.
+
+    Attributes:
+        applications: Which applications the form of `<job>.upgrade` may name, as paths from the folder of the
+            declared one, or absolute; `*` stands for a part of a name. None for programs of that folder.
+    """
+
+    applications: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +264,16 @@ def _approvers(fields: Fields) -> tuple[str, ...]:
         if not one.strip():
             raise fields.mistake("approvers", "one of them is empty", "Write the ids of users of Airflow.")
     return tuple(dict.fromkeys(found))
+
+
+def read_upgrade(fields: Fields) -> UpgradePolicy:
+    """Of `[jobs.NAME.upgrade]`."""
+    policy = UpgradePolicy(fields.texts("applications"))
+    for one in policy.applications or ():
+        if not one.strip() or ".." in one.split("/"):
+            raise fields.mistake("applications", f"{one!r} names no application", 'Such as "releases/*.py".')
+    fields.done()
+    return policy
 
 
 def read_stop(fields: Fields) -> StopPolicy:

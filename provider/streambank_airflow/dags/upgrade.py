@@ -23,7 +23,7 @@ def upgrade_dag(job: Job, file: DagFile) -> DAG:
             "savepoint while the old code runs on. Then the job stops with a savepoint, and goes on with the "
             "new code. If that does not get on, the savepoint is restored, and the old code started."
         ),
-        params=recovery.upgrade_form(job.drill.batches),
+        params=recovery.upgrade_form(job.drill.batches, job.upgrade.applications),
     )
     with dag:
         UpgradeStreamingJobOperator(

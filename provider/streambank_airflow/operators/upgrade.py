@@ -59,8 +59,8 @@ class UpgradeStreamingJobOperator(EndsWhenKilled):
         unrehearsed: Go on although the rehearsal could not run the new code.
         cold: Launch the new driver only when the old one has stopped: where there is no room for both.
         plan_only: See what would change, and do nothing.
-        from_form: What is said comes from a form: only an application below the folder of the declared one
-            is taken, and only settings that bring no other code into the job.
+        from_form: What is said comes from a form: only an application that the job's table `upgrade` allows
+            is taken, or one in the folder of the declared one, and only settings of speed and size.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note` (why), and as for every operator.
 
     Returns:

@@ -66,6 +66,8 @@ retention.keep_monthly = 12
 [jobs.orders.restore]
 sink = "rollback"
 approval_timeout = "2h"
+[jobs.orders.upgrade]
+applications = ["v2.py", "releases/*.py"]
 [jobs.orders.stop]
 drain_timeout = "5m"
 [jobs.orders.start]
@@ -160,6 +162,7 @@ def test_everything_that_can_be_declared(tmp_path: Path) -> None:
     assert orders.retention is not None and orders.retention.keep_daily == 7
     assert orders.replicate.retention == Policy(keep_monthly=12)
     assert (orders.restore.sink, orders.restore.approval_timeout_s) == ("rollback", 7200.0)
+    assert orders.upgrade.applications == ("v2.py", "releases/*.py")
     assert (orders.stop.force_after_s, orders.stop.drain_timeout_s) == (90.0, 300.0)
     assert (orders.start.timeout_s, orders.start.schedule) == (90.0, "*/5 * * * *")
     assert (orders.limits.beat_s, orders.limits.ttl_s) == (0.5, 10.0)
@@ -269,11 +272,11 @@ def test_the_projects_own_declaration_is_right() -> None:
         ('stop.force_after = "1 hour"', 6, "jobs.a.stop.force_after", "not a duration"),
         ('[jobs.a.savepoint]\n# why\nverify = "deep"', 8, "jobs.a.savepoint.verify", "not one of its values"),
         ('[jobs.a.savepoint]\nclosure = "saef"', 7, "jobs.a.savepoint.closure", "not one of its values"),
-        ('[jobs.a.rehearse]\nschedule = "@weekly"', 6, "jobs.a.rehearse", "not supported yet"),
+        ('[jobs.a.rehearse]\nschedule = "@weekly"', 6, "jobs.a.rehearse", "no such field"),
         ('[jobs.a.drill]\nsavepoint = "b000001"', 7, "jobs.a.drill.savepoint", ""),
         ('[jobs.a.drill]\nsavepoint = "each"\nlimit = 0', 8, "jobs.a.drill.limit", ""),
-        ("rehearse = {}", 6, "jobs.a.rehearse", "not supported yet"),
-        ("[jobs.a.upgrade]", 6, "jobs.a.upgrade", "not supported yet"),
+        ("rehearse = {}", 6, "jobs.a.rehearse", "no such field"),
+        ("[jobs.a.upgrade]\napplications = ['../b.py']", 7, "jobs.a.upgrade.applications", "names no"),
         ('[jobs.a.savepoint]\nevery = "1h"', 7, "jobs.a.savepoint.every", "no such field"),
         ('[jobs.a.savepoint]\nblackout = "22:00-06:00"', 7, "jobs.a.savepoint.blackout", "a list"),
         (

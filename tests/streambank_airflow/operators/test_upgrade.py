@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
 
 from streambank.code.chosen import as_chosen
-from streambank.core.errors import InputError
 from streambank.upgrade.record import newest_upgrade
-from streambank_airflow.choices import check_form_upgrade
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.base import REPORT_KEY
 from streambank_airflow.operators.upgrade import UpgradeStreamingJobOperator
@@ -81,40 +78,11 @@ def test_an_upgrade_that_is_refused_fails_the_task_for_good(
     assert as_chosen(running.job, running.control)[1] is not None, "each start keeps to the old code"
 
 
-def test_a_form_runs_no_code_from_elsewhere(
-    managed: Managed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = managed.job
-    check_form_upgrade(job, str(tmp_path / "v2/app.py"), ["spark.sql.shuffle.partitions"])
-    (tmp_path / "linked.py").symlink_to("/etc/hostname")
-    for application in ("/elsewhere/app.py", f"{tmp_path}/../app.py", str(tmp_path / "linked.py")):
-        with pytest.raises(InputError) as refused:
-            check_form_upgrade(job, application, [])
-        assert refused.value.code == "place-not-allowed"
-    monkeypatch.chdir(tmp_path)  # what a driver is given is not looked for there
-    for application in ("app.py", "https://evil/app.py", "s3a://bucket/app.py", "local:///etc/app.py"):
-        with pytest.raises(InputError) as refused:
-            check_form_upgrade(job, application, [])
-        assert refused.value.code == "place-not-allowed"
-    remote = replace(job, application="s3a://bucket/jobs/app.py")
-    check_form_upgrade(remote, "s3a://bucket/jobs/v2/app.py", [])
-    for application in ("s3a://other/jobs/app.py", "s3a://bucket/jobs/../app.py", "/jobs/app.py"):
-        with pytest.raises(InputError):
-            check_form_upgrade(remote, application, [])
-    for setting in (
-        "spark.sql.streaming.unsupportedOperationCheck",
-        "spark.sql.streaming.stateStore.stateSchemaCheck",
-        "spark.sql.streaming.minBatchesToRetain",
-        "spark.sql.streaming.checkpointLocation",
-        "spark.jars",
-        "spark.submit.pyFiles",
-        "spark.driver.extraJavaOptions",
-        "spark.sql.extensions",
-        "spark.sql.streaming.stateStore.providerClass",
-        "spark.sql.streaming.streamingQueryListeners",
-        "spark.pyspark.python",
-        "spark.executorEnv.PYTHONPATH",
-    ):
-        with pytest.raises(InputError) as refused:
-            check_form_upgrade(job, None, [setting])
-        assert refused.value.code == "bad-option"
+def test_a_form_runs_no_code_from_elsewhere(managed: Managed) -> None:
+    """What it takes: tests/attacks/test_upgrade_form.py."""
+    for asked in ({"application": "/elsewhere/app.py"}, {"conf": {"spark.jars": "/elsewhere.jar"}}):
+        (task,) = dag_of(managed, from_form=True, **asked).tasks
+        with pytest.raises(AirflowFailException, match="form"):
+            task.execute({})  # type: ignore[arg-type]  # nothing of the context is asked before
+    (task,) = build_dags(managed.jobs_file)["flights.upgrade"].tasks
+    assert task.from_form

@@ -162,11 +162,12 @@ COMPARED = {
 }
 
 
-def upgrade_form(batches: int) -> dict[str, Param]:
+def upgrade_form(batches: int, applications: Sequence[str] | None = None) -> dict[str, Param]:
     """The form of `<job>.upgrade`.
 
     Args:
         batches: How many batches of the live query the rehearsal executes again, by default.
+        applications: Which applications may be named, as declared; None for those beside the declared one.
     """
     return {
         "plan_only": Param(
@@ -199,7 +200,12 @@ def upgrade_form(batches: int) -> dict[str, Param]:
         "application": optional(
             None,
             "Application",
-            "Another application than the declared one, below its folder.",
+            "Another application than the declared one, by its absolute path: "
+            + (
+                "a Python program in the same folder."
+                if applications is None
+                else f"what {', '.join(map(code, applications)) or 'nothing'} names from its folder."
+            ),
         ),
         "args": optional(
             None,
@@ -211,7 +217,7 @@ def upgrade_form(batches: int) -> dict[str, Param]:
         "conf": optional(
             None,
             "Settings of Spark",
-            "Over the declared ones, by name: of shuffles, adaptive execution, streaming, memory and cores.",
+            "Over the declared ones, by name: of shuffles, adaptive execution, RocksDB, memory and cores.",
             "object",
         ),
         "unrehearsed": Param(
