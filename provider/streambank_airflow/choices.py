@@ -14,9 +14,10 @@ from streambank.core.errors import InputError, check_choice
 from streambank.core.names import MAIN
 from streambank.core.text import CONTROL
 from streambank.declaration.objectives import PROMISES
+from streambank.declaration.places.shared import why_taken
 from streambank.declaration.state import BootstrapPolicy, TransformPolicy
 from streambank.recovery.choices import parse_new_sinks, parse_sink_choices
-from streambank.storage import is_below, is_beside, normalize_location, same_place, scheme_of
+from streambank.storage import followed, is_below, is_beside, normalize_location, same_place, scheme_of
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -254,7 +255,9 @@ def _check_readable(condition: str) -> None:
         )
 
 
-def check_form_places(job: Job, query: str | None, into: str | None, new_sinks: Mapping[str, str]) -> None:
+def check_form_places(
+    job: Job, query: str | None, into: str | None, new_sinks: Mapping[str, str], jobs: Iterable[Job]
+) -> None:
     """Make sure that a form names only places in which the job lets a restore write.
 
     Args:
@@ -262,20 +265,31 @@ def check_form_places(job: Job, query: str | None, into: str | None, new_sinks: 
         query: Which of its queries; None for the only one.
         into: The directory to restore into.
         new_sinks: The new output directories, by the old ones.
+        jobs: All jobs of its file.
 
     Raises:
-        InputError: It names another one (code `place-not-allowed`).
+        InputError: It names another one, or one that is taken (code `place-not-allowed`).
     """
-    restore = job.restore
-    if into:
-        _check_place(job, "into", into, job.queries[query or MAIN], restore.into)
-    for old, new in new_sinks.items():
-        _check_place(job, "new_outputs", new, old, restore.new_outputs)
+    named = [("into", into, job.queries[query or MAIN], job.restore.into)] if into else []
+    named += [("new_outputs", new, old, job.restore.new_outputs) for old, new in new_sinks.items()]
+    jobs = list(jobs)
+    for field, place, beside, below in named:
+        taken = why_taken(place, jobs, _check_place(job, field, place, beside, below))
+        if taken is not None:
+            raise InputError(
+                f"{place} is not where a form may let a restore of {job.name} write: {taken}.",
+                code="place-not-allowed",
+                hint="Name another directory, that nothing else uses.",
+            )
 
 
-def _check_place(job: Job, field: str, place: str, beside: str, below: Sequence[str] | None) -> None:
-    if is_beside(place, beside) if below is None else any(is_below(place, one) for one in below):
-        return
+def _check_place(job: Job, field: str, place: str, beside: str, below: Sequence[str] | None) -> str:
+    """Make sure that a place is where it may be; the location below which that is."""
+    if below is None and is_beside(place, beside):
+        return f"{followed(place).rpartition('/')[0]}/"
+    allowed = [one for one in below or () if is_below(place, one)]
+    if allowed:
+        return allowed[0]
     where = f"beside {beside}" if below is None else f"below {' or '.join(below) or 'no place at all'}"
     raise InputError(
         f"{place} is not where a form may let a restore of {job.name} write: that is {where}.",

@@ -57,9 +57,9 @@ def job(tmp_path: Path) -> Job:
 def test_a_line_break_in_a_new_output_is_no_location(job: Job) -> None:
     out = job.checkpoint.rpartition("/")[0].removeprefix("file://") + "/out"
     with pytest.raises(InputError) as caught:
-        check_form_places(job, None, None, new_sink_choices([f"{out}={out}-new\n| Warning | none |"]))
+        check_form_places(job, None, None, new_sink_choices([f"{out}={out}-new\n| Warning | none |"]), [job])
     assert caught.value.code == "bad-location"
-    check_form_places(job, None, None, new_sink_choices([f"{out}={out}-new"]))
+    check_form_places(job, None, None, new_sink_choices([f"{out}={out}-new"]), [job])
 
 
 @pytest.mark.parametrize(
@@ -68,19 +68,19 @@ def test_a_line_break_in_a_new_output_is_no_location(job: Job) -> None:
 def test_a_form_writes_nowhere_but_beside_the_old_output(job: Job, place: str) -> None:
     beside = job.checkpoint.rpartition("/")[0]
     with pytest.raises(InputError) as caught:
-        check_form_places(job, None, None, {f"{beside}/out": place})
+        check_form_places(job, None, None, {f"{beside}/out": place}, [job])
     assert caught.value.code == "place-not-allowed" and "new_outputs" in caught.value.hint
     with pytest.raises(InputError):
-        check_form_places(job, None, place, {})
+        check_form_places(job, None, place, {}, [job])
 
 
 def test_a_job_may_allow_other_places_or_none(job: Job) -> None:
     beside = job.checkpoint.rpartition("/")[0]
     wider = replace(job, restore=replace(job.restore, new_outputs=("s3://lake/out",), into=()))
-    check_form_places(wider, None, None, {f"{beside}/out": "s3a://lake/out/new"})
+    check_form_places(wider, None, None, {f"{beside}/out": "s3a://lake/out/new"}, [wider])
     for into, new in ((f"{beside}/again", {}), (None, {f"{beside}/out": f"{beside}/new"})):
         with pytest.raises(InputError):
-            check_form_places(wider, None, into, new)
+            check_form_places(wider, None, into, new, [wider])
 
 
 def test_a_form_brings_no_condition_that_the_job_does_not_declare(job: Job) -> None:

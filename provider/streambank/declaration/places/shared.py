@@ -1,9 +1,13 @@
-"""That jobs, their sites and their copies share no places in which one would destroy the other's."""
+"""That jobs, their sites and their copies share no places in which one would destroy the other's.
+
+And that nobody who may only name a place, in a form, names one of them, or one that is ours by its name.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,11 +21,16 @@ from streambank.declaration.places.standby import Standby
 from streambank.declaration.savepoints import ReplicatePolicy
 from streambank.declaration.state import StatePolicy
 from streambank.sinks.declared import DeclaredSink
-from streambank.storage import followed, upwards
+from streambank.storage import followed, is_inside, upwards
 
 _CHECKPOINT, OUTPUT, TABLE = "the checkpoint", "the output", "the table"
 SCRATCH, STAGED = "the scratch of drills", "the staged state"
 _DATA = (_CHECKPOINT, OUTPUT, TABLE)
+_OURS = re.compile(
+    r"[._]streambank.*|.+\.(?:control|drills|savepoints|work)|.+\.(?:streambank|restored)\.json|.+\.quarantine-.*",
+    re.IGNORECASE,
+)
+"""Names that Streambank gives to what it lays beside a checkpoint, an output and a repository, or in them."""
 
 
 class _Placed(Protocol):
@@ -105,6 +114,28 @@ def _everywhere(jobs: Mapping[str, _Placed]) -> tuple[list[_Placed], list[_Place
     """All jobs at each of their sites, and all of their copies."""
     standbys = [job.at_site(STANDBY) for job in jobs.values() if job.standby is not None]
     return [*jobs.values(), *standbys], [job.as_copy(name) for job in jobs.values() for name in job.copies]
+
+
+def why_taken(place: str, jobs: Iterable[_Placed], within: str) -> str | None:
+    """Why nobody may be let write to a place by its name alone; None where nothing speaks against it.
+
+    Args:
+        place: The place.
+        jobs: All jobs of the file.
+        within: The location below which places may be named. It may lie in a declared place itself.
+    """
+    names = followed(place).removeprefix(followed(within)).strip("/").split("/")
+    if any(_OURS.fullmatch(one) or without_generation(one) != one for one in names):
+        return "Streambank gives such names to what it keeps"
+    by_name = {job.name: job for job in jobs}
+    records = (
+        Place(f"job {job.name}", "the records", job.control) for job in by_name.values() if job.control
+    )
+    for one in (*declared_places(by_name), *records):
+        apart = are_apart(followed(place), followed(one.location))
+        if not apart and not is_inside(within, one.location):
+            return f"it is not apart from {one.what} {one.location} of {one.owner}"
+    return None
 
 
 def _refuse_in_data(live: Sequence[_Placed], source: Source) -> None:

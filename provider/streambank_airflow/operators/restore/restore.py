@@ -200,7 +200,8 @@ class RestoreSavepointOperator(OnSavepoint, SparkWork):
                 return self._all_queries(context)
             if self.from_form:
                 job, query = self.hook.declared.find(self.job)
-                check_form_places(job, query, self.into, new_sink_choices(self.new_sinks))
+                jobs = self.hook.declared.read().jobs.values()
+                check_form_places(job, query, self.into, new_sink_choices(self.new_sinks), jobs)
                 check_form_origin(job, as_text(self.repository))
             if as_bool(self.plan_only, "plan_only"):
                 self.leave_generations(context)  # before it looks at anything
