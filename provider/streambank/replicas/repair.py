@@ -22,13 +22,14 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.signing import is_signed
 from streambank.replicas.file_repair import FileRepair, Repaired, Replicas, repair_files
 from streambank.replicas.replicate import read_manifest
 from streambank.repository.catalog import manifest_key
 from streambank.repository.header import HEADER_KEY
-from streambank.repository.manifest import Manifest
+from streambank.repository.manifest import MANIFEST_SEAL, Manifest, glance
 from streambank.repository.repository import Repository
-from streambank.repository.signatures import lacking_signatures
+from streambank.repository.signatures import lacking_signatures, signatures_of, signing_of
 from streambank.savepoint.verify import VerifyReport, flaws, verify
 from streambank.storage.store import Store
 from streambank.storage.threads import at_once
@@ -37,6 +38,10 @@ from streambank.work.executor import DEFAULT_PACE, Pace
 from streambank.work.pace import LOCK, Meter, counted
 
 _BY_INDEX = frozenset({"index-damaged", "index-incomplete"})
+_NOT_KNOWN = (
+    "It has a savepoint of this id, and nothing here says that it is this one. If you know that it is, move "
+    "the damaged manifest away, and replicate the savepoint from there."
+)
 _OWN_MARKS = "Each repository has its own marks: pin or unpin the savepoint again, and verify it again."
 
 Which = tuple[str, str]
@@ -233,11 +238,40 @@ class _Repair:
         reasons = [error.hint] if isinstance(error, FormatError) else []
         for replica in self.replicas if not isinstance(error, FormatError) else ():
             try:
-                return _ManifestCopy(*read_manifest(replica, *which), replica.store, error)
+                data, manifest = read_manifest(replica, *which)
             except (NotFoundError, *DAMAGE) as other:
                 reasons.append(f"{replica.store.uri}: {other.message}")
+                continue
+            if self._is_known(which, data, manifest):
+                return _ManifestCopy(data, manifest, replica.store, error)
+            reasons.append(f"{replica.store.uri}: {_NOT_KNOWN}")
         self._give_up(manifest_key(*which), error.message, " ".join(reasons), [which])
         return None
+
+    def _is_known(self, which: Which, data: bytes, manifest: Manifest) -> bool:
+        """Whether a copy is of the damaged manifest: its id may be that of another savepoint, too.
+
+        A signature that lies here decides. Else what is left of the manifest does: its seal, which is of all
+        its bytes, or its head. Where that says nothing, all that the copy names has to be known here.
+        """
+        repository = self.repository
+        names = signatures_of(repository.store, *which)
+        if names and repository.keys:
+            signing = signing_of(repository.keys, *which)
+            signing.update(data)
+            return bool(is_signed(signing, names))
+        left = b""
+        with suppress(StorageError, NotFoundError):
+            left = repository.store.read(manifest_key(*which))
+        if left.endswith(data[data.rindex(f'"{MANIFEST_SEAL}"'.encode()) :]):
+            return True
+        head = glance(left)
+        if head is not None:
+            return (head.taken_at, head.checkpoint) == (manifest.taken_at, manifest.checkpoint)
+        try:
+            return all(repository.objects.locate(digest) for digest in manifest.objects())
+        except DAMAGE:
+            return False
 
     def _users(self, digests: Container[str]) -> dict[str, list[Which]]:
         """Which savepoints need some objects; manifests are read again rather than kept."""

@@ -24,7 +24,7 @@ from streambank.core.errors import (
 from streambank.repository.catalog import check_place, found_damaged, listed, manifest_key, manifest_name
 from streambank.repository.holds import Holds
 from streambank.repository.locks import LockPolicy
-from streambank.repository.manifest import Manifest, decode
+from streambank.repository.manifest import Manifest, check_same, decode
 from streambank.repository.marks import REHEARSAL, RESTORED, add_mark
 from streambank.repository.names import names_there
 from streambank.repository.objects.large import object_key
@@ -234,10 +234,13 @@ class _Copy:
                 for name in lacking_signatures(*stores, self.job, self.savepoint):
                     add_signature(self.replica.store, self.job, self.savepoint, name)
             there = manifest if same else self.replica.load(self.job, self.savepoint)
+            check_same(manifest, there, self.replica.store.uri)
         except NotFoundError:
             there = None
         except DAMAGE as error:
-            return self._failed(self._damaged_there(error), batch=manifest.batch)
+            if error.code != "other-savepoint":
+                error = self._damaged_there(error)
+            return self._failed(error, batch=manifest.batch)
         for tries_left in reversed(range(_TRIES)):
             try:
                 return self._bring(data, manifest, there)

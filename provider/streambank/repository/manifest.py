@@ -289,6 +289,37 @@ def savepoint_id(job: str, query_id: str, batch: int, offsets_bytes: bytes, comm
     return f"b{batch:06d}-{hasher.hexdigest()[:12]}"
 
 
+def check_same(one: Manifest, other: Manifest, where: str) -> None:
+    """Make sure that two manifests of one id are of one savepoint: no file of both has other bytes.
+
+    The id says nothing of the state. Two lines that finish a batch which was planned before they parted have
+    the same logs.
+
+    Args:
+        one: A manifest.
+        other: Another one of the same id.
+        where: Where that one is, for the message.
+
+    Raises:
+        IntegrityError: They are of two savepoints (code `other-savepoint`).
+    """
+    digests = {entry.path: entry.digest for entry in one.files}
+    for entry in other.files:
+        if digests.get(entry.path, entry.digest) != entry.digest:
+            raise other_savepoint(other, entry.path, where)
+
+
+def other_savepoint(manifest: Manifest, path: str, where: str) -> IntegrityError:
+    """The error of a savepoint that has the id of another one."""
+    return IntegrityError(
+        f"{where} has another savepoint {manifest.savepoint} of {manifest.job}, taken from "
+        f"{manifest.checkpoint} at {to_json_time(manifest.taken_at)}: {path} has other bytes there.",
+        code="other-savepoint",
+        hint="Two lines of the query finished the same batch. Look which of them is the job's, and take the "
+        "next batch of that one: it has another id.",
+    )
+
+
 def encode(manifest: Manifest) -> Iterator[bytes]:
     """The manifest as the bytes of its file, line by line; files are sorted on the way.
 

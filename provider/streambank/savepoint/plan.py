@@ -10,7 +10,7 @@ from streambank.checkpoint.closure import Closure
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
 from streambank.repository import catalog
 from streambank.repository.digest import digest_of, split_digest
-from streambank.repository.manifest import FileEntry, Manifest
+from streambank.repository.manifest import FileEntry, Manifest, other_savepoint
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.savepoint.sinks import Captured, SinkCapture
@@ -190,6 +190,30 @@ def forget_lost(repository: Repository, arrived: Arrived, writer: ObjectWriter) 
     for key in [key for key, entry in arrived.entries.items() if entry.digest in lost]:
         del arrived.entries[key]
     writer.forget(lost)
+
+
+def check_is_of(
+    there: Manifest, checkpoint: Store, listing: Mapping[str, FileInfo], closure: Closure
+) -> None:
+    """Make sure that a listed savepoint is of the very files that a take would save under its id.
+
+    Files that have not changed in the same checkpoint since are not read, and those that go away meanwhile
+    are no matter.
+
+    Args:
+        there: The savepoint.
+        checkpoint: Where the take is from.
+        listing: Its files.
+        closure: Those of the batch.
+
+    Raises:
+        IntegrityError: It is another savepoint (code `other-savepoint`).
+    """
+    saved = {entry.path: entry for entry in there.files}
+    for path in (file.path for file in closure.files if file.path in saved):
+        known = there.checkpoint == checkpoint.uri and saved[path].identity == listing[path].identity
+        if not known and _unchanged(checkpoint, saved[path]) is None and checkpoint.exists(path):
+            raise other_savepoint(there, path, "The repository")
 
 
 def check_objects(repository: Repository, manifest: Manifest) -> None:

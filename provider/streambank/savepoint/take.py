@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
@@ -33,7 +34,7 @@ from streambank.core.names import ASKER, QueryRef, is_same_task
 from streambank.core.python310 import UTC
 from streambank.core.units import say_count_are
 from streambank.repository.catalog import distrusted, heads, settle_listed
-from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
+from streambank.repository.manifest import FileEntry, Manifest, check_same, savepoint_id
 from streambank.repository.names import check_savepoint_name
 from streambank.repository.references import check_name_free, holder_of, name_taken, recorded_name
 from streambank.repository.repository import ObjectWriter, Repository
@@ -42,6 +43,7 @@ from streambank.savepoint.plan import (
     Arrived,
     Budget,
     TakePlan,
+    check_is_of,
     check_objects,
     forget_lost,
     from_newest,
@@ -327,7 +329,8 @@ class _Take:
         self._check_query(closure.query_id, new_query)
         savepoint = self._savepoint_id(closure.query_id, closure.batch)
         self._check_name(savepoint)
-        if (there := self._already_there(savepoint, writer, replans)) is not None:
+        is_of = partial(check_is_of, checkpoint=self.checkpoint, listing=listing, closure=closure)
+        if (there := self._already_there(savepoint, writer, replans, is_of)) is not None:
             return there
         captured = self._capture(closure.batch)
         if self.arrived is None:
@@ -354,7 +357,8 @@ class _Take:
         if self.before_commit is not None:
             self.before_commit(manifest)
         if not self.repository.commit(manifest, counted(self.progress, LOCK)):
-            there = self._already_there(savepoint, writer, replans)
+            is_same = partial(check_same, manifest, where="The repository")
+            there = self._already_there(savepoint, writer, replans, is_same)
             if there is None:
                 raise ConflictError(
                     f"Savepoint {savepoint} of job {self.job} was there, and is gone.",
@@ -410,12 +414,27 @@ class _Take:
             ) from error
         return savepoint_id(self.job, query_id, batch, offsets, commits)
 
-    def _already_there(self, savepoint: str, writer: ObjectWriter, replans: int) -> TakeResult | None:
-        """The result for a savepoint that is listed already, healed if need be; None where there is none."""
+    def _already_there(
+        self,
+        savepoint: str,
+        writer: ObjectWriter,
+        replans: int,
+        check: Callable[[Manifest], None] | None = None,
+    ) -> TakeResult | None:
+        """The result for a savepoint that is listed already, healed if need be; None where there is none.
+
+        Args:
+            savepoint: Its id.
+            writer: Stores what it lacks.
+            replans: How often was planned.
+            check: Raises where it is another one with the same id.
+        """
         try:
             manifest = self.repository.load(self.job, savepoint)
         except NotFoundError:
             return None
+        if check is not None and self.derived_from is None:  # a rewrite gives other bytes each time
+            check(manifest)
         require_sinks(manifest, self.named)
         settle_listed(self.repository.store, self.job)
         distrust = self.distrust
@@ -443,9 +462,17 @@ class _Take:
                 return None
             savepoint = self._savepoint_id(self.reader.query_id(), batch)
             self._check_name(savepoint)
-            return self._already_there(savepoint, writer, 0)
+            return self._already_there(savepoint, writer, 0, partial(self._check_known, f"commits/{batch}"))
         except (ConflictError, NotFoundError, FormatError):
             return None  # whatever it is, the plan will say it, or find it again
+
+    def _check_known(self, commit: str, there: Manifest) -> None:
+        """Leave it to the plan to compare a savepoint that may be of another checkpoint, or of one before."""
+        now = self.checkpoint.stat(commit).identity
+        if there.checkpoint != self.checkpoint.uri or now not in [
+            one.identity for one in there.files if one.path == commit
+        ]:
+            raise ConflictError(f"{commit} was written again.", code="checkpoint-moved", hint="Take again.")
 
     def _copy(self, plan: TakePlan, writer: ObjectWriter, arrived: Arrived) -> None:
         meter = Meter(self.progress, "copy", len(plan.copy), plan.copy_bytes)

@@ -1,0 +1,178 @@
+"""One id, two savepoints: lines that part within a batch have the same logs, and other state."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import IntegrityError
+from streambank.replicas.repair import RepairReport, repair
+from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate
+from streambank.repository.catalog import manifest_key
+from streambank.repository.repository import Repository
+from streambank.savepoint.import_copy import import_copy
+from streambank.savepoint.take import TakeRequest, TakeResult, take
+from streambank.savepoint.verify import verify
+from streambank.sinks.unguarded import sinks_from_descriptions
+from streambank.storage.store import Store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+
+NOTHING = sinks_from_descriptions(["ConsoleTable"])
+
+
+class Two:
+    """A query, and a copy of its checkpoint that was made within a batch; both finish it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.shop = SimulatedJob(folder / "primary", sink=False).run(3)
+        self.shop.live.plan()
+        shutil.copytree(folder / "primary/ck", folder / "standby/ck")
+        self.copy = quick_store(folder / "standby/ck")
+        other = LiveCheckpoint(self.copy, query_id=self.shop.live.query_id, seed=7)
+        other.next_batch = self.shop.live.next_batch
+        self.shop.live.commit()
+        other.commit()
+        self.other = Repository.open(quick_store(folder / "standby/repository"), create=True)
+
+    def take(self, checkpoint: Store | None = None, repository: Repository | None = None) -> TakeResult:
+        place = checkpoint or self.shop.checkpoint
+        return take(TakeRequest(place, repository or self.reopened(), JOB, sinks=NOTHING))
+
+    def reopened(self) -> Repository:
+        return Repository.open(self.shop.repository_store)
+
+    def take_both(self) -> str:
+        """A savepoint of each line, each in its repository; their id."""
+        one, other = self.take(), self.take(self.copy, self.other)
+        assert one.savepoint == other.savepoint, "the same id"
+        mine, theirs = self.reopened().load(JOB, one.savepoint), self.other.load(JOB, one.savepoint)
+        assert mine.objects() != theirs.objects(), "and another savepoint"
+        return one.savepoint
+
+    def replicate(self) -> Replicated:
+        source = self.reopened()
+        (done,) = replicate(source, open_replica(source, self.other.store), newest_first(source))
+        return done
+
+    def repair(self, savepoint: str) -> RepairReport:
+        return repair(self.reopened(), [Repository.open(self.other.store)], [(JOB, savepoint)])
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Two:
+    return Two(tmp_path)
+
+
+def test_a_take_of_the_other_line_is_no_savepoint_that_was_there_already(two: Two) -> None:
+    savepoint = two.take().savepoint
+    with pytest.raises(IntegrityError) as refused:
+        two.take(two.copy)
+    assert refused.value.code == "other-savepoint" and two.shop.checkpoint.uri in refused.value.message
+    assert two.take().already_there
+    assert verify(two.reopened(), JOB, savepoint, "full").findings == ()
+
+
+def test_a_checkpoint_in_the_place_of_the_other_is_seen_as_that(two: Two) -> None:
+    two.take()
+    for info in list(two.copy.list()):
+        two.shop.checkpoint.write(info.path, two.copy.read(info.path))
+    with pytest.raises(IntegrityError) as refused:
+        two.take()
+    assert refused.value.code == "other-savepoint"
+
+
+def test_two_takes_at_once_end_with_one_of_them(two: Two) -> None:
+    """The other line is listed between the plan of a take and its own commit."""
+
+    def overtake(_: object) -> None:
+        two.take(two.copy)
+
+    request = TakeRequest(two.shop.checkpoint, two.reopened(), JOB, sinks=NOTHING, before_commit=overtake)
+    with pytest.raises(IntegrityError) as refused:
+        take(request)
+    assert refused.value.code == "other-savepoint"
+
+
+def test_a_copy_with_the_same_files_is_there_already(two: Two, tmp_path: Path) -> None:
+    """The honest cases: a copy, a restore, and files that were touched."""
+    savepoint = two.take().savepoint
+    shutil.copytree(tmp_path / "primary/ck", tmp_path / "backup")
+    assert two.take(quick_store(tmp_path / "backup")).already_there
+    imported = import_copy(TakeRequest(quick_store(tmp_path / "backup"), two.reopened(), JOB, sinks=NOTHING))
+    assert imported.taken.already_there
+    two.shop.restore(savepoint, "again", sink="accept")
+    assert two.take(two.shop.open("again")).already_there
+    for info in list(two.shop.checkpoint.list()):
+        two.shop.checkpoint.write(info.path, two.shop.checkpoint.read(info.path))
+    again = two.take()
+    assert again.already_there and again.savepoint == savepoint
+
+
+def test_replicate_does_not_say_that_it_is_there(two: Two) -> None:
+    savepoint = two.take_both()
+    theirs = two.other.store.read(manifest_key(JOB, savepoint))
+    done = two.replicate()
+    assert done.state == "failed"
+    assert [error.code for _, error in done.errors] == ["other-savepoint"]
+    assert two.other.store.read(manifest_key(JOB, savepoint)) == theirs
+    assert two.other.store.uri in done.errors[0][1].message
+
+
+def test_replicate_of_one_that_was_taken_in_both_places_is_there(two: Two, tmp_path: Path) -> None:
+    shutil.copytree(tmp_path / "primary/ck", tmp_path / "backup")
+    one, other = two.take(), two.take(quick_store(tmp_path / "backup"), two.other)
+    assert one.savepoint == other.savepoint
+    assert two.replicate().state == "there"
+
+
+def damage(two: Two, savepoint: str, how: str) -> None:
+    key = manifest_key(JOB, savepoint)
+    data = two.shop.repository_store.read(key)
+    kept = {"flip": data[:40] + b"#" + data[41:], "cut": data[:-200], "empty": b""}[how]
+    two.shop.repository_store.write(key, kept)
+
+
+@pytest.mark.parametrize("how", ["flip", "cut", "empty"])
+def test_repair_puts_no_other_savepoint_in_the_place_of_a_damaged_one(two: Two, how: str) -> None:
+    savepoint = two.take_both()
+    damage(two, savepoint, how)
+    before = two.shop.repository_store.read(manifest_key(JOB, savepoint))
+    report = two.repair(savepoint)
+    assert not report.ok
+    (left,) = report.not_repaired
+    assert (
+        left.file == manifest_key(JOB, savepoint) and "nothing here says that it is this one" in left.reason
+    )
+    assert two.shop.repository_store.read(left.file) == before
+
+
+@pytest.mark.parametrize("how", ["flip", "cut", "empty"])
+def test_repair_brings_the_very_manifest_back(two: Two, how: str) -> None:
+    savepoint = two.take().savepoint
+    was = two.shop.repository_store.read(manifest_key(JOB, savepoint))
+    assert two.replicate().state == "copied"
+    damage(two, savepoint, how)
+    assert two.repair(savepoint).ok
+    assert two.shop.repository_store.read(manifest_key(JOB, savepoint)) == was
+
+
+@pytest.mark.parametrize("how", ["flip", "empty"])
+def test_a_signature_says_which_manifest_it_was(two: Two, key: Path, how: str) -> None:
+    """Both lines are signed by one key; the signature that lies here is of one of them."""
+    two.other = Repository.open(two.other.store)
+    savepoint = two.take_both()
+    damage(two, savepoint, how)
+    assert not two.repair(savepoint).ok
+
+
+def test_the_signed_manifest_itself_comes_back(two: Two, key: Path) -> None:
+    savepoint = two.take().savepoint
+    assert two.replicate().state == "copied"
+    two.other = Repository.open(two.other.store)
+    damage(two, savepoint, "empty")
+    for info in list(two.shop.repository_store.list("index")):
+        two.shop.repository_store.delete(info.path)  # the signature is enough
+    assert two.repair(savepoint).ok
