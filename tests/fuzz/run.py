@@ -20,8 +20,9 @@ from pathlib import Path
 from types import FrameType
 
 from streambank.core.errors import InternalError, StreambankError
+from tests.fuzz.inputs import Target
 from tests.fuzz.mutate import Mutator
-from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.targets import TARGETS
 
 ANSWER_S = 5.0
 WAITING_S = 60.0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,32 +49,17 @@ from streambank.savepoint.verify import verify
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.rows import count_rows
 from streambank.sla.assess import assess_checkpoint, assess_job
-from streambank.storage import Store, open_store
+from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
 from streambank_spark.rewrite.hdfs_files import load_rows
+from tests.fuzz import of_airflow, of_declarations, of_records, of_webhdfs
+from tests.fuzz.inputs import MOST_BYTES, Target, changed, each, filled, named
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import NAMES, checkpoint
 from tests.support.paths import ROOT
 
 CHECKPOINTS = tuple(name for name in NAMES if not name.endswith(("async", "join3", "zstd")))
-MOST_BYTES = 64 << 10
-"""Of a seed: a small file is mutated sooner."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is fed.
-
-    Attributes:
-        seeds: Inputs that are right. Those of a tree begin with a line that is the name of the file.
-        feed: Reads one; a StreambankError is an answer.
-        is_tree: Whether an input is one file of many, with its name.
-    """
-
-    seeds: Callable[[], Sequence[bytes]]
-    feed: Callable[[bytes], object]
-    is_tree: bool = False
 
 
 def files_of(*parts: str) -> Callable[[], Sequence[bytes]]:
@@ -94,19 +78,6 @@ def files_of(*parts: str) -> Callable[[], Sequence[bytes]]:
         return sorted(seen, key=lambda data: (len(data), data))[:200]
 
     return found
-
-
-def each(*parsers: Callable[[bytes], object]) -> Callable[[bytes], object]:
-    """Feeds several; each of them answers for itself."""
-
-    def feed(data: bytes) -> None:
-        for parser in parsers:
-            try:
-                parser(data)
-            except StreambankError:
-                continue
-
-    return feed
 
 
 def _lineage(data: bytes) -> None:
@@ -188,32 +159,6 @@ def _rows_of_parquet(data: bytes) -> None:
     store = MemoryStore("fuzz-parquet")
     store.write("a.parquet", data)
     count_rows(store, "a.parquet")
-
-
-def filled(name: str, files: Mapping[str, bytes]) -> Store:
-    """A store in memory with these files and no others."""
-    store = MemoryStore(name)
-    for info in list(store.list()):
-        store.delete(info.path)
-    for path, data in files.items():
-        store.write(path, data)
-    return store
-
-
-def changed(files: Mapping[str, bytes], data: bytes) -> dict[str, bytes]:
-    """The files with one of them changed, or one more."""
-    name, _, content = data.partition(b"\n")
-    return {**files, name.decode("utf-8", "replace"): content}
-
-
-def named(files: Mapping[str, bytes], *, but: Iterable[str] = ()) -> Sequence[bytes]:
-    """Each of these files with its name."""
-    left_out = tuple(but)
-    return [
-        path.encode() + b"\n" + data
-        for path, data in sorted(files.items())
-        if len(data) <= MOST_BYTES and not (left_out and path.startswith(left_out))
-    ]
 
 
 SMALL = "4.3.0/hdfs-short"
@@ -412,4 +357,8 @@ TARGETS: Mapping[str, Target] = {
     "checkpoint": Target(lambda: named(checkpoint(SMALL).files), _whole_checkpoint, is_tree=True),
     "repository": Target(lambda: named(repository_files()), _whole_repository, is_tree=True),
     "records": Target(lambda: named(control_files()), _whole_control, is_tree=True),
+    **of_records.TARGETS,
+    **of_airflow.TARGETS,
+    **of_declarations.TARGETS,
+    **of_webhdfs.TARGETS,
 }

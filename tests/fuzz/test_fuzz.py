@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import StreambankError
+from tests.fuzz.inputs import Target
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.run import Failure, fuzz, main
-from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.targets import TARGETS
 
 MOMENT_S = 0.3
 MINUTES_S = 60.0
@@ -85,6 +87,11 @@ def test_a_failure_is_kept_and_its_seed_is_named(
     assert b"seed" not in kept.read_bytes()
 
 
+CODE = {"application": "/srv/a.py", "args": [], "spark": {}}
+UPGRADE = {
+    **{"name": "u", "job": "orders", "state": "stopping", "before": None, "after": CODE, "changes": []},
+    **{"broken_before": [], "started_at": "2026-11-29T21:00:00Z", "at": "2026-11-29T21:00:00Z"},
+}
 FOUND = [
     ("commits", b'v2\n{"stateUniqueIds":{"' + b"9" * 5000 + b'":[]}}'),
     ("operator-metadata", b'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"\xff"},"stateStoreInfo":[]}'),
@@ -95,6 +102,30 @@ FOUND = [
     ("offsets", b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{"\\ud800":"1"}}\n{"x":1}'),
     ("records", b'desired/0000000001.json\n{"state": "stopped", "by": {"user": "ann"}, "why": ""}'),
     ("records", b'desired/0000000001.json\n{"state": "stopped", "at": "yesterday", "by": 1}'),
+    ("refreshes", b'refreshes/0000000001.json\n{"at": "2026-11-29T21:00:00Z", "by": {}, "directories": 7}'),
+    (
+        "sites",
+        b'sites/0000000003.json\n{"number": 3, "state": "active", "site": "standby", "was": "primary", '
+        b'"unfenced": true, "by": {}, "at": "2026-11-29T21:00:00Z", "savepoints": {"main": "b'
+        + b"9" * 5000
+        + b'"}, "left": {"main": "file:///p"}}',
+    ),
+    *(
+        ("upgrades", b"upgrades/0000000003.json\n" + json.dumps(UPGRADE | changed).encode())
+        for changed in (
+            {"name": [1]},
+            {"state": "x"},
+            {"steps": {"stop": "1"}},
+            {"seconds": "1"},
+            {"batches": [3]},
+            {"savepoints": 7},
+            {"notes": [{}]},
+            {"changes": 1},
+        )
+    ),
+    ("notes", b'{"streambank_restore": {"owner": {}, "files": [{}]}}'),
+    ("webhdfs", b'GETFILESTATUS 200\n{"FileStatus": {"type": "FILE", "length": "\\u0000"}}'),
+    ("webhdfs", b'LISTSTATUS 200\n{"FileStatuses": {"FileStatus": [{"type": "FILE", "length": 1e400}]}}'),
 ]
 """What once ended in another exception than one of ours."""
 

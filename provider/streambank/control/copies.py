@@ -77,9 +77,21 @@ def begin_refresh(control: JobControl, directories: Sequence[str], *, by: Mappin
 
 
 def begun_refreshes(control: JobControl) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The refreshes whose directories may still be there: the number of each record, and the directories."""
-    for record in begun_records(control).all():
-        yield record.number, tuple(map(str, record.data.get("directories") or ()))
+    """The refreshes whose directories may still be there: the number of each record, and the directories.
+
+    Raises:
+        FormatError: A record is damaged (code `damaged-record`).
+    """
+    begun = begun_records(control)
+    for record in begun.all():
+        named = record.data.get("directories")
+        if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+            raise FormatError(
+                f"The record {begun.describe(record.number)} does not say what a refresh has filled.",
+                code="damaged-record",
+                hint="Move it away. What that refresh has left is then not removed by itself.",
+            )
+        yield record.number, tuple(named)
 
 
 def forget_refreshes(control: JobControl, numbers: Collection[int]) -> None:

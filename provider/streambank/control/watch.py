@@ -34,6 +34,7 @@ from typing import Any, Literal
 
 from streambank.control.records import JsonDict, Record, RecordStream, decode_json, encode_json
 from streambank.core.errors import FormatError, NotFoundError
+from streambank.core.json_text import is_whole_number
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store, read_record
 
@@ -61,7 +62,7 @@ class Watcher:
     def began_ms(self) -> int | None:
         """When it began, in milliseconds of the epoch, by its own clock; None if that is not known."""
         began, _, rest = (self.identity or "").partition("-")
-        return int(began) if rest and began.isascii() and began.isdigit() else None
+        return int(began) if rest and began.isascii() and is_whole_number(began) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.json_text import is_whole_number
 from streambank.repository.catalog import check_place, found_damaged, listed, manifest_key, manifest_name
 from streambank.repository.holds import Holds
 from streambank.repository.locks import LockPolicy
@@ -394,7 +395,7 @@ def _kept(pieces: Iterable[bytes], into: list[bytes]) -> Iterator[bytes]:
 def _batch(savepoint: str) -> tuple[int, str]:
     """What savepoints are sorted by: the batch in an id, which may have grown beyond six digits."""
     digits = savepoint.partition("-")[0].removeprefix("b")
-    return (int(digits) if digits.isdecimal() else -1), savepoint
+    return (int(digits) if is_whole_number(digits) else -1), savepoint
 
 
 def _by_file(

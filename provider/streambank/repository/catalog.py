@@ -18,6 +18,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.json_text import is_whole_number
 from streambank.core.names import QueryRef, check_name
 from streambank.core.units import to_json_time
 from streambank.repository.manifest import Manifest, decode_head, glance, nothing
@@ -423,7 +424,7 @@ def _marks(store: Store, job: str | None) -> dict[tuple[str, str], list[str]]:
 def batch_of_id(savepoint: str) -> int:
     """The batch that an id begins with, which may have grown beyond six digits; -1 for another id."""
     digits = savepoint.partition("-")[0].removeprefix("b")
-    return int(digits) if digits.isdecimal() else -1
+    return int(digits) if is_whole_number(digits) else -1
 
 
 def _is_job(place: str) -> bool:

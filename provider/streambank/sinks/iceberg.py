@@ -23,6 +23,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
+from streambank.core.json_text import is_whole_number
 from streambank.savepoint.sinks import Captured
 from streambank.sinks.iceberg_catalog import IcebergTable
 from streambank.sinks.table import Changing, TableRollback, TableStanding
@@ -138,7 +139,7 @@ def _entry(snapshot: Snapshot, query_id: str) -> _Entry:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+    return int(text) if text is not None and is_whole_number(text) else None
 
 
 class IcebergGuard:

@@ -27,6 +27,7 @@ from streambank.core.errors import (
     RefusedError,
     StreambankError,
 )
+from streambank.core.json_text import is_whole_number
 from streambank.repository.catalog import listed, read_head
 from streambank.repository.repository import Repository
 from streambank.sinks.iceberg_catalog import IcebergTable
@@ -240,7 +241,7 @@ def _kept(store: Store, job: str, savepoint: str, names: set[str]) -> set[str]:
 
 def _batch(savepoint: str) -> int | None:
     digits = savepoint.partition("-")[0].removeprefix("b")
-    return int(digits) if digits.isdecimal() else None
+    return int(digits) if is_whole_number(digits) else None
 
 
 def _recorded(store: Store, job: str, table: str, savepoints: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -248,5 +249,5 @@ def _recorded(store: Store, job: str, table: str, savepoints: Iterable[str]) -> 
     for savepoint in savepoints:
         for one in read_head(store, job, savepoint).sinks:
             name, snapshot = one.get("tag"), str(one.get("snapshot"))
-            if one.get("path") == table and isinstance(name, str) and snapshot.isdecimal():
+            if one.get("path") == table and isinstance(name, str) and is_whole_number(snapshot):
                 yield name, int(snapshot)

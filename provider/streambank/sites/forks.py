@@ -18,6 +18,7 @@ from typing import Protocol
 from streambank.control.control import JobControl
 from streambank.control.marker import read_marker
 from streambank.core.errors import StreambankError
+from streambank.core.json_text import is_whole_number
 from streambank.core.names import QueryRef
 from streambank.sites.records import SiteRecord, Sites
 from streambank.storage import service_name
@@ -122,7 +123,7 @@ def left_after(records: Sequence[SiteRecord], query: str) -> dict[str, int]:
             continue
         savepoint, checkpoint = record.savepoints.get(query), record.left.get(query)
         digits = (savepoint or "").partition("-")[0].removeprefix("b")
-        if record.was not in kept and checkpoint and digits.isdecimal():
+        if record.was not in kept and checkpoint and is_whole_number(digits):
             left[checkpoint] = min(int(digits), left.get(checkpoint, int(digits)))
         kept.discard(record.site)
     return left

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any, Literal
+from types import NoneType
+from typing import Any, Literal, get_args
 
 from streambank.code.chosen import UPGRADES, upgrade_records
 from streambank.code.code import Code
@@ -46,6 +47,25 @@ DONE: frozenset[State] = frozenset({"planned", "nothing-to-do", "upgraded"})
 """States of an upgrade that did what it was asked for."""
 _RECORD_ONLY = frozenset({"before", "after", "started_at", "committed_at", "broken_before", "for_good", "at"})
 """What is in the record and not in the report, or otherwise there."""
+_NUMBER = (int, float)
+_OF: Mapping[str, type | tuple[type, ...]] = {
+    "savepoints": str,
+    "batches": int,
+    "committed_at": _NUMBER,
+    "steps": _NUMBER,
+    "by": str,
+}
+"""Mappings of a record, and what is in them."""
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("name", "job", "no_way_back", "error", "why"), str),
+    **dict.fromkeys(("how", "launch_id", "code"), (str, NoneType)),
+    **dict.fromkeys(("for_good", "warm", "resumed"), bool),
+    **dict.fromkeys(_OF, dict),
+    "rehearsal": (dict, NoneType),
+    "without_processing_s": (*_NUMBER, NoneType),
+    "seconds": _NUMBER,
+}
+"""What else a record has, as it is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +187,22 @@ class Upgrade:
             values = {name: value for name, value in data.items() if name in known}
             values["before"] = None if data["before"] is None else Code.from_dict(data["before"])
             values["after"] = Code.from_dict(data["after"])
-            values["changes"] = tuple(data["changes"])
-            values["notes"] = tuple(data.get("notes", ()))
+            values["changes"] = tuple(map(str, data["changes"]))
+            values["notes"] = tuple(map(str, data.get("notes", ())))
             if (broken := data["broken_before"]) is not None:
                 values["broken_before"] = tuple((str(one), str(two)) for one, two in broken)
             values["started_at"] = from_json_time(str(data["started_at"]))
             values["at"] = from_json_time(str(data["at"]))
+            if values["state"] not in get_args(State):
+                raise ValueError(values["state"])
+            for name in values.keys() & _KINDS.keys():
+                inside = values[name].values() if name in _OF else ()
+                if not isinstance(values[name], _KINDS[name]) or not all(
+                    isinstance(one, _OF[name]) for one in inside
+                ):
+                    raise TypeError(name)
             return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FormatError(
                 f"The record of an upgrade is incomplete: {error!r}.",
                 code="damaged-record",

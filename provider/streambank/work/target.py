@@ -105,7 +105,8 @@ def read_note(target: Store) -> dict[str, Any] | None:
             return None
         fields = loads(target.read(METADATA))
         note = fields[NOTE]
-        if isinstance(note["owner"], dict) and isinstance(note["files"], list):
+        files = note["files"]
+        if isinstance(note["owner"], dict) and isinstance(files, list) and {*map(type, files)} <= {str}:
             return dict(note)
     except (NotFoundError, ValueError, KeyError, TypeError):
         return None

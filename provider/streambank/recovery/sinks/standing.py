@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from streambank.control.control import JobControl
 from streambank.core.errors import FormatError
+from streambank.core.json_text import is_whole_number
 from streambank.core.names import MAIN, QueryRef
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.sinks.reached import Reached, how_far, records_to_ask
@@ -86,7 +87,7 @@ def _is_same_line(records: JobControl, manifest: Manifest) -> bool | None:
 def _below(savepoint: str, batch: int) -> bool:
     """Whether a savepoint is of an earlier batch, by its id, which begins with that; if in doubt, yes."""
     digits = savepoint.partition("-")[0].removeprefix("b")
-    return not digits.isdecimal() or int(digits) < batch
+    return not is_whole_number(digits) or int(digits) < batch
 
 
 def _how_far(request: RestoreRequest, manifest: Manifest) -> Reached:

@@ -92,12 +92,26 @@ class TranslatedReader(io.RawIOBase):
 
         Raises:
             NotFoundError: The file went away.
-            StorageError: It cannot be read.
+            StorageError: It cannot be read, or ends before the size that it was opened with (code
+                `corrupt-transfer`): who asked on would get a little each time, for a size without end.
         """
         with translated(self._uri):
             data = self._reader.read(len(buffer))
+            size = getattr(self._reader, "size", None)
+            is_short = len(data) < len(buffer) and isinstance(size, int) and self._reader.tell() < size
+        if is_short:
+            raise short_error(self._uri, len(data), len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+
+def short_error(uri: str, got_bytes: int, asked_bytes: int) -> StorageError:
+    """Not all bytes came that are there."""
+    return StorageError(
+        f"{uri} gave {got_bytes} bytes instead of the {asked_bytes} that were asked for.",
+        code="corrupt-transfer",
+        hint="Try again; it may have been written at the same moment.",
+    )
 
 
 def missing_error(uri: str) -> NotFoundError:

@@ -24,7 +24,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from streambank.core.errors import FormatError, NotFoundError, StorageError
+from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.last_read import reading
 from streambank.core.python310 import UTC, add_note, parse_time
 from streambank.core.units import EPOCH
@@ -36,6 +36,7 @@ from streambank.storage.fsspec.errors import (
     no_exclusive_create_error,
     no_version_error,
     not_usable_error,
+    short_error,
     translated,
 )
 from streambank.storage.local.errors import translate as translate_local
@@ -55,6 +56,8 @@ CREATES = frozenset({"abfs", "abfss", "az", "gcs", "gs"})
 gcsfs sends `ifGenerationMatch=0`, adlfs `If-None-Match: *`; read in gcsfs 2026.10.1 and adlfs 2026.8.0.
 """
 MEMORY_BYTES = 32 << 20  # as s3/write.py's SPOOL_BYTES
+MOST_FOLDERS = 100
+"""In which a file may lie below a store; Spark lays out six, and HDFS takes a thousand at most."""
 
 
 class FsspecStore:
@@ -94,21 +97,9 @@ class FsspecStore:
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
         """See `Store.list`."""
-        start = self._path(check_prefix(prefix))
-        with translated(f"{self._uri}/{prefix}"):
-            found = self._found(start)
-        for name, said in found:
-            inside = below(name, start)
-            if not inside or name.endswith("/") or is_temporary(posixpath.basename(name)):
-                continue
-            key = f"{prefix}/{inside}" if prefix else inside
-            if not is_key(key):
-                raise FormatError(
-                    f"{self._uri} holds a file whose name cannot be used: {key!r}.",
-                    code="bad-key",
-                    hint="Rename or remove it: no empty part, '.', '..', backslash or control character.",
-                )
-            yield info_of(key, said, f"{self._uri}/{key}")
+        for key, said in self._found(check_prefix(prefix)):
+            if not is_temporary(posixpath.basename(key)) and not _is_directory(said):
+                yield info_of(key, said, f"{self._uri}/{key}")
 
     def names(self, prefix: str = "") -> Sequence[str]:
         """See `Store.names`."""
@@ -118,7 +109,10 @@ class FsspecStore:
                 found = self._fs.ls(start, detail=False)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        names = {below(name.rstrip("/"), start) for name in found}
+            names = {below(name.rstrip("/"), start) for name in found}
+        for name in names:
+            if "/" in name or name in (".", ".."):
+                raise self._bad_key(f"{prefix}/{name}".lstrip("/"))
         return sorted(name for name in names if name and not is_temporary(name))
 
     def stat(self, key: str) -> FileInfo:
@@ -152,11 +146,7 @@ class FsspecStore:
         with translated(uri):
             data = bytes(self._fs.cat_file(path, start=offset, end=end))
         if len(data) != end - offset:
-            raise StorageError(
-                f"{uri} gave {len(data)} bytes instead of the {end - offset} that were asked for.",
-                code="corrupt-transfer",
-                hint="Try again; it may have been written at the same moment.",
-            )
+            raise short_error(uri, len(data), end - offset)
         return data
 
     @contextmanager
@@ -238,8 +228,7 @@ class FsspecStore:
         with translated(f"{self._uri}/{prefix}"):
             if not self._fs.isdir(start):
                 return
-            found = self._fs.find(start, withdirs=True, detail=True)
-            directories = [name for name, said in found.items() if said.get("type") == "directory"]
+            directories = [self._path(key) for key, said in self._found(prefix) if _is_directory(said)]
             for name in sorted({start, *directories}, key=len, reverse=True):
                 if not self._fs.ls(name, detail=False):
                     self._rmdir(name)
@@ -275,27 +264,42 @@ class FsspecStore:
         _, fs, root = self._known
         return fs, root + self._uri.removeprefix(self._root)
 
-    def _found(self, start: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Names of files below a path, and what is said of them.
+    def _found(self, prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Keys of files and directories below a prefix, and what is said of them.
 
         `find` of fsspec leaves out directories that it may not list, or that are not answered for.
+
+        Raises:
+            FormatError: A name cannot be a key, or a folder is `MOST_FOLDERS` deep, as one is that a service
+                lists in itself, or that a link leads back to (code `bad-key`).
         """
-        if self._creates:
-            with suppress(FileNotFoundError):
-                return list(self._fs.find(start, detail=True).items())
-            return []
-        found = []
-        folders = [start]
+        root, folders = self._path(""), [self._path(prefix)]
         while folders:
             folder = folders.pop()
-            with suppress(FileNotFoundError, NotADirectoryError):  # it went away, or is a file
-                for said in self._fs.ls(folder, detail=True):
-                    name = said["name"].rstrip("/")
-                    if said["type"] != "directory":
-                        found.append((name, said))
-                    elif below(name, folder):
-                        folders.append(name)
-        return found
+            found: Iterable[tuple[str, Mapping[str, Any]]] = ()
+            with translated(f"{self._uri}/{prefix}"), suppress(FileNotFoundError, NotADirectoryError):
+                # It went away, or is a file.
+                if self._creates:
+                    found = self._fs.find(folder, detail=True).items()
+                else:
+                    found = [(said["name"].rstrip("/"), said) for said in self._fs.ls(folder, detail=True)]
+            for name, said in found:
+                if not below(name, folder) or name.endswith("/"):
+                    continue
+                key = below(name, root)
+                if not is_key(key) or key.count("/") > MOST_FOLDERS:
+                    raise self._bad_key(key)
+                if _is_directory(said):
+                    folders.append(name)
+                yield key, said
+
+    def _bad_key(self, key: str) -> FormatError:
+        return FormatError(
+            f"{self._uri} holds a file whose name cannot be used: {key[:200]!r}.",
+            code="bad-key",
+            hint="Rename or remove it: no empty part, '.', '..', backslash or control character, and no more "
+            f"than {MOST_FOLDERS} folders, such as a link that leads back makes.",
+        )
 
     def _prepare(self, fs: Any) -> None:
         """Set up a filesystem of this store's own."""
@@ -419,9 +423,13 @@ def info_of(path: str, said: Mapping[str, Any], uri: str) -> FileInfo:
         uri: What messages name.
 
     Raises:
-        StorageError: Nothing there tells one version of a file from another (code `no-file-version`).
+        StorageError: Nothing there tells one version of a file from another (code `no-file-version`), or its
+            size or time is none (`storage`).
     """
-    size, mtime_ns = int(said.get("size") or 0), _mtime_ns(said)
+    with translated(uri):
+        size, mtime_ns = int(said.get("size") or 0), _mtime_ns(said)
+        if size < 0:
+            raise ValueError(size)
     version = next((str(said[name]).strip('"') for name in _VERSIONS if said.get(name)), "")
     if not version and mtime_ns:
         inode = said.get("ino", said.get("fileId", ""))  # WebHDFS has the latter
@@ -429,6 +437,10 @@ def info_of(path: str, said: Mapping[str, Any], uri: str) -> FileInfo:
     if not version:
         raise no_version_error(uri)
     return FileInfo(path, size, mtime_ns, version)
+
+
+def _is_directory(said: Mapping[str, Any]) -> bool:
+    return said.get("type") == "directory"
 
 
 def _mtime_ns(said: Mapping[str, Any]) -> int:

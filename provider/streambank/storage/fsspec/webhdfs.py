@@ -15,14 +15,16 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from streambank.core.errors import StorageError
-from streambank.storage.fsspec.errors import exists_error, translated
+from streambank.storage.fsspec.errors import exists_error
 from streambank.storage.fsspec.store import FsspecStore, below, info_of
 from streambank.storage.names import is_temporary
-from streambank.storage.store import Leftover
+from streambank.storage.store import CHUNK_BYTES, Leftover
 
 NOT_FOUND = 404
 READS = 4
 """How often a file is read whole: a DataNode breaks off where it was replaced meanwhile."""
+MOST_ANSWER_BYTES = 512 << 20
+"""HDFS takes a million files in a directory: 512 bytes for what is said of each. Files are read by parts."""
 
 
 class WebHdfsStore(FsspecStore):
@@ -44,12 +46,11 @@ class WebHdfsStore(FsspecStore):
 
     def leftovers(self, before_ns: int) -> Iterator[Leftover]:
         """See `Store.leftovers`: temporary files."""
-        start = self._path("")
-        with translated(self._uri):
-            found = self._found(start)
-        for name, said in found:
-            info = info_of(below(name, start), said, f"{self._uri}/{below(name, start)}")
-            if is_temporary(posixpath.basename(name)) and info.mtime_ns < before_ns:
+        for key, said in self._found(""):
+            if not is_temporary(posixpath.basename(key)):
+                continue
+            info = info_of(key, said, f"{self._uri}/{key}")
+            if info.mtime_ns < before_ns:
                 yield Leftover(info.path, info.size_bytes)
 
     def discard(self, leftover: Leftover) -> None:
@@ -63,6 +64,15 @@ class WebHdfsStore(FsspecStore):
 
     def _prepare(self, fs: Any) -> None:
         def refuse(answer: Any, *_: Any, **__: Any) -> None:
+            # Read here, since requests reads an answer to its end, whether that comes or not.
+            size_bytes, parts = 0, []
+            for part in answer.iter_content(CHUNK_BYTES):
+                parts.append(part)
+                size_bytes += len(part)
+                if size_bytes > MOST_ANSWER_BYTES:
+                    answer.close()
+                    raise ValueError(size_bytes)
+            answer._content = b"".join(parts)
             if answer.url.startswith(fs.url):
                 return  # fsspec itself reads what the NameNode says of an error
             if answer.status_code == NOT_FOUND:
@@ -75,6 +85,8 @@ class WebHdfsStore(FsspecStore):
         reader = self._fs.open(path, "rb")
         if reader.details["type"] != "file":
             raise IsADirectoryError(path)
+        if type(reader.size) is not int or reader.size < 0:
+            raise ValueError(reader.size)  # it would be read on and on
         opened: BinaryIO = reader
         return opened
 
