@@ -10,9 +10,10 @@ Old epochs may be pruned (records.py): an epoch whose own record is gone is over
 
 How a holder is judged:
 
-* It ended: the claim is free.
+* It ended, or its last beat says so: the claim is free.
 * Same boot and pid namespace as the observer: it lives while any of its processes exists, stopped ones
-  included.
+  included. The observer's own process is one of them only while a `Claim` in it holds the epoch: one that has
+  let go, and could not record that, goes on for weeks where it is a service.
 * Anywhere else: by its beat. A beat that moved under the observer's eyes lives; one that stood still for the
   TTL, on the *observer's* monotonic clock, is dead; before either is seen it is unknown. No two clocks are
   ever compared.
@@ -21,6 +22,7 @@ How a holder is judged:
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -41,6 +43,9 @@ _FADING_S = 5.0
 """How long to wait for the rest of a holder's processes: Python ends 1.5 s after its JVM was killed."""
 
 State = Literal["live", "dead", "unknown", "ended"]
+_HELD: set[Claim] = set()
+"""The claims of this process that hold their epochs, or are about to. A child after a fork has other process
+ids, and is never asked about these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +195,26 @@ class Claims:
         beat = _or_empty(beat_bytes)
         end_bytes = self._companion(epoch, ".end")
         holder, since, unreadable = self._holder(epoch)
-        if end_bytes is not None:
-            end = _or_empty(end_bytes)
+        if end_bytes is not None or "how" in beat:  # by its last beat, where a full disk took no other file
+            end = _or_empty(end_bytes) if end_bytes is not None else beat
             return ClaimView(epoch, "ended", _how_it_ended(end), holder, since, beat, end)
         if holder is None:
             return ClaimView(epoch, "unknown", unreadable, None, None, beat, {})
         if self.here.sees(holder.host):
-            state, why, fading = _look(holder)
+            state, why, fading = _look(holder, is_ours=self._is_ours(epoch, since))
             return ClaimView(epoch, state, why, holder, since, beat, {}, fading, _frozen(holder))
         state, why = self._judge(epoch, holder, beat_bytes or b"")
         return ClaimView(epoch, state, why, holder, since, beat, {})
+
+    def _is_ours(self, epoch: int, since: datetime | None) -> bool:
+        """Whether a claim of this process holds an epoch.
+
+        By its time and not by its store, which one process may know by several addresses. Two with the same
+        time and epoch would only keep each other alive.
+        """
+        prefix = self.records.prefix
+        ours = (one for one in list(_HELD) if one.epoch == epoch and one.records.prefix == prefix)
+        return any(from_json_time(one.since) == since for one in ours)
 
     def _companion(self, epoch: int, suffix: str) -> bytes | None:
         try:
@@ -266,12 +281,18 @@ class Claims:
             data = {"at": to_json_time(utc_now()), **holder.to_dict()}
             if view is not None and view.state == "dead":
                 data["replaces"] = {"epoch": view.epoch, "why": view.why}
-            if self.records.create(epoch, data):
-                claim = Claim(self.records, epoch, holder, self.clock)
-                if self.records.store.exists(MOVED):
-                    claim.release()
-                    raise moved_meanwhile(self.records.store)
-                return claim
+            claim = Claim(self.records, epoch, holder, self.clock, data["at"])
+            _HELD.add(claim)  # before others of this process can see its record
+            try:
+                if self.records.create(epoch, data):
+                    if self.records.store.exists(MOVED):
+                        claim.release()
+                        raise moved_meanwhile(self.records.store)
+                    return claim
+            except BaseException:
+                _HELD.discard(claim)  # whether it was created or not, nobody holds it
+                raise
+            _HELD.discard(claim)
 
     def end(self, epoch: int, how: str, **details: Any) -> bool:
         """Record that an epoch is over; False where that is recorded already."""
@@ -284,13 +305,15 @@ class Claim:
     """A claim that is held. Beat it, ask whether it still is ours, release it.
 
     Attributes:
+        since: When it was claimed, as its record says.
         cramped: Why the last beat had to be written in the place of the one before; None where it had not.
     """
 
-    def __init__(self, records: RecordStream, epoch: int, holder: Holder, clock: Clock) -> None:
+    def __init__(self, records: RecordStream, epoch: int, holder: Holder, clock: Clock, since: str) -> None:
         self.records = records
         self.epoch = epoch
         self.holder = holder
+        self.since = since
         self._clock = clock
         self.cramped: str | None = None
         self._beats = 0
@@ -362,11 +385,12 @@ class Claim:
             )
 
     def release(self, how: str = "released", **details: Any) -> bool:
-        """End it; False where somebody ended it before.
+        """End it; False where somebody ended it before. For this process it is over, also where that fails.
 
         On a disk without any room left, the heartbeat says how, in its place, and gets the second name: that
         takes none. Before the first one it is the record of the claim, which cannot say how.
         """
+        _HELD.discard(self)
         data = {"at": to_json_time(utc_now()), "how": how, **details}
         try:
             return self.records.create(self.epoch, data, suffix=".end")
@@ -402,9 +426,13 @@ def _how_it_ended(end: JsonDict) -> str:
     return f"it was taken from its holder{who}{why}"
 
 
-def _look(holder: Holder) -> tuple[State, str, bool]:
+def _look(holder: Holder, *, is_ours: bool) -> tuple[State, str, bool]:
     """State, why, and whether it is fading, of a holder whose processes can be seen from here."""
     living = [one for one in holder.processes if one.is_living()]
+    if not is_ours and any(one.pid == os.getpid() for one in living):
+        living = [one for one in living if one.pid != os.getpid()]
+        if not living:
+            return "dead", "this process has let go of it, and could not record that", False
     if not living:
         return "dead", "none of its processes exists any more", False
     why = " and ".join(f"{one.role} {one.pid}" for one in living) + (" exist" if living[1:] else " exists")

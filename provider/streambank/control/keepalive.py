@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from streambank.control.claims import Claim
-from streambank.core.errors import StreambankError
+from streambank.core.errors import StorageError, StreambankError
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Keeper:
         except BaseException:
             # A process that lives on would hold for good what it never held.
             with suppress(StreambankError):
-                self.claim.release()
+                self.end()
             raise
         if failed is None:
             self._thread.start()
@@ -83,6 +84,29 @@ class Keeper:
         for thread in (self._thread, self._watcher):
             if thread.is_alive() and threading.current_thread() is not thread:
                 thread.join()
+
+    def end(self) -> None:
+        """Stop beating, and give the claim back.
+
+        Raises:
+            StorageError: That could not be recorded. It is tried again, once in a while, as long as this
+                process lives and nobody else has claimed: for others on its host that would be the holder.
+        """
+        self.stop()
+        try:
+            self.claim.release()
+        except StorageError as error:
+            _log.warning("The end of a claim of %s was not written: %s", self._name, error.message)
+            threading.Thread(target=self._end_at_last, name=f"end-{self._name}", daemon=True).start()
+            raise
+
+    def _end_at_last(self) -> None:
+        while True:
+            time.sleep(self.claim.holder.beat_s)
+            # Whatever fails must not end this, as in `_run`.
+            with suppress(Exception):
+                if not self.claim.held() or self.claim.release():
+                    return
 
     def _beat_failed(self) -> str | None:
         if self.claim.beat(self._status() if self._status else None):

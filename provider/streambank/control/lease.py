@@ -94,8 +94,7 @@ class Lease:
         try:
             yield claim
         finally:
-            keeper.stop()
-            claim.release()
+            keeper.end()
 
     def recent_launches(self, count: int = 20) -> set[str]:
         """The launches that held the newest epochs: their drivers are not coming up, they have been."""

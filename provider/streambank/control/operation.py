@@ -123,8 +123,7 @@ class OperationLock:
         try:
             yield Operation(name, claim)
         finally:
-            keeper.stop()
-            claim.release()
+            keeper.end()
 
     def _claim(self, name: str, holder: Holder, wait_s: float) -> Claim:
         clock, waits = self.claims.clock, Waits(_log)

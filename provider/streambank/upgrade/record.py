@@ -281,5 +281,4 @@ def upgrading(control: JobControl, by: Mapping[str, str]) -> Iterator[Claim]:
     try:
         yield got
     finally:
-        keeper.stop()
-        got.release()
+        keeper.end()
