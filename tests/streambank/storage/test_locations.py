@@ -13,6 +13,7 @@ from streambank.storage import (
     normalize_location,
     open_store,
     scheme_of,
+    service_name,
 )
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
@@ -38,6 +39,24 @@ from streambank.storage.memory import MemoryStore
 def test_one_spelling(location: str, uri: str) -> None:
     assert normalize_location(location) == uri
     assert normalize_location(uri) == uri
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("s3a://b/repo", "S3n://b//./repo/", True),
+        ("memory://a/./repo", "memory://a/repo", True),
+        ("hdfs://NN:8020/ck", "hdfs://nn/ck", True),
+        ("hdfs://nn:9000/ck", "hdfs://nn/ck", False),
+        ("gs://b/ck", "s3://b/ck", False),
+        ("file:/data/../ck", "/ck", True),
+        ("memory://a/../b", "memory://a/../b", True),
+        (None, None, True),
+        (None, "/ck", False),
+    ],
+)
+def test_one_place_has_one_name(one: str | None, other: str | None, same: bool) -> None:
+    assert (service_name(one) == service_name(other)) is same
 
 
 def test_relative_paths_are_relative_to_the_working_directory(
