@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import tempfile
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,14 +32,15 @@ from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.drills import left
 from streambank.storage import memory, open_store
 from streambank.work.target import NOTE
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.with_garbage import write_with_garbage
-from tests.support.jobs.declared import BY, fake_launcher
+from tests.support.jobs.declared import BY, declare, fake_launcher
 from tests.support.jobs.left_behind import go_on, next_generation, save
 from tests.support.storage.contents import contents
+from tests.support.storage.exchanged import exchanged, lay_link
 
 SPACE = "memory://property"
-QUICK = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 AT_ONCE = GenerationsPolicy(keep=1, keep_for_s=0.001)
 OLD = left.name_of(utc_now() - timedelta(days=30), "a" * 6)
 STAGED = f"inspect-{'a' * 32}"
@@ -220,8 +224,11 @@ def test_what_is_ours_goes_where_nothing_is_planted(world: World, tmp_path: Path
     assert "copy/ck.g0002/metadata" in nothing_else_goes(world, tmp_path, claimed)
 
 
-def test_nothing_goes_that_only_a_record_names(world: World, tmp_path: Path) -> None:
-    @QUICK
+@pytest.mark.parametrize(
+    "examples", [60, pytest.param(20_000, marks=[pytest.mark.storm, pytest.mark.timeout(3600)])]
+)
+def test_nothing_goes_that_only_a_record_names(world: World, tmp_path: Path, examples: int) -> None:
+    @settings(QUICK, max_examples=examples)
     @given(st.lists(plants, min_size=1, max_size=4))
     def run(planted: list[tuple[Any, ...]]) -> None:
         nothing_else_goes(world, tmp_path, planted)
@@ -229,11 +236,103 @@ def test_nothing_goes_that_only_a_record_names(world: World, tmp_path: Path) -> 
     run()
 
 
-@pytest.mark.storm
-def test_nothing_goes_that_only_a_record_names_in_the_long_run(world: World, tmp_path: Path) -> None:
-    @LONG
-    @given(st.lists(plants, min_size=1, max_size=8))
-    def run(planted: list[tuple[Any, ...]]) -> None:
-        nothing_else_goes(world, tmp_path, planted)
+# On a disk: links, before the cleaning and in the middle of it.
+
+DIRECTORIES = (
+    "checkpoints/flights", "checkpoints/flights.g0003", f"checkpoints/flights.work/{STAGED}",
+    f"checkpoints/flights.drills/flights/{OLD}", "temporary/streambank-inspect-x",
+    f"temporary/streambank-inspect-x/{STAGED}", "checkpoints/flights/state", "checkpoints/flights/state/0",
+)  # fmt: skip
+"""What goes where nobody lays a link; and what is in it."""
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job on this machine, with what work on it has left, and with directories that must stay."""
+    folder = tmp_path_factory.mktemp("links") / "world"
+    folder.mkdir()
+    job = declare(folder)
+    LiveCheckpoint(open_store(job.checkpoint)).run(1)
+    next_generation(job, save(job), sink="accept")
+    go_on(job)
+    for name in DIRECTORIES[1:6]:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        note = {NOTE: {"job": job.name, "token": "t", "owner": {}, "files": []}}
+        (folder / name / "metadata").write_text(json.dumps(note))
+    (folder / DIRECTORIES[4]).chmod(0o700)
+    left.mark(str(folder / DIRECTORIES[3]), job.records())
+    shutil.copytree(folder / "checkpoints/flights", folder / "victims/flights")
+    shutil.copytree(folder / DIRECTORIES[4], folder / "victims/staged")
+    shutil.copytree(folder / "checkpoints/flights/state", folder / "victims/state")
+    return folder
+
+
+def everything(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def nothing_that_a_link_leads_to_goes(
+    template: Path, links: list[tuple[str, str]], late: tuple[str, str], at: int
+) -> tuple[set[str], int]:
+    """What went, and how many of the links were laid."""
+    folder = template.parent / "played"
+    if folder.exists():
+        shutil.rmtree(folder)
+    template.rename(folder)  # what records name are absolute places
+    shutil.copytree(folder, template, symlinks=True)
+    try:
+        job = load_jobs(template / "streaming_jobs.toml").job("flights")
+        before = everything(template)
+        laid = 0
+
+        def lay(link: tuple[str, str]) -> None:
+            nonlocal laid
+            laid += lay_link(template / link[0], template / "victims" / link[1], template / f"moved-{laid}")
+
+        for link in links:
+            lay(link)
+        now = utc_now() + timedelta(days=60)
+        with (
+            patch.object(tempfile, "tempdir", str(template / "temporary")),
+            exchanged(at, lambda: lay(late)),
+            suppress(StreambankError),
+        ):
+            clean_job(job, jobs={job.name: job}, policy=AT_ONCE, now=now, dry_run=False, by=BY)
+        gone = before - everything(template)
+        assert not {name for name in gone if name.startswith("victims/")}
+        return gone, laid
+    finally:
+        shutil.rmtree(template)
+        folder.rename(template)
+
+
+links = st.tuples(
+    st.sampled_from(DIRECTORIES), st.sampled_from(["flights", "staged", "state", "flights/state/0"])
+)
+played = st.tuples(st.lists(links, max_size=1), links, st.integers(1, 1200))
+
+
+@pytest.fixture(autouse=True)
+def without_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+def test_what_is_ours_goes_where_no_link_is_laid(template: Path) -> None:
+    gone, laid = nothing_that_a_link_leads_to_goes(template, [], ("", ""), 0)
+    assert {*DIRECTORIES} - gone == {DIRECTORIES[4]} and laid == 0
+
+
+@pytest.mark.parametrize(
+    "examples", [8, pytest.param(2000, marks=[pytest.mark.storm, pytest.mark.timeout(1800)])]
+)
+def test_nothing_goes_that_a_link_leads_to(template: Path, examples: int) -> None:
+    fired = 0
+
+    @settings(QUICK, max_examples=examples)
+    @given(played)
+    def run(drawn: tuple[list[tuple[str, str]], tuple[str, str], int]) -> None:
+        nonlocal fired
+        fired += nothing_that_a_link_leads_to_goes(template, *drawn)[1] > len(drawn[0])
 
     run()
+    assert fired > examples / 5, "links have to be laid in the middle, too"

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from streambank.core.errors import IntegrityError, RefusedError, StreambankError
 from streambank.storage import open_store
 from streambank.work.remove import remove_tree
+from tests.support.storage.exchanged import exchanged, lay_link
 
-CALLS = ("lstat", "stat", "open", "scandir", "listdir", "unlink", "rmdir", "readlink")
-"""What a removal asks of the system."""
 NAMES = ("metadata", "commits/0", "state/0/1.delta", "private/file")
 
 
@@ -33,29 +28,6 @@ def lay(top: Path) -> Path:
 
 def there(top: Path) -> set[str]:
     return {path.relative_to(top).as_posix() for path in top.rglob("*")}
-
-
-@contextmanager
-def exchanged(at: int, exchange: Callable[[], None]) -> Iterator[list[str]]:
-    """Do something right before the call of this number; gives the calls."""
-    calls: list[str] = []
-    busy = False
-
-    def counted(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **how: Any) -> Any:
-            nonlocal busy
-            if not busy:
-                calls.append(name)
-                if len(calls) == at:
-                    busy = True
-                    exchange()
-                    busy = False
-            return act(*args, **how)
-
-        return call
-
-    with patch.multiple(os, **{name: counted(name, getattr(os, name)) for name in CALLS}):
-        yield calls
 
 
 def remove(place: Path) -> None:
@@ -79,10 +51,7 @@ def test_nothing_of_what_a_link_leads_to_goes(tmp_path: Path, inside: str) -> No
 
         def exchange(place: Path = place, target: Path = target, led_to: Path = led_to) -> None:
             nonlocal fired
-            with suppress(FileNotFoundError):  # it is removed by now
-                target.rename(place.with_name(f"{place.name}-moved"))
-                target.symlink_to(led_to)
-                fired += 1
+            fired += lay_link(target, led_to, place.with_name(f"{place.name}-moved"))
 
         with exchanged(at, exchange):
             try:
