@@ -23,6 +23,8 @@ from streambank.storage.store import Store, read_record
 FOLDER = "names"
 RESERVED = frozenset({"each", "latest", "latest-good", "newest", "oldest", "random"})
 """What means a savepoint, or may come to mean one, is no name of a single one."""
+_VALUES = frozenset({"none", "null", "true", "false", "nan", "inf", "infinity"})
+"""What templates, YAML and JSON read as something else than a text, by whichever case."""
 _LIKE_AN_ID = re.compile(r"b[0-9]*(-[0-9a-f]*)?", re.ASCII)
 _FILE = re.compile(r"(?P<name>.+)-(?P<number>\d{10})\.json", re.ASCII)
 _TRIES = 100
@@ -70,6 +72,8 @@ def check_savepoint_name(name: str) -> str:
         why = "This could be the beginning of a savepoint's id."
     if why is None and name in RESERVED:
         why = f"{', '.join(sorted(RESERVED))} have a meaning already."
+    if why is None and name.lower() in _VALUES:
+        why = "Templates take it for a value, or for no name at all."
     if why is not None:
         raise InputError(
             f"A savepoint cannot have the name {name!r}.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from ast import literal_eval
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -36,6 +38,8 @@ GENERATIONS_KEY = "planned_generations"
 """XCom key under which a plan leaves the generations that it is of."""
 RESULT_KEY = "return_value"
 """XCom key of what an operator returns, for one that leaves it there and then fails."""
+_ANSWER = re.compile(r"\{\{ *params(?:\.(\w+)|\.get\('([^']+)'\)|\['([^']+)'\])( or '')? *\}\}")
+"""A template that is one answer of a form, and nothing else."""
 _TEMPLATE_HINT = "If it is a template, the task's rendered fields show its value."
 
 
@@ -65,6 +69,20 @@ class FindsJobs:
     def __setattr__(self, name: str, value: Any) -> None:
         """Keep a path as its text: Airflow does not render a `Path`, nor hand it to the triggerer."""
         super().__setattr__(name, as_plain(value) if name in self.template_fields else value)
+
+    def render_template(self, content: Any, context: Context, *args: Any, **kwargs: Any) -> Any:
+        """As for every operator, but an answer of a form stays what it is.
+
+        Native rendering reads each text as a Python value: `1_000` would be 1000, `1e999` infinite, and
+        `None` nothing.
+        """
+        asked = _ANSWER.fullmatch(content) if isinstance(content, str) else None
+        name = next(filter(None, asked.groups()), None) if asked is not None else None
+        answers = context.get("params") or {}
+        if asked is not None and name in answers:
+            answer = answers[name]
+            return answer or "" if asked[4] else answer
+        return super().render_template(content, context, *args, **kwargs)  # type: ignore[misc]  # a mixin
 
     @property
     def trigger_arguments(self) -> dict[str, Any]:
@@ -396,11 +414,12 @@ def as_number(value: Any, option: str) -> float | None:
     if value is None or value == "" or value == "None":
         return None
     try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{option} must be a number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
-        ) from error
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{option} must be a number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT)
+    return number
 
 
 def as_integer(value: Any, option: str) -> int | None:
@@ -426,6 +445,8 @@ def as_duration_s(value: Any) -> float | None:
     if isinstance(value, int | float):
         return float(value)
     text = as_text(value)
+    if text is not None and re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        return float(text)
     return None if text is None else parse_duration_s(text)
 
 

@@ -11,8 +11,9 @@ PRINTED = r"[^\x00-\x1f\x7f]"
 """One character that is printed."""
 END = r"$(?!\n)"
 """The end of a text, in Python and in the browser: for Python, `$` is also before a last line break."""
-NAME_PATTERN = r"[A-Za-z][A-Za-z0-9._\-]{0,99}"
-"""How a savepoint may be called; what else could be a reference is refused when it is taken."""
+NAME_PATTERN = r"(?!None$)[A-Za-z][A-Za-z0-9._\-]{0,99}"
+"""How a savepoint may be called; what else could be a reference is refused when it is taken. A task takes
+`None` for no name, so it is refused here."""
 PLACE = rf"(/|[A-Za-z][A-Za-z0-9+.\-]*:/){PRINTED}*"
 """An absolute path or a URI: a relative path means nothing on a worker."""
 
