@@ -16,6 +16,7 @@ from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job
 from streambank.job.move_records import move_records
 from streambank.job.start import start_job
+from streambank.job.status import job_status
 from streambank.upgrade.declared import choose_declared
 from streambank.upgrade.plan import UpgradeRequest
 from streambank.upgrade.record import Upgrade, newest_upgrade, remember
@@ -91,6 +92,7 @@ def test_a_planted_choice_runs_neither_interpreter_nor_program(
         start_job(job, by=BY, wait=False)
     assert not (tmp_path / "ran").exists(), "the interpreter is asked for its Spark before a launch"
     assert caught.value.code == "code-not-proven"
+    assert job_status(job).code.endswith("no start from here runs it.")
     assert "jobs file" in caught.value.hint and "streambank upgrade flights --declared" in caught.value.hint
     assert job.records().desired() is None
 
@@ -120,6 +122,7 @@ def test_a_driver_that_is_submitted_by_hand_does_not_run_it(job: Job, theirs: Co
 def test_what_this_user_chose_runs(job: Job) -> None:
     chosen_here(job, args=("as", "chosen"))
     assert as_chosen(job, job.records())[0].args == ("as", "chosen")
+    assert job_status(job).code.endswith("(a test).")
 
 
 def test_it_counts_for_no_other_job_and_no_other_place(job: Job, tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ class Chosen:
         """What counts and why, as a sentence for people."""
         where = self.code.application if self.code is not None else "what the job declares"
         why = f" ({self.why})" if self.why else ""
-        return f"An upgrade has chosen the code of {where}, until the job declares other code{why}."
+        said = f"An upgrade has chosen the code of {where}, until the job declares other code{why}."
+        return said if self.proven else f"{said} That is not proven here, so no start from here runs it."
 
     def counts(self, declared: Code) -> bool:
         """Whether it counts where a job declares this."""

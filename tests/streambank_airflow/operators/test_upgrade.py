@@ -81,8 +81,8 @@ def test_an_upgrade_that_is_refused_fails_the_task_for_good(
 def test_a_form_runs_no_code_from_elsewhere(managed: Managed) -> None:
     """What it takes: tests/attacks/test_upgrade_form.py."""
     for asked in ({"application": "/elsewhere/app.py"}, {"conf": {"spark.jars": "/elsewhere.jar"}}):
-        (task,) = dag_of(managed, from_form=True, **asked).tasks
+        task: Any = dag_of(managed, from_form=True, **asked).get_task("upgrade")
         with pytest.raises(AirflowFailException, match="form"):
-            task.execute({})  # type: ignore[arg-type]  # nothing of the context is asked before
-    (task,) = build_dags(managed.jobs_file)["flights.upgrade"].tasks
+            task.execute({})
+    task = build_dags(managed.jobs_file)["flights.upgrade"].get_task("upgrade")
     assert task.from_form
