@@ -283,3 +283,26 @@ def test_the_identity_is_read_once_and_never_without_keys(job: Job, monkeypatch:
     monkeypatch.delenv(VARIABLE)
     assert job.records().generation() is not None
     assert read == [signed.IDENTITY]
+
+
+def test_a_signing_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after the first record: what is signed then must not read as changed."""
+    made = declare(tmp_path)
+    begin(made)
+    new_key(tmp_path / "keys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    real, left = signed.Signer.sign, [1]
+
+    def cut_off(*given: object) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        real(*given)  # type: ignore[arg-type]  # as it was called
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signed.Signer, "sign", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            sign_records(made, by=BY)
+    assert not left, "it was cut off"
+    assert sign_records(made, by=BY).records == 1, "one was signed before"
+    assert verdict(made) == "flights"

@@ -27,6 +27,8 @@ CHOSEN = "chosen"
 """The stream of what was chosen."""
 UPGRADES = "upgrades"
 """The stream of what upgrades remember (upgrade/record.py): they say which code they go on or back to."""
+INTERRUPTED = frozenset({"rehearsing", "stopping", "swapped", "undoing", "restored"})
+"""States in which an upgrade was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)

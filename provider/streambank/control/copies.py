@@ -153,7 +153,7 @@ def copied(control: JobControl) -> dict[str, CopiedQuery]:
         FormatError: The newest record is damaged (code `damaged-record`).
     """
     record = refreshed_records(control).latest()
-    return {} if record is None else _queries(control, record)
+    return {} if record is None else queries_of(control, record)
 
 
 def is_refreshed(control: JobControl, query: str, made: CopiedQuery) -> bool:
@@ -203,10 +203,15 @@ def outputs_unknown(control: JobControl, query: str, generation: Generation) -> 
 def committed_refreshes(control: JobControl) -> Iterator[dict[str, CopiedQuery]]:
     """What each refresh made of a copy, newest first."""
     for record in refreshed_records(control).newest_first():
-        yield _queries(control, record)
+        yield queries_of(control, record)
 
 
-def _queries(control: JobControl, record: Record) -> dict[str, CopiedQuery]:
+def queries_of(control: JobControl, record: Record) -> dict[str, CopiedQuery]:
+    """What a record in `refreshed/` says of each query.
+
+    Raises:
+        FormatError: It is incomplete (code `damaged-record`).
+    """
     try:
         return {str(name): CopiedQuery.from_dict(one) for name, one in record.data["queries"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:

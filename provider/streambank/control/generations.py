@@ -396,6 +396,11 @@ def together_records(control: RecordsOfJob) -> RecordStream:
     return RecordStream(control.store, TOGETHER, signer=control.signer)
 
 
+def is_generation_of(declared: str, location: str) -> bool:
+    """Whether a location is a declared checkpoint, or the directory of a later generation of it."""
+    return _called(declared, location) is not None
+
+
 def _called(declared: str, location: str) -> int | None:
     """The generation in whose directory a location is; None where it is none of a declared checkpoint's."""
     found = re.fullmatch(r"\.g([0-9]{4,})", location.removeprefix(declared))

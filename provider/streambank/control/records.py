@@ -11,6 +11,7 @@ finds that number free, so takes its own record back and chooses again.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -56,6 +57,30 @@ class Record:
 
     number: int
     data: JsonDict
+
+
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """A record that is to be signed.
+
+    Attributes:
+        number: Its number.
+        key: Its key.
+        raw: Its bytes.
+        data: What they say.
+        signed: Whether the first key has signed it as it is.
+    """
+
+    number: int
+    key: str
+    raw: bytes
+    data: JsonDict
+    signed: bool
+
+    @property
+    def digest(self) -> str:
+        """That of its bytes."""
+        return hashlib.sha256(self.raw).hexdigest()
 
 
 @contextmanager
@@ -287,35 +312,50 @@ class RecordStream:
         if self.signer is not None and not self.signer.keys:
             self.signer.refuse_without_key(self.store.names(self.prefix))
 
-    def sign(self, identity: Identity, *, unsigned: bool = False) -> int:
+    def unproven(self, identity: Identity) -> Iterator[Unproven]:
+        """Each record as it is, signed or not, oldest first; none of a stream that is not signed.
+
+        Args:
+            identity: Whose records they are (`Signer.to_vouch`).
+
+        Raises:
+            FormatError: A record is damaged (code `damaged-record`).
+        """
+        if self.signer is None:
+            return
+        names = self.store.names(self.prefix)
+        for number in sorted(_matching(_NAME, names)):
+            key, data = self.key(number), read_record(self.store, self.key(number))
+            signed = self.signer.has_signed(key, data, names, identity)
+            yield Unproven(number, key, data, decode_json(data, self.describe(number)), signed)
+
+    def sign(self, identity: Identity, seen: Mapping[str, str], *, unsigned: bool = False) -> None:
         """Sign each record that the first key has not signed as it is.
 
         Args:
             identity: Whose records they are from now on (`Signer.to_vouch`).
+            seen: The digest of each record that is vouched for, by its key.
             unsigned: Also what no key has signed although there are several, so that there were signatures
                 before; and what was changed since it was signed.
 
-        Returns:
-            How many were signed.
-
         Raises:
             FormatError: A record is damaged (code `damaged-record`).
+            ConflictError: One is not as it was seen (`records-changed`).
             IntegrityError: A record would be vouched for that no key has signed (`not-signed`,
                 `bad-signature`, `records-of-another-place`).
         """
-        if self.signer is None:
-            return 0
-        signed, names = 0, self.store.names(self.prefix)
-        for number in sorted(_matching(_NAME, names)):
-            key = self.key(number)
-            data = read_record(self.store, key)
-            decode_json(data, self.describe(number))
-            if not self.signer.has_signed(key, data, names, identity):
+        names = self.store.names(self.prefix)
+        for one in self.unproven(identity):
+            if seen.get(one.key) != one.digest:
+                raise ConflictError(
+                    f"The record {self.store.uri}/{one.key} has come or was changed since it was looked at.",
+                    code="records-changed",
+                    hint="Look again, and ask again.",
+                )
+            if self.signer is not None and not one.signed:
                 if not unsigned:
-                    self.signer.check_replaced(key, data, names)
-                self.signer.sign(key, data, identity)
-                signed += 1
-        return signed
+                    self.signer.check_replaced(one.key, one.raw, names)
+                self.signer.sign(one.key, one.raw, identity)
 
     def append(self, data: Mapping[str, Any]) -> int:
         """Create the next free number and give it back.

@@ -217,7 +217,7 @@ class Signer:
             )
         return found
 
-    def to_vouch(self, *, unsigned: bool) -> Identity:
+    def to_vouch(self, *, unsigned: bool, begin: bool = False) -> Identity:
         """The identity in whose name all records are to be signed anew; `keep` writes it afterwards.
 
         Records of another place get an identity of their own, since those may still be there. What the old
@@ -225,6 +225,8 @@ class Signer:
 
         Args:
             unsigned: Also where the identity that is there is not signed.
+            begin: Write one where there is none to go on from: what is signed in its name stays so where the
+                rest is cut off.
 
         Raises:
             IntegrityError, FormatError: See `identity`.
@@ -236,7 +238,10 @@ class Signer:
                 raise
         if self._known is not None and self._known.place == self._place():
             return replace(self._known, before=False)
-        return Identity(secrets.token_hex(16), self._place())
+        made = Identity(secrets.token_hex(16), self._place())
+        if begin and self._known is None:
+            self.keep(replace(made, before=True))
+        return made
 
     def keep(self, identity: Identity, *, exclusive: bool = False) -> None:
         """Write the identity, signed by the first key."""

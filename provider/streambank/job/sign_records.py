@@ -1,85 +1,209 @@
-"""Signing a job's records that were made without a key: somebody vouches for what they say."""
+"""Signing a job's records that were made without a key, or elsewhere: somebody vouches for what they say.
+
+So that is shown first, all of it that decides where the job runs, with which code, and what may be removed;
+and where a forgery would say the same, nothing is signed without a yes. Signed are the very bytes that were
+shown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from streambank.code.chosen import chosen_records, upgrade_records
-from streambank.control.copies import begun_records, refreshed_records
-from streambank.control.generations import together_records
+from streambank.code.chosen import INTERRUPTED, chosen_records, upgrade_records
+from streambank.control.control import JobControl
+from streambank.control.copies import begun_records, queries_of, refreshed_records
+from streambank.control.generations import Generation, is_generation_of, together_records
+from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.rollbacks import taken_back_records
+from streambank.control.signed import Identity
+from streambank.core.errors import RefusedError
 from streambank.core.signing import require_keys
+from streambank.core.units import say_count
 from streambank.declaration.declaration import Job
 from streambank.driver.spec import launched_records
 from streambank.sites.records import Sites
 
 
 @dataclass(frozen=True, slots=True)
-class SignedRecords:
-    """What was vouched for.
+class Vouched:
+    """What records say that are to be signed, or were.
 
     Attributes:
         job: The job.
         key: The id of the key.
-        records: How many records were signed; those that were before are not counted.
+        records: How many of them the key has not signed as they are; those that were signed, afterwards.
         checkpoints: Where each query's checkpoint is, by these records; none before the first start.
+        locations: The directories of all generations of each query, and of outputs that they write instead.
+        directories: Those that refreshes fill, and may remove.
         desired: What is meant to be: `running`, `stopped`, or None where nobody said.
+        code: What an upgrade chose last instead of the declared code: `application`, `python`, `spark_home`,
+            and how many `args` and `settings`; None for nothing.
+        upgrade: The newest upgrade where it was interrupted: its `name` and `state`; None for none.
+        site: What says which site is the active one: `state` and `site`; None where nothing does.
+        doubts: What a forgery would say as well, in sentences: somebody has to know that it is right.
+        seen: The digest of each record that was looked at, by its key.
     """
 
     job: str
     key: str
     records: int
     checkpoints: Mapping[str, str]
+    locations: Mapping[str, tuple[str, ...]]
+    directories: tuple[str, ...]
     desired: str | None
+    code: Mapping[str, Any] | None
+    upgrade: Mapping[str, str] | None
+    site: Mapping[str, str] | None
+    doubts: tuple[str, ...]
+    seen: Mapping[str, str] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return asdict(self)
+        data = {name: getattr(self, name) for name in self.__slots__ if name != "seen"}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()} | {
+            "locations": {query: list(places) for query, places in self.locations.items()}
+        }
 
 
-def sign_records(job: Job, *, by: Mapping[str, str], unsigned: bool = False) -> SignedRecords:
-    """Sign what says which checkpoint counts and what is meant to be, with the first key.
+def look_at_records(job: Job, *, unsigned: bool = False) -> Vouched:
+    """What `sign_records` would vouch for. Writes nothing.
+
+    Args:
+        job: The declared job.
+        unsigned: See `RecordStream.sign`.
+
+    Raises:
+        InputError: There is no key (code `bad-signing-key`).
+        FormatError: A record is damaged (`damaged-record`).
+        StreambankError: See `Job.records`, and `Signer.to_vouch`.
+    """
+    records = job.records()
+    require_keys(records.signer.keys)
+    return _look(job, records, records.signer.to_vouch(unsigned=unsigned))
+
+
+def sign_records(
+    job: Job,
+    *,
+    by: Mapping[str, str],
+    unsigned: bool = False,
+    yes: bool = False,
+    shown: Vouched | None = None,
+) -> Vouched:
+    """Sign what says which checkpoint counts, what runs, and what is meant to be, with the first key.
 
     Args:
         job: The declared job.
         by: Who vouches for them.
         unsigned: See `RecordStream.sign`.
+        yes: Also where a forgery would say the same (`Vouched.doubts`).
+        shown: What `look_at_records` gave, where that was shown: nothing else is signed.
 
     Raises:
-        InputError: There is no key (code `bad-signing-key`).
-        ConflictError: Another operation works on the job (`operation-in-progress`).
-        FormatError: A record is damaged (`damaged-record`).
+        RefusedError: There are doubts, and no yes (code `not-confirmed`).
+        ConflictError: A record has come since it was shown, or was changed (`records-changed`); another
+            operation works on the job (`operation-in-progress`).
         IntegrityError: There are several keys, and none has signed a record (`not-signed`); or one was
             changed since (`bad-signature`).
-        StreambankError: See `Job.records`.
+        StreambankError: See `look_at_records`.
     """
     records = job.records()
     require_keys(records.signer.keys)
     with records.operation("sign-records", by=by, any_site=True):
-        streams = [
-            records.desired_records,
-            chosen_records(records),
-            upgrade_records(records),
-            launched_records(records),
-            *(records.generations(one).records for one in job.queries),
-            *(records.generations(one).removals for one in job.queries),
-            *(taken_back_records(records, one) for one in job.queries),
-            together_records(records),
-            Sites(records).records,
-            begun_records(records),
-            refreshed_records(records),
-        ]
-        identity = records.signer.to_vouch(unsigned=unsigned)
-        signed = sum(stream.sign(identity, unsigned=unsigned) for stream in streams)
+        vouched = shown or _look(job, records, records.signer.to_vouch(unsigned=unsigned))
+        if vouched.records and vouched.doubts and not yes:
+            raise RefusedError(
+                f"Records of job {job.name} say what a forgery would say as well: {' '.join(vouched.doubts)}",
+                code="not-confirmed",
+                hint="If you know that it is right, give --yes. If not, look at the records.",
+            )
+        identity = records.signer.to_vouch(unsigned=unsigned, begin=True)
+        for stream in _streams(job, records):
+            stream.sign(identity, vouched.seen, unsigned=unsigned)
         records.signer.keep(identity)  # last: until then what was signed before counts
-    current = {query: records.generation(query) for query in job.queries}
-    desired = records.desired()
-    return SignedRecords(
+    return vouched
+
+
+def _streams(job: Job, records: JobControl) -> Iterator[RecordStream]:
+    """All that is signed."""
+    yield from (records.desired_records, chosen_records(records), upgrade_records(records))
+    yield launched_records(records)
+    for query in job.queries:
+        yield from (records.generations(query).records, records.generations(query).removals)
+        yield taken_back_records(records, query)
+    yield from (together_records(records), Sites(records).records)
+    yield from (begun_records(records), refreshed_records(records))
+
+
+def _look(job: Job, records: JobControl, identity: Identity) -> Vouched:
+    found = {one.prefix: list(one.unproven(identity)) for one in _streams(job, records)}
+    said = {prefix: [Record(one.number, one.data) for one in each] for prefix, each in found.items()}
+    generations = {
+        query: [Generation.from_dict(one.data) for one in said[records.generations(query).records.prefix]]
+        for query in job.queries
+    }
+    current = {query: each[-1].location for query, each in generations.items() if each}
+    for record in said[refreshed_records(records).prefix]:
+        for query, one in queries_of(records, record).items():
+            generations.setdefault(query, []).append(one.generation)
+    code, upgrade = _code(_last(said, "chosen").get("code")), _last(said, "upgrades")
+    interrupted = upgrade.get("state") in INTERRUPTED
+    return Vouched(
         job.name,
         records.signer.keys[0].id,
-        signed,
-        {query: one.location for query, one in current.items() if one is not None},
-        None if desired is None else desired.state,
+        sum(not one.signed for each in found.values() for one in each),
+        current,
+        {
+            query: tuple(dict.fromkeys(place for one in each for place in one.places()))
+            for query, each in generations.items()
+        },
+        tuple(
+            str(one)
+            for record in said[begun_records(records).prefix]
+            for one in record.data.get("directories") or ()
+        ),
+        _last(said, "desired").get("state"),
+        code,
+        _only(upgrade, "name", "state") if interrupted else None,
+        _only(_last(said, "sites"), "state", "site") if said["sites"] else None,
+        tuple(_doubts(job, generations, code, upgrade if interrupted else None)),
+        {one.key: one.digest for each in found.values() for one in each},
     )
+
+
+def _doubts(
+    job: Job,
+    generations: Mapping[str, Sequence[Generation]],
+    code: Mapping[str, Any] | None,
+    upgrade: JsonDict | None,
+) -> Iterator[str]:
+    if code is not None:
+        python = code["python"] or "the interpreter that is declared"
+        yield (
+            f"An upgrade has chosen the code of {code['application']}, with {python}, "
+            f"{say_count(code['args'], 'argument')} and {say_count(code['settings'], 'setting')}."
+        )
+    if upgrade is not None:
+        yield f"The upgrade {upgrade.get('name')} was interrupted ({upgrade.get('state')}): the next goes on."
+    for query, each in generations.items():
+        for location in dict.fromkeys(one.location for one in each):
+            if not is_generation_of(job.queries.get(query, ""), location):
+                yield f"{location}, of query {query}, is not at its declared checkpoint."
+
+
+def _last(said: Mapping[str, Sequence[Record]], prefix: str) -> JsonDict:
+    return said[prefix][-1].data if said[prefix] else {}
+
+
+def _only(data: JsonDict, *names: str) -> dict[str, str]:
+    return {name: str(data.get(name)) for name in names}
+
+
+def _code(said: object) -> dict[str, Any] | None:
+    """What a chosen code is, without its arguments, which may be long, and its settings."""
+    if not isinstance(said, dict):
+        return None
+    counted = {"args": len(said.get("args") or ()), "settings": len(said.get("spark") or ())}
+    return _only(said, "application") | {name: said.get(name) for name in ("python", "spark_home")} | counted

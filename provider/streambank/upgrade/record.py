@@ -14,7 +14,7 @@ from datetime import datetime
 from types import NoneType
 from typing import Any, Literal, get_args
 
-from streambank.code.chosen import UPGRADES, upgrade_records
+from streambank.code.chosen import INTERRUPTED, UPGRADES, upgrade_records
 from streambank.code.code import Code
 from streambank.control.claims import Claim, Claims, Holder
 from streambank.control.control import JobControl
@@ -41,8 +41,6 @@ State = Literal[
     "stopped",
     "given-up",
 ]
-UNFINISHED: frozenset[State] = frozenset({"rehearsing", "stopping", "swapped", "undoing", "restored"})
-"""States in which an upgrade was interrupted."""
 DONE: frozenset[State] = frozenset({"planned", "nothing-to-do", "upgraded"})
 """States of an upgrade that did what it was asked for."""
 _RECORD_ONLY = frozenset({"before", "after", "started_at", "committed_at", "broken_before", "for_good", "at"})
@@ -139,7 +137,7 @@ class Upgrade:
     @property
     def is_unfinished(self) -> bool:
         """Whether it was interrupted, or is under way."""
-        return self.state in UNFINISHED
+        return self.state in INTERRUPTED
 
     @property
     def succeeded(self) -> bool:

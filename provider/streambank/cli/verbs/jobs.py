@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,7 @@ from streambank.cli.verbs.job import clean, history, overview, restore
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
     from streambank.job.restart import RestartResult
+    from streambank.job.sign_records import Vouched
     from streambank.job.start import StartResult
     from streambank.job.stop import StopResult
 
@@ -536,24 +538,51 @@ def move_records(
 
 @app.command("sign-records", epilog="Example: streambank job sign-records orders")
 def sign_records(
-    name: Name, jobs: JobsFile, unsigned: Unsigned = False, as_json: Json = False, debug: Debug = False
+    name: Name,
+    jobs: JobsFile,
+    unsigned: Unsigned = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="You know that what it prints is right; without, it asks.")
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
-    """Sign the records that say which checkpoint counts, and what is meant to be, as they are now.
+    """Sign the records that say which checkpoint counts, what runs, and what is meant to be, as they are now.
 
-    It says that you know them to be right: look at what it prints.
+    It says that you know them to be right: look at what it prints. Where a forgery would say the same (an
+    upgrade chose code, or was interrupted; a directory is not at the declared checkpoint), it needs a yes.
     """
+    from streambank.job.sign_records import look_at_records
     from streambank.job.sign_records import sign_records as sign
 
-    signed = sign(job_named(name, jobs), by=_by(), unsigned=unsigned)
+    job = job_named(name, jobs)
+    shown = look_at_records(job, unsigned=unsigned)
+    if not as_json:
+        _show_vouched(shown)
+    if shown.records and shown.doubts and not (yes or as_json) and sys.stdin.isatty():
+        yes = typer.confirm(f"Sign {console.count(shown.records, 'record')}?", err=True)
+    signed = sign(job, by=_by(), unsigned=unsigned, yes=yes, shown=shown)
 
     def text() -> None:
-        for query, location in signed.checkpoints.items():
-            console.line(f"{query}: {location}")
         meant = f", which is meant to be {signed.desired}" if signed.desired is not None else ""
         count = console.count(signed.records, "record")
         console.line(f"{count} of job {name}{meant}: signed by key {signed.key}")
 
     console.answer(signed.to_dict(), text)
+
+
+def _show_vouched(shown: Vouched) -> None:
+    """What is vouched for: all places, the site, and what a forgery would say as well."""
+    for query, places in shown.locations.items():
+        for place in places:
+            counts = " (counts)" if place == shown.checkpoints.get(query) else ""
+            console.line(f"{query}: {place}{counts}")
+    for directory in shown.directories:
+        console.line(f"a refresh may remove {directory}")
+    if shown.site is not None:
+        console.line(f"the {shown.site['site']} is {shown.site['state']}")
+    for doubt in shown.doubts:
+        console.line(doubt)
 
 
 history.register(app)
