@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -36,6 +37,8 @@ _OF_DRIVERS = ("driver-started", "restarted")
 """Kinds of events with the epoch of a driver that came after another one."""
 _OF_COPIES = ("refreshed", "refresh-failed")
 """Kinds of events of a copy that the history of its job shows, too."""
+_KIND = re.compile("[a-z][a-z0-9-]{0,39}")
+"""A record may say anything: what it calls itself is looked up by whoever shows it."""
 _SKIPPED = 3
 """So many savepoints are named that a restore has passed over."""
 _MOST_FILES = 1000
@@ -49,7 +52,7 @@ class Happening:
     Attributes:
         at: When; None where the record does not say or is damaged.
         kind: One of the kinds of events in docs/formats/job.md, `desired-running`, `desired-stopped` or
-            `restored`; the error's code where the record is damaged.
+            `restored`; the error's code where the record is damaged; `unknown` where it has no such form.
         query: The query it is about; None for the job.
         facts: What else is known, such as `epoch` and `batch`.
         by: Who asked for it; None where nobody did.
@@ -190,7 +193,7 @@ def _refreshes(job: Job, copy: str, newest: int) -> Iterator[Happening]:
 def _desired(records: JobControl, newest: int) -> Iterator[Happening]:
     for record in records.desired_records.history(newest=newest):
         data = record.data
-        kind = _kind(record) if "error" in data else f"desired-{data.get('state')}"
+        kind = _kind(record) if "error" in data else _known(f"desired-{data.get('state')}")
         by = data.get("by")
         who = person(by) if isinstance(by, Mapping) else None
         yield Happening(_at(data.get("at")), kind, by=who, why=shown(str(data.get("why") or "")))
@@ -259,7 +262,11 @@ def skipped_of(report: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _kind(record: Record) -> str:
-    return str(record.data.get("kind") or record.data.get("error") or "unknown")
+    return _known(record.data.get("kind") or record.data.get("error"))
+
+
+def _known(kind: object) -> str:
+    return kind if isinstance(kind, str) and _KIND.fullmatch(kind) else "unknown"
 
 
 def _at(text: object) -> datetime | None:

@@ -21,7 +21,9 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from streambank.core.errors import InputError
 from streambank.core.json_text import loads
+from streambank.core.names import check_job_name
 from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.page.files import static_files
 from streambank_airflow.page.rights import JobDag, Rights, dags_of, first_dags, owners
@@ -156,10 +158,15 @@ def _seen(rights: Rights, job: str) -> tuple[str | None, JobDag]:
     Raises:
         HTTPException: There is no such job, or the user may not see it: which of the two is not said.
     """
+    missing = HTTPException(HTTPStatus.NOT_FOUND, _NO_JOB)
+    try:
+        check_job_name(job)  # no database is asked for what no job may be called
+    except InputError:
+        raise missing from None
     lines = rows().lines(rights.session, job)
     dag = first_dags(rights.session, lines).get(job)
     if dag is None or not rights.readable([dag.dag_id]):
-        raise HTTPException(HTTPStatus.NOT_FOUND, _NO_JOB)
+        raise missing
     return lines[job], dag
 
 

@@ -138,10 +138,25 @@ def test_a_part_is_given_as_it_was_kept(jobs: None, page_api: PageApi) -> None:
         "jobs/orders/line",
         "jobs/%25",
         "jobs/orders/sta%25",
+        "jobs/orders/status%00",
     ],
 )
 def test_names_of_requests_are_looked_up_and_nothing_else(jobs: None, page_api: PageApi, path: str) -> None:
     assert page_api.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name", ["orders%00", "%00", "o" * 5000, "orders%20", "ORDERS%0a", "orders;", "@", "-"]
+)
+def test_what_no_job_may_be_called_is_not_looked_up(
+    jobs: None, page_api: PageApi, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Postgres takes no NUL in a text: the look-up would end as an error of the server."""
+    asked: list[Any] = []
+    monkeypatch.setattr("streambank_airflow.page.routes.rows", lambda: asked.append(name))
+    for path in (f"jobs/{name}", f"jobs/{name}/status", f"jobs/{name}/log"):
+        assert page_api.get(path).status_code == 404
+    assert not asked
 
 
 def test_a_job_without_dags_is_seen_by_nobody(page_api: PageApi, page_on: None) -> None:

@@ -78,6 +78,10 @@ async function signed(url, options) {
   return other;
 }
 
+/** Any value of an answer can be made a text, and any text an address: without what would be called for that, and halves of characters. */
+const plain = (name, value) => (["__proto__", "toString", "valueOf"].includes(name) ? undefined
+  : typeof value === "string" && value.toWellFormed ? value.toWellFormed() : value);
+
 async function ask(url, options = {}) {
   let answer;
   try {
@@ -86,7 +90,7 @@ async function ask(url, options = {}) {
     if (error.name === "AbortError") throw error;
     throw refusal(0, null);
   }
-  const body = await answer.json().catch((error) => {
+  const body = await answer.text().then((text) => JSON.parse(text, plain)).catch((error) => {
     if (error.name === "AbortError") throw error;
     return null;
   });
@@ -140,6 +144,12 @@ export function ageOf(iso) {
 // page for half a second each time would be tiring.
 const kept = new Map();
 
+/** The entries that have fields, of a list; none of what is no list. */
+export const listOf = (value) => (Array.isArray(value) ? value.filter((one) => one !== null && typeof one === "object") : []);
+
+/** A line whose lists are lists: every page goes through them, to say what is wrong. */
+const shaped = (line) => line && { ...line, waits: listOf(line.waits), verdicts: listOf(line.verdicts), replicas: listOf(line.replicas) };
+
 /** One job as the views read it, from an entry of the list or from its own answer. */
 export function entryOf(answer) {
   const dags = {};
@@ -150,7 +160,7 @@ export function entryOf(answer) {
   const damaged = answer.line && answer.line.error && !answer.line.at;
   const mistake = answer.mistake || (answer.dags || []).find((one) => one.mistake)?.mistake || "";
   const broken = Boolean(answer.broken || (answer.dags || []).some((one) => one.broken));
-  return { job: answer.job, line: damaged ? null : answer.line, error: damaged ? answer.line.error : null, run, dags, broken, mistake, approvals: answer.approvals || [] };
+  return { job: answer.job, line: damaged ? null : shaped(answer.line), error: damaged ? answer.line.error : null, run, dags, broken, mistake, approvals: answer.approvals || [] };
 }
 
 /** The list of jobs, or one of them: asked again every 15 seconds while the page is visible. */

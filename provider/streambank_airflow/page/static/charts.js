@@ -1,17 +1,18 @@
 // Plots of a job's measurements: values with their spread, limits, forecast, and marks for what happened.
 
 import { Fragment, h, cx, useEffect, useId, useMemo, useRef, useState } from "./h.js";
+import { listOf } from "./api.js";
 import { bytes, clock, count, counted, epoch, figure, time, zone } from "./format.js";
 import uPlot from "./uPlot.esm.js";
 import { Ago, Bar, Card, Empty, Marked, Pill, notDrawn } from "./ui.js";
-import { LEVEL_TONE, LEVELS, MARKED, eventOf, ofSubject, titled } from "./words.js";
+import { LEVEL_TONE, LEVELS, MARKED, eventOf, ofSubject, table, titled } from "./words.js";
 
 const HEIGHT = 190;
 /** A limit this many times above all values would press the curve flat; it is named instead of drawn. */
 const FAR = 2.5;
 /** Units that an axis need not repeat at each of its lines. */
 const COUNTED = new Set(["rows", "batches", "count", "rows/h"]);
-const RANGES = { all: ["All", null], day: ["24 h", 86400], six: ["6 h", 21600], hour: ["1 h", 3600] };
+const RANGES = table({ all: ["All", null], day: ["24 h", 86400], six: ["6 h", 21600], hour: ["1 h", 3600] });
 const FIRST = ["state_rows", "state_bytes", "batch_duration", "checkpoint_duration", "watermark_lag", "source_lag", "access_latency"];
 
 const seconds = (moment) => (typeof moment === "number" ? moment : epoch(moment));
@@ -27,7 +28,7 @@ export function Charts({ answer, events, line }) {
   const several = new Set(charts.map((one) => one.query)).size > 1;
   const order = (one) => (FIRST.indexOf(one.objective) + 1 || FIRST.length + 1);
   const shown = useMemo(() => charts.filter((one) => one.t?.length).sort((a, b) => order(a) - order(b)), [charts]);
-  const marks = useMemo(() => (events || []).filter((one) => MARKED.has(one.kind) && epoch(one.at) !== null)
+  const marks = useMemo(() => listOf(events).filter((one) => MARKED.has(one.kind) && epoch(one.at) !== null)
     .map((one) => ({ at: epoch(one.at), ...eventOf(one), kind: one.kind, query: one.query })), [events]);
   const until = Math.max(...shown.map((one) => one.t[one.t.length - 1]), 0);
   return h(Card, {
@@ -47,11 +48,12 @@ export function Charts({ answer, events, line }) {
 }
 
 /** Why there is nothing to draw. */
-const notMeasured = (line) => ({
+const UNMEASURED = table({
   "repository-lost": "Measurements were among the job's records, and are lost with them. New ones come with the first batch after a restore.",
   "checkpoint-lost": "There are no measurements: the checkpoint is gone, and the records have none of its batches. New ones come with the first batch after a restore.",
   unreadable: "The job's records cannot be read, so it is not known what was measured.",
-}[line?.state] || (line?.batch > 0 ? "No measurements of its batches are known." : "No batch has been measured yet."));
+});
+const notMeasured = (line) => (UNMEASURED[line?.state] || (line?.batch > 0 ? "No measurements of its batches are known." : "No batch has been measured yet."));
 
 function Chart({ chart, marks, theme, from, several }) {
   const place = useRef(null);

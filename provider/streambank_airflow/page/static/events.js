@@ -3,14 +3,14 @@
 import { Fragment, h, cx, useId, useMemo, useState } from "./h.js";
 import { clock, count, counted, day, duration, shortId } from "./format.js";
 import { Ago, At, Card, Empty, Marked, Pill, notDrawn } from "./ui.js";
-import { LEVEL_TONE, eventOf, stepOf, titled, whoOf } from "./words.js";
+import { LEVEL_TONE, eventOf, stepOf, table, titled, whoOf } from "./words.js";
 
-const KINDS = {
+const KINDS = table({
   all: ["All", () => true],
   bad: ["Failures", (one) => ["bad", "warn"].includes(eventOf(one).tone)],
   savepoints: ["Savepoints and restores", (one) => /savepoint|restored|reinstated|drilled|refresh|rolled/.test(one.kind)],
   changes: ["By people", (one) => Boolean(one.by) && !/^airflow\b/.test(one.by)],
-};
+});
 
 export function Events({ answer, short = false, more = null }) {
   const id = useId();
@@ -56,10 +56,10 @@ function Happening({ one }) {
 }
 
 /** How a job was stopped. */
-const HOW = {
+const HOW = table({
   boundary: "at a batch boundary", forced: "its batch was abandoned", killed: "its driver was killed", dead: "its driver had died before",
   none: "no driver ran",
-};
+});
 
 /** The facts of an event that a person reads at a glance. */
 function factsOf({ facts, kind }) {

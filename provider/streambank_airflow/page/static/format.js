@@ -128,4 +128,4 @@ export function fullTime(iso) {
 }
 
 /** The first characters of a savepoint's id: b000004-c28c16 of b000004-c28c1611906f. */
-export const shortId = (id) => (id && /^b\d+-[0-9a-f]{7,}$/.test(id) ? id.replace(/(-[0-9a-f]{6})[0-9a-f]*$/, "$1") : id || NONE);
+export const shortId = (id) => (id && /^b\d+-[0-9a-f]{7,}$/.test(id) ? String(id).replace(/(-[0-9a-f]{6})[0-9a-f]*$/, "$1") : id || NONE);

@@ -2,7 +2,11 @@
 
 export const React = globalThis.React;
 
-export const h = React.createElement;
+/** What an element holds: an object, which React refuses, is shown as its JSON. */
+const held = (child) => (Array.isArray(child) ? child.map(held)
+  : typeof child === "object" && child !== null && !React.isValidElement(child) ? JSON.stringify(child) : child);
+
+export const h = (type, props, ...children) => React.createElement(type, props, ...children.map(held));
 export const {
   Fragment, createContext, memo, useCallback, useContext, useDeferredValue, useEffect, useId, useMemo, useRef, useState,
 } = React;

@@ -1,7 +1,7 @@
 // One job: what is wrong and what to do at the top, then everything that explains it.
 
 import { Fragment, h, cx, useId } from "./h.js";
-import { POLL_MS, airflowUrl, causeOf, entryOf, questionUrl, useAnswer, useImportErrors, usePart } from "./api.js";
+import { POLL_MS, airflowUrl, causeOf, entryOf, listOf, questionUrl, useAnswer, useImportErrors, usePart } from "./api.js";
 import { Act, Actions, Toolbar, useMay } from "./actions.js";
 import { Charts, Partitions } from "./charts.js";
 import { DriverLog, Events, Findings } from "./events.js";
@@ -10,12 +10,12 @@ import { Recovery, Repository } from "./recovery.js";
 import { Go } from "./route.js";
 import { Savepoint, Savepoints } from "./savepoints.js";
 import { RANK, inStateSince, isLate, isPast, isWell, newsOf, shownState, since, troubles, unread, unwatched } from "./trouble.js";
-import { Ago, At, Batch, Behind, Card, Empty, Ended, Fact, Facts, Failed, Loading, Marked, Pill, useTick } from "./ui.js";
-import { DESIRED, LEVELS, LEVEL_TONE, actionOf, answerWords, ofSubject, titled, whoOf } from "./words.js";
+import { Ago, At, Batch, Behind, Card, Contained, Empty, Ended, Fact, Facts, Failed, Loading, Marked, Pill, useTick } from "./ui.js";
+import { DESIRED, LEVELS, LEVEL_TONE, actionOf, answerWords, ofSubject, table, titled, whoOf } from "./words.js";
 
-const TABS = {
+const TABS = table({
   overview: "Overview", savepoints: "Savepoints", events: "Events", log: "Log", recovery: "Drills and restores", repository: "Repository",
-};
+});
 
 /** A job's page. `tab` and `item` are what follows its name in the address. */
 export function JobPage({ job, tab = "overview", item = null, alone = false }) {
@@ -40,7 +40,7 @@ export function JobPage({ job, tab = "overview", item = null, alone = false }) {
     head,
     h(Head, { entry }),
     h(Behind, { answer }),
-    h(Trouble, { entry, base, verdicts: verdicts.data?.verdicts, short: shown !== "overview" }),
+    h(Contained, null, h(Trouble, { entry, base, verdicts: listOf(verdicts.data?.verdicts), short: shown !== "overview" })),
     h(Toolbar, { running: entry.line?.state === "running" }),
     h("nav", { className: "sb-tabs", "aria-label": "Views of the job" },
       Object.entries(TABS).map(([name, words]) =>
@@ -61,20 +61,22 @@ function view(tab, item, { job, entry, base }) {
   }
 }
 
-const WithPart = ({ job, part, view: View, base, line }) => h(View, { base, line, answer: usePart(job, part, line) });
+// What asks for a part stays where the part cannot be drawn: the next one may be better.
+const WithPart = ({ job, part, view: View, base, line }) => h(Contained, null, h(View, { base, line, answer: usePart(job, part, line) }));
 const OneSavepoint = ({ job, id, line, base }) =>
-  h(Savepoint, { base, id, line, answer: usePart(job, "savepoints", line), status: usePart(job, "status", line) });
+  h(Contained, null, h(Savepoint, { base, id, line, answer: usePart(job, "savepoints", line), status: usePart(job, "status", line) }));
 
-function Head({ entry }) {
-  const { line, job } = entry;
+const Head = ({ entry }) =>
+  h("header", { className: "sb-head" }, h("h1", { tabIndex: -1 }, entry.job), entry.line && h(Contained, null, h(Summary, { entry })));
+
+function Summary({ entry }) {
+  const { line } = entry;
   const state = shownState(entry);
-  return h("header", { className: "sb-head" },
-    h("h1", { tabIndex: -1 }, job),
-    line && h("p", { className: "sb-summary" },
-      h(Pill, { tone: state.tone, title: line.state_why }, state.words),
-      h("span", null, isPast(entry) ? "" : [since(inStateSince(line)), asMeant(line)].filter(Boolean).join(", ")),
-      line.site && h("span", { className: "sb-muted" }, `at ${line.site}`),
-      h("span", { className: isLate(line) ? "sb-text-bad" : "sb-muted" }, "seen ", h(Ago, { iso: line.at }))));
+  return h("p", { className: "sb-summary" },
+    h(Pill, { tone: state.tone, title: line.state_why }, state.words),
+    h("span", null, isPast(entry) ? "" : [since(inStateSince(line)), asMeant(line)].filter(Boolean).join(", ")),
+    line.site && h("span", { className: "sb-muted" }, `at ${line.site}`),
+    h("span", { className: isLate(line) ? "sb-text-bad" : "sb-muted" }, "seen ", h(Ago, { iso: line.at })));
 }
 
 const asMeant = ({ state, desired }) =>
@@ -125,14 +127,14 @@ function Overview({ job, entry, base }) {
   const findings = usePart(job, "findings", entry.line);
   const status = usePart(job, "status", entry.line);
   return h(Fragment, null,
-    entry.line && h(Glance, { line: entry.line, status, base }),
-    h(Charts, { answer: charts, events: events.data?.events, line: entry.line }),
+    entry.line && h(Contained, null, h(Glance, { line: entry.line, status, base })),
+    h(Contained, null, h(Charts, { answer: charts, events: events.data?.events, line: entry.line })),
     h("div", { className: "sb-two" },
-      h(Verdicts, { answer: verdicts, line: entry.line }),
-      h(Findings, { answer: findings, at: entry.line?.parts?.findings?.at, act: h(Act, { verb: "sla", small: true }) })),
+      h(Contained, null, h(Verdicts, { answer: verdicts, line: entry.line })),
+      h(Contained, null, h(Findings, { answer: findings, at: entry.line?.parts?.findings?.at, act: h(Act, { verb: "sla", small: true }) }))),
     h("div", { className: "sb-two" },
-      h(Events, { answer: events, short: true, more: h(Go, { to: [...base, "events"] }, "All events") }),
-      h(Partitions, { answer: charts })));
+      h(Contained, null, h(Events, { answer: events, short: true, more: h(Go, { to: [...base, "events"] }, "All events") })),
+      h(Contained, null, h(Partitions, { answer: charts }))));
 }
 
 /** The job in a dozen figures. */

@@ -5,8 +5,8 @@ import { POLL_MS, ageOf, airflowUrl, entryOf, useAnswer, useImportErrors } from 
 import { age, bytes, count, counted, figure, shortId } from "./format.js";
 import { Go, pageUrl, setQuery, useRoute } from "./route.js";
 import { RANK, inStateSince, isLate, isPast, newsOf, shownState, since, toneOf, troubles, unread, unwatched } from "./trouble.js";
-import { Ago, Batch, Behind, Dot, Empty, Ended, Failed, Loading, Pill, Spark, useTick } from "./ui.js";
-import { DESIRED } from "./words.js";
+import { Ago, Batch, Behind, Contained, Dot, Empty, Ended, Failed, Loading, Pill, Spark, useTick } from "./ui.js";
+import { DESIRED, table } from "./words.js";
 
 /** One job as the list sees it. */
 function seen(answer) {
@@ -20,14 +20,14 @@ const searched = (job, line, found) =>
   [job, line?.state, line?.site, line?.desired?.by, ...found.map((one) => `${one.what} ${one.why}`)].join(" ").toLowerCase();
 
 /** The lists that can be chosen, by trouble. */
-const SHOWN = {
+const SHOWN = table({
   all: ["All", () => true],
   trouble: ["Need attention", (one) => one.tone === "bad" || one.tone === "warn"],
   bad: ["Broken", (one) => one.tone === "bad"],
   waits: ["Wait for a person", (one) => waiting(one) > 0],
   unwatched: ["Not watched", (one) => watched(one).tone === "bad"],
   stopped: ["Stopped", (one) => one.line?.desired?.state === "stopped" || one.line?.state === "stopped"],
-};
+});
 
 const waiting = (one) => one.entry.approvals.length + (one.line?.waits || []).length;
 
@@ -57,7 +57,7 @@ function brokenOf(line, level) {
 }
 
 /** How lines are sorted: heading, and a figure or text of a job; larger figures first. */
-const SORTS = {
+const SORTS = table({
   trouble: ["Job", (one) => -RANK[one.tone] * 1e12 + (one.found[0]?.urgent ? 5e11 : 0) + Math.min(4e11, ageOr(one.found[0]?.since, 0))],
   name: ["Name", null],
   state: ["State", (one) => -RANK[shownState(one.entry).tone]],
@@ -69,7 +69,7 @@ const SORTS = {
   savepoint: ["Savepoint", (one) => (one.line ? ageOr(one.line.savepoint?.taken_at, 1e12) : -1)],
   drill: ["Drill", (one) => ageOr(one.line?.drill?.at)],
   waits: ["Waits", waiting],
-};
+});
 const COLUMNS = ["trouble", "state", "watch", "batch", "lag", "size", "verdicts", "savepoint", "drill", "waits"];
 
 function sorted(all, by, upwards) {
@@ -194,6 +194,8 @@ const drawnOf = ({ line, entry, found }) =>
 const Cell = ({ label, children, className }) =>
   h("span", { role: "cell", className: cx("sb-cell", className), "data-label": label }, h("span", { className: "sb-value" }, children));
 
+const unknown = (words) => h(Cell, { label: "", className: "sb-span" }, h("span", { className: "sb-muted" }, words));
+
 const Line = memo(function Line({ one }) {
   const { job, line, found, tone } = one;
   const worst = found[0];
@@ -209,8 +211,10 @@ const Line = memo(function Line({ one }) {
           found.length > 1 && serious && h("span", { className: "sb-muted" }, ` and ${found.length - 1} more`)),
         news && h("span", { className: "sb-reason sb-muted sb-news", title: news.why }, news.what, h("span", { className: "sb-muted" }, ` ${age(ageOf(news.at))} ago`)),
         line && !worst?.old && ageOf(line.at) > SEEN_S && h("span", { className: cx("sb-reason", isLate(line) ? "sb-text-bad" : "sb-muted") }, "seen ", h(Ago, { iso: line.at })))),
-    line ? h(Known, { one }) : h(Cell, { label: "", className: "sb-span" }, h("span", { className: "sb-muted" }, "no snapshot yet")));
+    line ? h(Contained, { otherwise: unknown("what is kept of it cannot be drawn") }, h(Known, { one })) : unknown("no snapshot yet"));
 }, (before, after) => before.drawn === after.drawn);
+
+const WAITS = table({ "give-up": "gave up", unfenced: "not fenced" });
 
 function Known({ one }) {
   const { line, entry } = one;
@@ -238,7 +242,7 @@ function Known({ one }) {
     h(Cell, { label: "Waits" }, waiting(one)
       ? h("span", { className: "sb-text-warn", title: (line.waits || []).map((each) => each.what).join("\n") },
         [entry.approvals.length > 0 && "approval",
-          ...(line.waits || []).map((each) => ({ "give-up": "gave up", unfenced: "not fenced" })[each.kind] || each.kind)].filter(Boolean).join(", "))
+          ...(line.waits || []).map((each) => WAITS[each.kind] || each.kind)].filter(Boolean).join(", "))
       : h("span", { className: "sb-muted" }, "–")));
 }
 

@@ -1,31 +1,11 @@
 // What Airflow loads. It imports this module, and then takes the component that has the name of the react app.
 
-import { React, cx, h, useEffect, useRef } from "./h.js";
+import { cx, h, useEffect, useRef } from "./h.js";
 import { JobPage } from "./job.js";
 import { HomeCard, JobList } from "./list.js";
 import { useRoute } from "./route.js";
-import { Failed } from "./ui.js";
+import { Contained } from "./ui.js";
 import { ACTIONS } from "./words.js";
-
-/** An error in one of these views stays in it: Airflow's page around it goes on. */
-class Contained extends React.Component {
-  constructor(props) {
-    super(props);
-    this.state = { error: null };
-  }
-
-  static getDerivedStateFromError(error) {
-    return { error };
-  }
-
-  render() {
-    if (this.state.error === null) return this.props.children;
-    return h(Failed, {
-      error: { message: "This view cannot be drawn.", hint: `Reload the page. If it stays, report this: \`${this.state.error.message}\`` },
-      again: () => this.setState({ error: null }),
-    });
-  }
-}
 
 const root = (name, children) => h("div", { className: cx("sb-root", name) }, h(Contained, null, children));
 

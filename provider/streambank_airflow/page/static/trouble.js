@@ -2,22 +2,22 @@
 
 import { ageOf } from "./api.js";
 import { age, duration, figure } from "./format.js";
-import { ofSubject, stateOf, stepOf, titled, whoOf } from "./words.js";
+import { ofSubject, stateOf, stepOf, table, titled, whoOf } from "./words.js";
 
 /** Tones by how much they matter. */
 export const RANK = { bad: 0, warn: 1, info: 2, off: 3, ok: 4 };
 
 /** The DAG that helps first where an objective is broken. */
-const HELPS = {
+const HELPS = table({
   alive: "run",
   savepoint_age: "savepoint",
   replayable_for: "savepoint",
   replica_age: "savepoint",
   drill_age: "drill",
   checkpoint_bytes: "compact",
-};
+});
 
-const LOST = {
+const LOST = table({
   "repository-lost": {
     what: "The job's records are lost",
     do: "Bring the repository and the records back, or restore: that begins new records from a savepoint of the repository, or of a replica. The job is not started from nothing meanwhile.",
@@ -28,26 +28,26 @@ const LOST = {
     do: "Restore the newest verified savepoint. The plan shows what will be processed again.",
     action: "restore",
   },
-};
+});
 
 /** What no DAG does. */
 const OUTSIDE = "Bring the disk or the service back, or the rights to it: that is done outside of Airflow, and no button here does it.";
 
-const WAITS = {
+const WAITS = table({
   "give-up": { what: "Restarts were given up", tone: "bad", urgent: true, action: "restore", reads: true,
     do: "Read the error in the driver's log. If the state is damaged, restore; if the cause is gone, run the job again." },
   lock: { what: "An operation has not ended", tone: "warn", tab: "events",
     do: "If its process is gone, trigger the operation again: it takes over what the last one left. If it may still work, on a host that does not answer for example, let it end first." },
   unfenced: { what: "The other site was not fenced", tone: "warn", tab: "events",
     do: "Make sure that no driver of the job runs at the other site." },
-};
+});
 
 /** What is on the storage itself: where that cannot be read, it is away. */
 const STORED = ["status", "repository", "savepoints"];
 
 /** What the other parts are called, and where they are shown. */
-const PART = { verdicts: "Objectives", charts: "Measurements", events: "Events", recoveries: "Drills and restores", log: "The driver's log", findings: "Problems ahead" };
-const TAB_OF = { line: "events", events: "events", recoveries: "recovery", log: "log" };
+const PART = table({ verdicts: "Objectives", charts: "Measurements", events: "Events", recoveries: "Drills and restores", log: "The driver's log", findings: "Problems ahead" });
+const TAB_OF = table({ line: "events", events: "events", recoveries: "recovery", log: "log" });
 
 /** Since when a job is in its state, null where that is not known: `since` of a line is when its newest driver took the lease. */
 export const inStateSince = (line) => (line?.state === "running" ? line.since
@@ -250,11 +250,11 @@ function mismatched(line, gaveUp, add) {
 const said = (error) => (typeof error === "string" ? error : error.message || error.code || "");
 
 /** Titles of objectives of which a limit does not say what is wrong. */
-const NO_LIMIT = {
+const NO_LIMIT = table({
   alive: "The job has been down, or not watched",
   free_space: "A disk has too little free space",
   history: "Not all of the job's history could be read",
-};
+});
 
 function broken(line, known, add) {
   for (const one of line.verdicts || []) {

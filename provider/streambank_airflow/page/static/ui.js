@@ -1,11 +1,11 @@
 // Small parts that several views share.
 
-import { Fragment, h, cx, useEffect, useState } from "./h.js";
+import { Fragment, React, h, cx, useEffect, useState } from "./h.js";
 import { ageOf } from "./api.js";
 import { age, count, fullTime, time } from "./format.js";
-import { endedOf } from "./words.js";
+import { endedOf, table } from "./words.js";
 
-const SIGNS = { bad: "!", warn: "!", ok: "✓", info: "i", off: "–" };
+const SIGNS = table({ bad: "!", warn: "!", ok: "✓", info: "i", off: "–" });
 
 /** A state as a coloured label; its sign says the same to who sees no colours. */
 export const Pill = ({ tone, children, title }) =>
@@ -20,11 +20,16 @@ export function Ended({ drill }) {
 /** A dot of a tone, where there is no room for words; the words are read aloud. */
 export const Dot = ({ tone, label }) => h("span", { className: `sb-dot sb-${tone}`, role: "img", "aria-label": label, title: label }, SIGNS[tone]);
 
+const UNCOUNTED = table({
+  "checkpoint-lost": "The checkpoint is gone, and with it the number of the newest batch.",
+  "repository-lost": "The records that say where the checkpoint is are lost.",
+  unreadable: "The job's records cannot be read.",
+});
+
 /** The number of the newest committed batch. Where what counts batches is gone, that there was none is not known. */
 export function Batch({ line }) {
   if (typeof line.batch === "number") return count(line.batch);
-  const why = { "checkpoint-lost": "The checkpoint is gone, and with it the number of the newest batch.", "repository-lost": "The records that say where the checkpoint is are lost.",
-    unreadable: "The job's records cannot be read." }[line.state] || (line.error && "Not all of the job's storage can be read.");
+  const why = UNCOUNTED[line.state] || (line.error && "Not all of the job's storage can be read.");
   return h("span", { className: "sb-muted", title: why || undefined }, why ? "not known" : "none");
 }
 
@@ -94,6 +99,30 @@ export function Failed({ error, again }) {
     error.hint && h("p", null, h(Marked, { text: error.hint })),
     error.code && h("p", { className: "sb-muted" }, "Code: ", h("code", null, error.code)),
     again && h("button", { type: "button", className: "sb-button", onClick: again }, "Try again"));
+}
+
+/** What cannot be drawn keeps its error to itself, and what is around it goes on. It is tried again when that is drawn anew. */
+export class Contained extends React.Component {
+  constructor(props) {
+    super(props);
+    this.state = { error: null };
+  }
+
+  static getDerivedStateFromError(error) {
+    return { error };
+  }
+
+  componentDidUpdate(before) {
+    if (this.state.error !== null && before.children !== this.props.children) this.setState({ error: null });
+  }
+
+  render() {
+    if (this.state.error === null) return this.props.children;
+    return this.props.otherwise || h(Failed, {
+      error: { message: "This cannot be drawn.", hint: `Reload the page. If it stays, report this: \`${this.state.error.message}\`` },
+      again: () => this.setState({ error: null }),
+    });
+  }
 }
 
 /** The last answers as a line: the newest request has failed, so what is shown is older. */

@@ -1,7 +1,10 @@
 // What states, events, objectives and DAGs are called on the page.
 
+/** By a name that may come from records: what stands here, and nothing that every object has, such as `constructor`. */
+export const table = (entries) => Object.assign(Object.create(null), entries);
+
 /** A job's state: how it reads, and how bad it is by itself. */
-export const STATES = {
+export const STATES = table({
   running: { words: "running", tone: "ok" },
   starting: { words: "starting", tone: "info" },
   stopping: { words: "stopping", tone: "info" },
@@ -11,15 +14,15 @@ export const STATES = {
   "never-started": { words: "never started", tone: "off" },
   "repository-lost": { words: "records lost", tone: "bad" },
   "checkpoint-lost": { words: "checkpoint lost", tone: "bad" },
-};
+});
 
 export const stateOf = (state) => STATES[state] || { words: state || "not known", tone: "warn" };
 
-export const DESIRED = { running: "should run", stopped: "should be stopped" };
+export const DESIRED = table({ running: "should run", stopped: "should be stopped" });
 
 /** Levels of verdicts, worst first. */
-export const LEVELS = { breach: "broken", warn: "warning", unknown: "no data", ok: "kept" };
-export const LEVEL_TONE = { breach: "bad", warn: "warn", unknown: "off", ok: "ok", error: "bad", warning: "warn", info: "info" };
+export const LEVELS = table({ breach: "broken", warn: "warning", unknown: "no data", ok: "kept" });
+export const LEVEL_TONE = table({ breach: "bad", warn: "warn", unknown: "off", ok: "ok", error: "bad", warning: "warn", info: "info" });
 
 /** `state_bytes` -> `State bytes`: an objective as a heading. */
 export const titled = (name) => {
@@ -28,13 +31,13 @@ export const titled = (name) => {
 };
 
 /** What an objective is measured of, where it has no name that people know. */
-const SUBJECTS = { get_ms: "reads", put_ms: "writes" };
+const SUBJECTS = table({ get_ms: "reads", put_ms: "writes" });
 
 /** ` of reads`: what follows the name of an objective; nothing where it is of the whole job. */
 export const ofSubject = (subject) => (subject ? ` of ${SUBJECTS[subject] || subject}` : "");
 
 /** What happened, by the kind of its record: words, and whether it is bad, good, or a person's doing. */
-export const EVENTS = {
+export const EVENTS = table({
   launched: ["Driver launched", "info"],
   "driver-started": ["Driver started", "ok"],
   "driver-died": ["Driver died", "bad"],
@@ -80,7 +83,7 @@ export const EVENTS = {
   "refresh-failed": ["Refresh of a copy failed", "bad"],
   "code-not-kept": ["Copy of the program not kept", "warn"],
   "declared-code-chosen": ["Declared code chosen", "info"],
-};
+});
 
 /** Who asked for something: `ann (orders.restore)` of `ann by orders.restore`. */
 export function whoOf(by) {
@@ -92,7 +95,7 @@ export function whoOf(by) {
 export const answerWords = (question) => (question.may_answer === false ? "Read the question" : "Read and answer");
 
 /** Steps of drills and restores; docs/howto/drills.md has what each does. */
-const STEPS = {
+const STEPS = table({
   choose: "Choose a savepoint",
   restore: "Restore it",
   stage: "Copy the live query's plans",
@@ -103,7 +106,7 @@ const STEPS = {
   clean: "Remove the copy",
   wait: "Wait for the start",
   start: "Start, until the first batch",
-};
+});
 export const stepOf = (name) => STEPS[name] || titled(name);
 
 /** How a drill ended, or a restore, which is `well` where it has not failed. */
@@ -126,7 +129,7 @@ export const MARKED = new Set([
 ]);
 
 /** The DAGs of a job: what their buttons say, in this order, and what they do. */
-export const ACTIONS = {
+export const ACTIONS = table({
   run: { button: "Run", title: "Run", what: "Starts the job and keeps it running." },
   savepoint: { button: "Savepoint", title: "Take a savepoint of", what: "Saves the running job without stopping it, and verifies the savepoint." },
   restore: { button: "Restore", title: "Restore", what: "Shows a plan first. Nothing happens until a person approves it." },
@@ -140,7 +143,7 @@ export const ACTIONS = {
   transform: { button: "Change state", title: "Change the state of", what: "Rewrites the state by the declared function." },
   bootstrap: { button: "Make state", title: "Make the first state of", what: "Makes the state of a new job from a table." },
   failover: { button: "Fail over", title: "Fail over", what: "Goes on with the job at its other site." },
-};
+});
 
 export const FIRST_ACTIONS = ["run", "savepoint", "restore", "drill", "stop"];
 
