@@ -43,8 +43,19 @@ _NAMES = (
 )
 _WORDS = r"(?<![a-z])(?:sig|pass)(?![a-z])"
 """Names that count only as whole words: `sigma` and `passed` are others."""
-_VALUE = r"(?P<secret>\"[^\"]*\"|'[^']*'|(?:Bearer |Basic )?[^\s,;&)\]}]+)"
-_SEPARATED = r"[\"']?\s{0,8}(?:=>|[=:])\s{0,8}"
+_VALUE = r"(?P<secret>\"[^\"]*\"|'[^']*'|(?:(?:Bearer|Basic|Token|Digest|Negotiate|ApiKey) )?[^\s,;&)\]}]+)"
+_SEPARATED = r"(?<!\.java)(?<!\.scala)[\\\"']{0,4}\s{0,8}(?:=>|[=:]|%(?:25){0,2}3[AD])\s{0,8}"
+"""Between a name and its value, in JSON within JSON and in addresses, too; `Token.java:166` is a place."""
+_PASSWORD = r"(?:password|passwd|pass[ ._-]?phrase|pwd)"
+_PROSE = (
+    r"(?!(?:an?|and|are|as|at|by|can|cannot|config\w*|could|does|for|from|has|have|if|in|incorrect|invalid|is|"
+    r"may|missing|must|needs?|not|of|on|option|or|property|required|setting|should|that|the|to|value|was|were|"
+    r"which|will|with|would)\b)"
+)
+"""A name of a setting may be followed by one of these, and then by no value."""
+_SLASH = r"(?:\\?/|%(?:25){0,2}2F)"
+_BARE = r"(?P<kept>(?:(?<![\w-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})))"
+"""Where a token may begin: in the middle of a run of its characters it does not, so each run is read once."""
 _FILE_SYSTEMS = ("hdfs", "webhdfs", "swebhdfs", "viewfs", "gs", "abfs", "abfss", "wasb", "wasbs", "file")
 """After a port of theirs comes a path. An address of S3 has no port, and may have a secret key."""
 _FILES = "|".join(rf"(?<=\b{one}://)" for one in _FILE_SYSTEMS)
@@ -59,6 +70,48 @@ _HIDING = (
     re.compile(
         rf"(?P<kept>(?:{_NAMES}[\w.-]{{0,64}}{_SEPARATED}|{_WORDS}\s?=)){_VALUE}", re.IGNORECASE
     ),  # nothing in it runs on without a limit but the value: what a failed query says may be megabytes long
+    re.compile(  # a password with nothing between; a word of prose has no digit and no sign in it
+        rf"(?P<kept>{_PASSWORD}[\"']?[ \t]{{1,8}}(?:(?:is|was)[ \t])?)(?=[\w.-]{{0,64}}[\d!@#$%^&*~])(?!/)"
+        r"(?P<secret>[^\s,;)\]}]{6,})",
+        re.IGNORECASE,
+    ),
+    re.compile(  # the same of a setting, as files of properties have it: `sasl.password swordfish`
+        r"(?P<kept>(?<![\w.-])[\w-]{1,64}\.[\w.-]{0,64}(?<=[a-z.])(?:[Pp]assword|passwd|passphrase|pwd|[Ss]ecret|[Tt]oken|"
+        rf"(?<=\.)(?:access|secret)\.key)[ \t]{{1,8}}){_PROSE}(?P<secret>[^\s,;()\[\]{{}}]{{4,}})"
+    ),
+    re.compile(  # a token or a key, by the three kinds of characters that it has
+        r"(?P<kept>(?i:secret|token|credential|\b(?:api|access|account|private)[ ._-]?key)[ \t]{1,8})"
+        r"(?=[a-z\d+_=~-]{0,200}[A-Z])(?=[A-Z\d+_=~-]{0,200}[a-z])(?=[A-Za-z+_=~-]{0,200}\d)"
+        r"(?P<secret>[\w+=~-]{16,})"
+    ),
+    re.compile(  # `curl -u ann:hunter2`, and so in a list; not the numbers of a user and a group
+        r"(?P<kept>(?<![\w-])(?:-u|--(?:proxy-)?user)[\"']?[\s=,]{1,8}(?P<quote>[\"'])?(?!jdbc:)[^\s:\"'/=,]{1,64}:)"
+        r"(?!//|\d{1,10}(?:[\s\"']|\Z))(?P<secret>(?(quote)[^\"'\r\n]+|[^\s\"']+))"
+    ),
+    re.compile(  # a header of cookies, to its end
+        r"(?P<kept>(?<![a-z])(?:set-)?cookie2?[\\\"']{0,4}\s{0,8}[=:]\s{0,8})(?=[^\r\n]{0,128}=)"
+        r"(?P<secret>\"[^\"\r\n]*\"|'[^'\r\n]*'|[^\r\n]+)",
+        re.IGNORECASE,
+    ),
+    re.compile(  # a private key, whole or cut off; and one line of it, since logs are shown by lines
+        r"(?P<kept>-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?P<secret>(?:[^-]|-(?!----))+)"
+    ),
+    re.compile(
+        r"(?P<kept>^[ \t]{0,8})(?=[A-Z\d+/]{0,64}[a-z])(?=[a-z\d+/]{0,64}[A-Z])(?=[A-Za-z+/]{0,64}\d)"
+        r"(?P<secret>[A-Za-z\d+/]{60,76}={0,2})(?=\s*$)",
+        re.MULTILINE,
+    ),
+    re.compile(  # what is a token by its own form, of whom it is
+        rf"{_BARE}(?P<secret>eyJ[\w-]{{8,}}(?:\.[\w-]*){{2,4}}"  # JWT
+        r"|gh[oprsu]_[A-Za-z\d]{20,}|github_pat_\w{20,}"
+        r"|gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)-[\w-]{20,}"
+        r"|xox[a-eprs](?:\.xox[a-eprs])?-(?=[A-Za-z-]{0,64}\d)[\w-]{10,}|xapp-\d-[\w-]{10,}"  # Slack
+        r"|(?:dapi|dkea|dose)[\da-f]{32}(?:-\d)?"  # Databricks
+        r"|SG\.[\w-]{16,}\.[\w-]{16,}"  # SendGrid
+        r"|AIza[\w-]{30,}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,}"  # Google
+        r"|hv[bsr]\.[\w-]{20,}|s\.(?=[A-Za-z]{0,24}\d)[A-Za-z\d]{24}(?![\w.])"  # Vault
+        r"|(?:AKIA|ASIA)[A-Z\d]{16}\b)"
+    ),
     re.compile(  # an argument: `--db-password hunter2`, and so in a list
         rf"(?P<kept>(?<![\w-])--?[\w.-]{{0,64}}(?:{_NAMES}|{_WORDS})[\w.-]{{0,64}}(?<!file)(?<!path)(?<!dir)"
         rf"[\"']?[,\s]{{1,8}})(?=\S{{4}})(?!-){_VALUE}",
@@ -77,10 +130,10 @@ _HIDING = (
         r"(?=@(?!(?:v?\d+|\d{4}-\d\d-\d\d)(?![\w.:-])))|\d{1,5}/+(?=@[\w-]+(?:\.\w|:\d)))"
     ),
     re.compile(  # who has the address of a webhook may write there: Slack, Discord, Teams
-        r"(?P<kept>\b(?:hooks\.slack(?:-gov)?\.com(?::\d{1,5})?\\?/(?:services|workflows|triggers)"
-        r"|discord(?:app)?\.com(?::\d{1,5})?\\?/api\\?/(?:v\d{1,3}\\?/)?webhooks"
-        r"|(?:[\w-]{1,63}\.webhook|outlook)\.office(?:365)?\.com(?::\d{1,5})?\\?/webhook(?:b2)?"
-        r"|\burl: ?/(?:services|workflows|triggers|webhook(?:b2)?|api/(?:v\d{1,3}/)?webhooks))\\?/)"
+        rf"(?P<kept>(?:\b|(?<=2F))(?:hooks\.slack(?:-gov)?\.com(?::\d{{1,5}})?{_SLASH}(?:services|workflows|triggers)"
+        rf"|discord(?:app)?\.com(?::\d{{1,5}})?{_SLASH}api{_SLASH}(?:v\d{{1,3}}{_SLASH})?webhooks"
+        rf"|(?:[\w-]{{1,63}}\.webhook|outlook)\.office(?:365)?\.com(?::\d{{1,5}})?{_SLASH}webhook(?:b2)?"
+        rf"|url: ?/(?:services|workflows|triggers|webhook(?:b2)?|api/(?:v\d{{1,3}}/)?webhooks)){_SLASH})"
         r"(?P<secret>[^\s\"'<>?#)\]}]+)",
         re.IGNORECASE,
     ),
@@ -89,9 +142,13 @@ _HIDING = (
         re.IGNORECASE,
     ),
     re.compile(r"(?P<kept>\b(?:Bearer|Basic) )(?P<secret>[A-Za-z0-9+/=._~-]{8,})"),
-    re.compile(r"(?P<kept>\b)(?P<secret>(?:AKIA|ASIA)[A-Z0-9]{16})\b"),
 )
-"""What looks like a secret by what stands around it."""
+"""What looks like a secret by what stands around it, or by its own form."""
+_UNSEEN = re.compile(
+    r"\x1b\[[\d;]{0,32}m|[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e"
+    r"\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
+"""What is not seen, and hides a name from a pattern: it stays only where no secret is found without it."""
 _SECRET_VARIABLE = re.compile(f"{_NAMES}|{_WORDS}", re.IGNORECASE)
 _PLACE = re.compile(r"(?:OLD)?PWD|.*_(?:FILE|PATH|DIR|HOME)", re.IGNORECASE)
 """Variables that say where something is: the shell's working directory, the file that holds a token."""
@@ -389,6 +446,12 @@ def without(text: str, values: Iterable[str]) -> str:
     """
     for value in values:
         text = text.replace(value, HIDDEN)
+    bare = _UNSEEN.sub("", text)
+    hidden = _hidden(bare)
+    return hidden if bare == text or hidden != bare else text
+
+
+def _hidden(text: str) -> str:
     for pattern in _HIDING:
         text = pattern.sub(rf"\g<kept>{HIDDEN}", text)
     return text

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from airflow.sdk import BaseNotifier
 
@@ -29,11 +30,16 @@ _SHORTEST_SECRET = 4
 """An argument with fewer characters would be replaced in the middle of words."""
 
 _ADDRESS = re.compile(
-    r"\b([a-z][a-z0-9+.-]*://)(?:[^\s/@'\"]*@)?([\w.-]+(?::\d+)?|\[[\da-f:.]+\](?::\d+)?)([/?#:@][^\s'\"<>]*)?",
+    r"\b([a-z][a-z0-9+.-]{0,32}:(?:\\?/){2})(?:[^\s/@'\"]*@)?([\w.-]+(?::\d+)?|\[[\da-f:.]+\](?::\d+)?)"
+    r"([\\/?#:@%][^\s'\"<>]*)?",
     re.IGNORECASE,
 )
-_PATH_ALONE = re.compile(r"(\burl: ?)[/?][^\s'\"<>]*", re.IGNORECASE)
-"""As urllib3 says it, which `requests` passes on."""
+_ENCODED = re.compile(
+    r"(\b[a-z][a-z0-9+.-]{0,32}%(?:25){0,2}3A(?:%(?:25){0,2}2F){2}[\w.-]{0,255})[^\s'\"<>&]*", re.IGNORECASE
+)
+"""An address as a parameter of another one: of a proxy, of a page to go on to."""
+_PATH_ALONE = re.compile(r"(\burl: ?|\b(?:GET|HEAD|POST|PUT|PATCH|DELETE) )[/?][^\s'\"<>]*", re.IGNORECASE)
+"""As urllib3 says it, which `requests` passes on; and as the first line of a request, as text or as bytes."""
 
 
 class NotifierError(Exception):
@@ -137,12 +143,13 @@ def redacted(error: BaseException, secrets: Any) -> str:
         secrets: Texts that are replaced, or what holds them.
     """
     text = said(error)
-    for secret in sorted(set(_texts(secrets)), key=len, reverse=True):
+    forms = {form for one in _texts(secrets) for form in (one, *_quoted(one))}
+    for secret in sorted(forms, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, HIDDEN)
     text = without(text, ())  # first: a password with a slash would end an address too early
     text = _ADDRESS.sub(lambda found: found[1] + found[2] + (f"/{HIDDEN}" if found[3] else ""), text)
-    return shown(_PATH_ALONE.sub(rf"\g<1>/{HIDDEN}", text))
+    return shown(_PATH_ALONE.sub(rf"\g<1>/{HIDDEN}", _ENCODED.sub(rf"\g<1>{HIDDEN}", text)))
 
 
 async def _awaited(notifier: Any) -> None:
@@ -179,6 +186,13 @@ def _failure(notifier: Any, error: Exception, secrets: Any) -> NotifierError:
     """With what its templates have become by now, too."""
     own = [value for name, value in vars(notifier).items() if name != "context" and not name.startswith("_")]
     return NotifierError(redacted(error, [secrets, own]))
+
+
+def _quoted(text: str) -> Iterator[str]:
+    """A text as addresses have it."""
+    yield quote(text, errors="replace")
+    yield quote(text, "", errors="replace")
+    yield quote_plus(text, errors="replace")
 
 
 def _texts(what: Any) -> Iterator[str]:

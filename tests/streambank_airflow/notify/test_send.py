@@ -75,10 +75,20 @@ def test_the_address_of_a_webhook_reaches_neither_log_nor_error(
         ("Cannot connect to https://hooks.example", "Cannot connect to https://hooks.example"),
         ("with url: /services/T0AB (Caused by x)", "with url: /*** (Caused by x)"),
         ("says abcd-efg to abc", "says *** to abc"),
+        ("b'POST /services/T0AB/B0CD/sEcReT99 HTTP/1.1'", "b'POST /*** HTTP/1.1'"),
+        ("b'https://hooks.example/services/T0AB'", "b'https://hooks.example/***'"),
+        (r"{\"url\": \"https:\/\/hooks.example\/services\"}", r'{\"url\": \"https:\/\/hooks.example/***"}'),
+        ("u=https%3A%2F%2Fhooks.example%2Fservices%2FT0AB&x=1", "u=https%3A%2F%2Fhooks.example***&x=1"),
+        ("u=https%253A%252F%252Fhooks.example%252Fservices", "u=https%253A%252F%252Fhooks.example***"),
+        ("says a%20b%2Fc%2B%C3%A9, a%20b/c%2B%C3%A9, a+b%2Fc%2B%C3%A9", "says ***, ***, ***"),
+        ("POST and GET are ways, not places", "POST and GET are ways, not places"),
     ],
 )
 def test_addresses_end_after_the_host_and_arguments_are_replaced(text: str, shown: str) -> None:
-    assert redacted(OSError(text), {"a": ["abcd-efg", {"b": "abc"}]}) == f"OSError: {shown}"
+    assert (
+        redacted(OSError(text), {"a": ["abcd-efg", {"b": "abc"}, "a b/c+\u00e9", "half \ud800"]})
+        == f"OSError: {shown}"
+    )
 
 
 def test_one_that_cannot_be_made_says_its_code_and_no_argument() -> None:
