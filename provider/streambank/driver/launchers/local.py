@@ -133,9 +133,9 @@ class LocalLauncher:
         """
         prefix = launch_prefix(control)
         found: dict[str, list[ProcessId]] = {}
-        for one, arguments in _own_processes():
+        for one, arguments in _own_processes(_LAUNCH):
             for option, value in itertools.pairwise(arguments):
-                if option == "--launch" and value.startswith(prefix) and value.endswith(".json"):
+                if option == _LAUNCH and value.startswith(prefix) and value.endswith(".json"):
                     launch_id = value.removeprefix(prefix).removesuffix(".json")
                     found.setdefault(launch_id, []).append(replace(one, role=_role(arguments[0])))
         return [
@@ -187,7 +187,7 @@ def launch_arguments(control: JobControl, spec: LaunchSpec) -> list[str]:
 
     And its digest, since others may write there before the driver reads it.
     """
-    return ["--digest", spec.digest, "--launch", f"{launch_prefix(control)}{spec.launch_id}.json"]
+    return ["--digest", spec.digest, _LAUNCH, f"{launch_prefix(control)}{spec.launch_id}.json"]
 
 
 def _spawn(
@@ -227,18 +227,28 @@ def _shipped(folder: Path) -> str:
     return str(lay_beside(folder))
 
 
-def _own_processes() -> Iterator[tuple[ProcessId, list[str]]]:
-    """Each process of this user, with its arguments.
+def _own_processes(option: str) -> Iterator[tuple[ProcessId, list[str]]]:
+    """Each process of this user whose arguments may have an option, with its arguments.
 
     Its start is read before them: if the pid passes to another process in between, the one that is
-    returned is dead, and no signal reaches the other.
+    returned is dead, and no signal reaches the other. Nearly all processes of a host are none of ours, and
+    a driver that starts is looked for several times a second: of those nothing else is read.
     """
     for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit() or not is_own(int(folder.name)):
+        if not folder.name.isdigit() or not _may_say(folder, option):
             continue
-        one = process(int(folder.name), "launcher")
+        one = process(int(folder.name), "launcher") if is_own(int(folder.name)) else None
         if one is not None and (arguments := command_line(one.pid)):
             yield one, arguments
+
+
+def _may_say(folder: Path, option: str) -> bool:
+    """Whether the arguments of a process may have an option; those of one that changes may be missing yet."""
+    try:
+        said = (folder / "cmdline").read_bytes()
+    except OSError:
+        return False
+    return not said or option.encode() in said
 
 
 def _role(program: str) -> str:
@@ -253,6 +263,7 @@ def _drop_old_logs(folder: Path) -> None:
             part.unlink(missing_ok=True)
 
 
+_LAUNCH = "--launch"
 _TAGS = "spark.yarn.tags"
 JOB_LABEL = "streambank-job"
 LAUNCH_LABEL = "streambank-launch"
