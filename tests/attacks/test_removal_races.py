@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,8 @@ def test_a_store_does_not_follow_a_link_that_is_laid_in_its_own_place(tmp_path: 
     place.rename(tmp_path / "moved")
     place.symlink_to(victim)
     (victim / "empty/deep").mkdir(parents=True)
-    for act in (lambda: store.delete("metadata"), lambda: store.prune("empty")):
+    acts: list[Callable[[], None]] = [lambda: store.delete("metadata"), lambda: store.prune("empty")]
+    for act in acts:
         with pytest.raises(IntegrityError) as caught:
             act()
         assert caught.value.code == "symlink-escape"

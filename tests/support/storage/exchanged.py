@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,7 +32,9 @@ def exchanged(at: int, exchange: Callable[[], None]) -> Iterator[list[str]]:
 
         return call
 
-    with patch.multiple(os, **{name: counted(name, getattr(os, name)) for name in CALLS}):
+    with ExitStack() as patches:
+        for name in CALLS:
+            patches.enter_context(patch.object(os, name, counted(name, getattr(os, name))))
         yield calls
 
 

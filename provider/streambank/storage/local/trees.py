@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streambank.core.errors import NotFoundError, RefusedError, StorageError
-from streambank.storage.store import GONE_HINT
+from streambank.storage.local.errors import NOT_THERE, missing_error, translate
 
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
 _ABOVE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC | os.O_DIRECTORY
@@ -35,19 +35,19 @@ def judge(path: Path) -> Judged:
         NotFoundError: There is none (code `no-such-file`).
         RefusedError: It is a link, or no directory (code `not-a-directory`); or everybody may write into the
             folder that it is in, and it is not this user's alone (`not-this-users`).
+        StorageError: It cannot be looked at.
     """
     try:
         found, above = path.lstat(), path.parent.stat()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError(f"There is no directory {path}.", code="no-such-file", hint=GONE_HINT) from error
+    except OSError as error:
+        raise (
+            missing_error(str(path)) if error.errno in NOT_THERE else translate(error, str(path))
+        ) from error
     if not statmod.S_ISDIR(found.st_mode):
-        what = (
-            "a symbolic link, so what it leads to" if statmod.S_ISLNK(found.st_mode) else "no directory: it"
-        )
         raise RefusedError(
-            f"{path} is {what} is not removed.",
+            f"{path} is a symbolic link or a file, and no directory: nothing is removed.",
             code="not-a-directory",
-            hint="Look at what it is, and where it leads; remove that or the link yourself.",
+            hint="Look at where it leads, and remove that or the link yourself.",
         )
     if above.st_mode & statmod.S_IWOTH and not _is_this_users(found, statmod.S_IWOTH):
         raise RefusedError(
@@ -155,7 +155,7 @@ def opened(path: Path, judged: Judged, each: Callable[[str], object] = lambda _:
         finally:
             os.close(above)
     except FileNotFoundError as error:
-        raise NotFoundError(f"There is no directory {path}.", code="no-such-file", hint=GONE_HINT) from error
+        raise missing_error(str(path)) from error
     except (OSError, RecursionError) as error:
         raise StorageError(
             f"{path} could not be removed: {error}",
