@@ -242,6 +242,7 @@ HINTS = {
         "Look at the file that the workers' environment variable STREAMBANK_SIGNING_KEYS names, or "
         "[streambank] signing_keys in Airflow's configuration: a key a line, in hex, the new one first."
     ),
+    "not-confirmed": "Let somebody with a shell look at the records, and sign them: docs/howto/access.md.",
     "not-rehearsed": (
         "Trigger <job>.upgrade with *Go on without a rehearsal*: then whether the new code goes on with "
         "the job's state shows only when it has taken the place of the old one."

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def refreshes(records: JobControl) -> None:
     assert not list(begun_refreshes(records))
 
 
-FORGED = {
+FORGED: Mapping[str, tuple[Callable[[JobControl], None], Mapping[str, Any]]] = {
     "taken-back/main": (
         taken_back,
         {
@@ -81,7 +82,7 @@ def forge(job: Job, folder: str) -> str:
 @pytest.mark.parametrize("folder", FORGED)
 def test_with_a_key_a_forged_note_is_known_as_that(job: Job, key: Path, folder: str) -> None:
     sign_records(job, by=BY)
-    check: Callable[[JobControl], None] = FORGED[folder][0]
+    check = FORGED[folder][0]
     check(job.records())
     file = forge(job, folder)
     with pytest.raises(StreambankError) as refused:

@@ -12,13 +12,13 @@ from streambank.control.control import JobControl
 from streambank.control.records import RecordStream, encode_json
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.names import PRIMARY, SITES, STANDBY
-from streambank.core.signing import VARIABLE, new_key, signing_keys
+from streambank.core.signing import VARIABLE, Signing, new_key, signing_keys
 from streambank.declaration.declaration import Job
 from streambank.driver.prepare import prepare_launch
 from streambank.job.move_records import move_records
 from streambank.job.sign_records import sign_records
 from streambank.sites.records import Sites
-from streambank.storage.store import Store
+from streambank.storage.store import Store, read_record
 from tests.support.jobs.declared import BY, declare
 from tests.support.jobs.two_sites import TwoSites
 
@@ -195,7 +195,7 @@ def test_who_deletes_the_identity_gets_nothing_of_before_accepted(sites: TwoSite
 def of_before(control: JobControl, stream: str, number: int) -> None:
     """Sign a record as versions before did."""
     key = f"{stream}/{number:010d}.json"
-    signing = signed.Signing(signing_keys(), "streambank record 1", control.name, key)
+    signing = Signing(signing_keys(), "streambank record 1", control.name, key)
     signing.update(control.store.read(key))
     (name,) = signing.names()
     control.store.write(f"{key.removesuffix('.json')}.{name}.signature", b"")
@@ -250,14 +250,16 @@ def test_a_record_that_was_changed_on_the_way_is_not_vouched_for(job: Job, tmp_p
     assert verdict(moved) == "records-of-another-place", "nothing was vouched for"
 
 
-def test_a_move_takes_the_identity_along(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_takes_the_identity_along(
+    job: Job, key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job.records().set_desired("stopped", by=BY)
-    file = monkeypatch.delenv(VARIABLE) or tmp_path / "keys"
+    monkeypatch.delenv(VARIABLE)
     with pytest.raises(RefusedError) as refused:
         move_records(job, by=BY, to=str(tmp_path / "control"))
     assert refused.value.code == "signing-key-missing", "before anything is copied"
     assert not (tmp_path / "control").exists()
-    monkeypatch.setenv(VARIABLE, str(file))
+    monkeypatch.setenv(VARIABLE, str(key))
     move_records(job, by=BY, to=str(tmp_path / "control"))
     assert verdict(declare(tmp_path, more='control = "control"\n')) == "flights"
 
@@ -275,8 +277,12 @@ def test_the_identity_is_read_once_and_never_without_keys(job: Job, monkeypatch:
     for _ in range(3):
         job.records().set_desired("running", by=BY)
     read: list[str] = []
-    real = signed.read_record
-    monkeypatch.setattr(signed, "read_record", lambda store, key: read.append(key) or real(store, key))
+
+    def reading(store: Store, key: str) -> bytes:
+        read.append(key)
+        return read_record(store, key)
+
+    monkeypatch.setattr(signed, "read_record", reading)
     control = job.records()
     assert len(list(control.desired_records.all())) == 4 and control.generation() is not None
     assert read == [signed.IDENTITY]

@@ -136,7 +136,12 @@ def test_on_a_terminal_it_asks(keyed: Job, monkeypatch: pytest.MonkeyPatch, answ
     plant_code(keyed)
     asked: list[str] = []
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(typer, "confirm", lambda text, **_: asked.append(text) or answered)
+
+    def confirm(text: str, **_: object) -> bool:
+        asked.append(text)
+        return answered
+
+    monkeypatch.setattr(typer, "confirm", confirm)
     assert sign(keyed).code == (0 if answered else 8)
     assert asked == ["Sign 3 records?"]
 

@@ -239,9 +239,8 @@ class _Copy:
         except NotFoundError:
             there = None
         except DAMAGE as error:
-            if error.code != "other-savepoint":
-                error = self._damaged_there(error)
-            return self._failed(error, batch=manifest.batch)
+            said = error if error.code == "other-savepoint" else self._damaged_there(error)
+            return self._failed(said, batch=manifest.batch)
         for tries_left in reversed(range(_TRIES)):
             try:
                 return self._bring(data, manifest, there)

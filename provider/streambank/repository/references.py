@@ -409,7 +409,7 @@ def _only_others(others: Sequence[tuple[str, str]]) -> NotFoundError:
         f"Of {others[0][0]} only savepoints of another query could be meant: "
         f"{some([savepoint for _, savepoint in others])}.",
         code="no-such-savepoint",
-        hint="`streambank show` says where each was taken. Only its id or its name means such a one.",
+        hint="They were taken in other checkpoints. Only its id or its name means such a savepoint.",
     )
 
 
