@@ -126,8 +126,9 @@ def test_the_last_number_is_an_error_and_not_the_end_of_all_changes(tmp_path: Pa
     stream = RecordStream(open_store(str(tmp_path)), "desired")
     assert stream.append({"state": "running"}) == 1
     stream.create(9_999_999_999, {"state": "stopped"})
+    assert stream.append({"state": "running"}) == 2
     with pytest.raises(FormatError) as caught:
-        stream.append({"state": "running"})
+        stream.latest()
     assert caught.value.code == "damaged-record" and "9999999999" in caught.value.message
 
 

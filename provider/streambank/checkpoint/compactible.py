@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from streambank.checkpoint.grammar import is_batch
 from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.lines import whole_lines
@@ -46,7 +47,7 @@ class LogName:
 def parse_log_name(name: str) -> LogName | None:
     """The entry that a file name stands for; None for temporary files, checksums and anything else."""
     found = _NAME.match(name)
-    return LogName(int(found[1]), found[2] is not None) if found else None
+    return LogName(int(found[1]), found[2] is not None) if found and is_batch(found[1]) else None
 
 
 def parse_log_entry(chunks: Iterable[bytes], path: str = "log entry") -> tuple[int, Iterator[dict[str, Any]]]:

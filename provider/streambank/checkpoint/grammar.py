@@ -128,6 +128,14 @@ _STORE_KINDS = {
 }
 
 
+def is_batch(name: str) -> bool:
+    """Whether Spark takes a name in a log for that of a batch: what its Long does not hold is none of its.
+
+    Source: `isBatchFile` of `HDFSMetadataLog`, which passes over what `toLong` refuses.
+    """
+    return _NUMBER.match(name) is not None and int(name) < 1 << 63
+
+
 def classify(path: str) -> Part:
     """What a path below a checkpoint directory is; never fails."""
     part = _classify(path)
@@ -171,11 +179,13 @@ def _classify(path: str) -> Part:
             return Part(Kind.SCHEMA_LOG, path, batch=int(number), name=log)
         case ["metadata"]:
             return Part(Kind.METADATA, path)
-        case ["offsets", number] if _NUMBER.match(number):
+        case ["offsets", number] if is_batch(number):
             return Part(Kind.OFFSETS, path, batch=int(number))
-        case ["commits", number] if _NUMBER.match(number):
+        case ["commits", number] if is_batch(number):
             return Part(Kind.COMMITS, path, batch=int(number))
-        case ["sources", source, entry] if source and (found := _LOG_NAME.match(entry)):
+        case ["sources", source, entry] if (
+            source and (found := _LOG_NAME.match(entry)) and is_batch(found[1])
+        ):
             return Part(
                 Kind.SOURCE_LOG,
                 path,

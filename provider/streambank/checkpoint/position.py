@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streambank.checkpoint.grammar import is_batch
 from streambank.storage import open_store
 from streambank.storage.store import Store
 
@@ -47,4 +48,4 @@ def batches_in(store: Store) -> Batches:
 
 
 def _newest(store: Store, log: str) -> int | None:
-    return max((int(name) for name in store.names(log) if name.isdecimal()), default=None)
+    return max((int(name) for name in store.names(log) if is_batch(name)), default=None)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from streambank.checkpoint.compactible import LogName, parse_log_name
+from streambank.checkpoint.grammar import is_batch
 from streambank.checkpoint.logs import parse_offsets
 from streambank.checkpoint.sources import file_log_offset
 from streambank.core.errors import NotFoundError
@@ -79,8 +80,8 @@ def stage_replay(live: Store, copy: Store, plans: Store, *, after: int, most: in
         FormatError: A plan cannot be understood.
         StorageError: The environment failed.
     """
-    planned = {int(name) for name in live.names("offsets") if name.isdecimal()}
-    committed = {int(name) for name in live.names("commits") if name.isdecimal()}
+    planned = {int(name) for name in live.names("offsets") if is_batch(name)}
+    committed = {int(name) for name in live.names("commits") if is_batch(name)}
     staged: list[int] = []
     have: dict[str, int] = {}
     for batch in range(after + 1, after + 1 + most):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streambank.checkpoint.files import read_entry
+from streambank.checkpoint.grammar import is_batch
 from streambank.checkpoint.logs import parse_offsets
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.core.units import from_epoch_ms
@@ -53,7 +54,7 @@ def committed_watermark(store: Store) -> CommittedWatermark | None:
     """
     before: int | None = None
     for _ in range(_ATTEMPTS):
-        batch = max((int(name) for name in store.names("commits") if name.isdecimal()), default=None)
+        batch = max((int(name) for name in store.names("commits") if is_batch(name)), default=None)
         if batch is None:
             return None
         path = f"offsets/{batch}"

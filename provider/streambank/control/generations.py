@@ -87,6 +87,22 @@ class Generation:
         }
 
     @classmethod
+    def of(cls, record: Record) -> Generation:
+        """That of a record.
+
+        Raises:
+            FormatError: As `from_dict`, or it is the record of another number (code `damaged-record`).
+        """
+        found = cls.from_dict(record.data)
+        if found.number != record.number:
+            raise FormatError(
+                f"The record of generation {record.number} says that it is that of {found.number}.",
+                code="damaged-record",
+                hint="It was copied or edited. Once you know which generation counts, move it away.",
+            )
+        return found
+
+    @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Generation:
         """From a record.
 
@@ -153,11 +169,11 @@ class Generations:
             IntegrityError: It is not signed, and has to be (codes `not-signed`, `bad-signature`).
         """
         record = self.records.latest()
-        return None if record is None else Generation.from_dict(record.data)
+        return None if record is None else Generation.of(record)
 
     def all(self) -> list[Generation]:
         """Every generation, oldest first."""
-        return [Generation.from_dict(record.data) for record in self.records.all()]
+        return [Generation.of(record) for record in self.records.all()]
 
     def known(self) -> list[Generation]:
         """Every generation, oldest first; the current one alone where an older record is damaged."""

@@ -23,6 +23,7 @@ from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.header import read_header
 from streambank.storage import open_store, service_name
+from streambank.storage.names import FAR
 from streambank.storage.store import Store, read_record
 
 SUFFIX = ".streambank.json"
@@ -105,6 +106,8 @@ class Marker:
                 hint="Use the version of Streambank that wrote it.",
             )
         try:
+            if not 0 <= int(data["generation"]) <= FAR:  # the next restore would go on from it
+                raise ValueError(f"no history leads to generation {data['generation']}")
             return cls(
                 job=str(data["job"]),
                 query=str(data["query"]),

@@ -29,6 +29,7 @@ from streambank.core.errors import (
     StreambankError,
 )
 from streambank.core.json_text import loads
+from streambank.storage.names import near
 from streambank.storage.store import MAX_RECORD_BYTES, Overwriting, Store, read_record
 
 JsonDict = dict[str, Any]
@@ -44,6 +45,7 @@ _ROOM_BYTES = 1024
 """What is replaced again and again is filled up with spaces to a multiple of it."""
 _LAST = 9_999_999_999
 """The highest number that fits into a name."""
+_LEADS_NOWHERE = "no history leads to its number, which is far beyond the others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +155,22 @@ class RecordStream:
         return f"{self.store.uri}/{self.key(number, suffix)}"
 
     def numbers(self) -> list[int]:
-        """The numbers that are there, ascending."""
-        return sorted(_matching(_NAME, self.store.names(self.prefix)))
+        """The numbers that are there, ascending; none that no history leads to (`near`)."""
+        return _near(_NAME, self.store.names(self.prefix))
 
     def pruned_up_to(self) -> int:
         """The highest number that may have been deleted; 0 where none was."""
-        return max(_matching(_MARK, self.store.names(self.prefix)), default=0)
+        return max(_near(_MARK, self.store.names(self.prefix)), default=0)
+
+    def check_near(self, number: int) -> None:
+        """Make sure that a record may get a number that does not come from this stream.
+
+        Raises:
+            FormatError: No history leads to it (code `damaged-record`): there would be no way on from it.
+        """
+        names = self.store.names(self.prefix)
+        if number not in near({*_matching(_NAME, names), *_matching(_MARK, names), number}):
+            raise _damaged(self.describe(number), _LEADS_NOWHERE)
 
     def read(self, number: int) -> JsonDict:
         """One record.
@@ -192,7 +204,7 @@ class RecordStream:
             FormatError: A record is damaged.
         """
         names = self.store.names(self.prefix)
-        yield from self._read_those((one for one in sorted(_matching(_NAME, names)) if one > after), names)
+        yield from self._read_those((one for one in self._all_near(names) if one > after), names)
 
     def newest_first(self) -> Iterator[Record]:
         """The records, descending; each is read when it is asked for.
@@ -201,7 +213,19 @@ class RecordStream:
             FormatError: A record is damaged.
         """
         names = self.store.names(self.prefix)
-        yield from self._read_those(sorted(_matching(_NAME, names), reverse=True), names)
+        yield from self._read_those(reversed(self._all_near(names)), names)
+
+    def _all_near(self, names: Collection[str]) -> list[int]:
+        """The numbers in a listing, ascending, where a history leads to each.
+
+        Raises:
+            FormatError: Else (code `damaged-record`): which record is the newest is then not known.
+        """
+        numbers = _near(_NAME, names)
+        far = set(_matching(_NAME, names)).difference(numbers)
+        if far:
+            raise _damaged(self.describe(max(far)), _LEADS_NOWHERE)
+        return numbers
 
     def _read_those(self, numbers: Iterable[int], names: Iterable[str]) -> Iterator[Record]:
         for number in numbers:
@@ -216,9 +240,11 @@ class RecordStream:
         One that is damaged, or not signed, shows as `{"error": ..., "message": ...}`.
         """
         names = self.store.names(self.prefix)
-        numbers = sorted(_matching(_NAME, names))
+        numbers, there = sorted(_matching(_NAME, names)), {*_near(_NAME, names)}
         for number in numbers if newest is None else numbers[-newest:]:
             try:
+                if number not in there:
+                    raise _damaged(self.describe(number), _LEADS_NOWHERE)
                 yield Record(number, self._read(number, names))
             except (FormatError, IntegrityError) as error:
                 yield Record(number, {"error": error.code, "message": error.message})
@@ -324,7 +350,7 @@ class RecordStream:
         if self.signer is None:
             return
         names = self.store.names(self.prefix)
-        for number in sorted(_matching(_NAME, names)):
+        for number in self._all_near(names):
             key, data = self.key(number), read_record(self.store, self.key(number))
             signed = self.signer.has_signed(key, data, names, identity)
             yield Unproven(number, key, data, decode_json(data, self.describe(number)), signed)
@@ -366,7 +392,7 @@ class RecordStream:
         number = 0
         for _ in range(_TRIES):
             names = self.store.names(self.prefix)
-            used = max((*_matching(_NAME, names), *_matching(_MARK, names)), default=0)
+            used = max(near({*_matching(_NAME, names), *_matching(_MARK, names)}), default=0)
             number = max(used, number) + 1
             if self.create(number, data):
                 return number
@@ -405,3 +431,9 @@ class RecordStream:
 def _matching(pattern: re.Pattern[str], names: Iterable[str]) -> Iterator[int]:
     """The numbers in names that are all of a kind."""
     return (int(match[1]) for name in names if (match := pattern.fullmatch(name)) is not None)
+
+
+def _near(pattern: re.Pattern[str], names: Collection[str]) -> list[int]:
+    """The numbers in names of a kind, ascending, to which records and marks lead."""
+    leading = {*near({*_matching(_NAME, names), *_matching(_MARK, names)})}
+    return sorted(leading.intersection(_matching(pattern, names)))

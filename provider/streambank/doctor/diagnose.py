@@ -16,6 +16,7 @@ from statistics import median
 from tempfile import gettempdir
 from typing import Any
 
+from streambank.checkpoint.grammar import is_batch
 from streambank.cleaning.left_directories import left_directories
 from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError, StorageError, StreambankError
@@ -549,7 +550,7 @@ def _batch_period_s(listing: Mapping[str, FileInfo]) -> float | None:
     stamped = sorted(
         (int(name), info.mtime_ns)
         for path, info in listing.items()
-        if path.startswith("commits/") and (name := path.removeprefix("commits/")).isdecimal()
+        if path.startswith("commits/") and is_batch(name := path.removeprefix("commits/"))
     )
     steps = [
         (after[1] - before[1]) / 1e9

@@ -17,6 +17,7 @@ from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.repository.coverage import Coverage
 from streambank.repository.manifest import nothing
 from streambank.repository.sealed import damaged, decode_record, encode_record
+from streambank.storage.names import near
 from streambank.storage.store import Store, read_record
 
 PIN = "pin"
@@ -117,7 +118,7 @@ def add_mark(
     prefix = marks_prefix(job, savepoint)
     for _ in range(_TRIES):
         names = (split_mark_name(name) for name in store.names(prefix))
-        number = max((found[1] for found in names if found and found[0] == kind), default=0) + 1
+        number = max(near(found[1] for found in names if found and found[0] == kind), default=0) + 1
         mark = Mark(kind, number, at or utc_now(), dict(by or {}), dict(fields or {}))
         record = {
             "kind": kind,
@@ -165,8 +166,8 @@ def read_mark(store: Store, job: str, savepoint: str, name: str) -> Mark:
 
 
 def latest(names: Iterable[str], kind: str) -> str | None:
-    """The file name of the newest mark of a kind."""
-    numbers = [found[1] for found in map(split_mark_name, names) if found and found[0] == kind]
+    """The file name of the newest mark of a kind; none whose number no history leads to."""
+    numbers = near(found[1] for found in map(split_mark_name, names) if found and found[0] == kind)
     return f"{kind}-{max(numbers):010d}.json" if numbers else None
 
 

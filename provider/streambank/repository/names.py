@@ -18,6 +18,7 @@ from streambank.core.names import QueryRef, check_name
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.marks import UNREADABLE
 from streambank.repository.sealed import damaged, decode_record, encode_record
+from streambank.storage.names import near
 from streambank.storage.store import Store, read_record
 
 FOLDER = "names"
@@ -103,11 +104,11 @@ def listed_names(store: Store, job: str | None = None) -> Iterator[NameRecord]:
 
 
 def newest_records(records: Iterator[NameRecord]) -> dict[tuple[str, str], list[NameRecord]]:
-    """Records by job and name, the newest of each first."""
-    found: dict[tuple[str, str], list[NameRecord]] = {}
-    for one in sorted(records, key=lambda record: record.number, reverse=True):
-        found.setdefault((one.job, one.name), []).append(one)
-    return found
+    """Records by job and name, the newest of each first; none whose number no history leads to."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for one in records:
+        found.setdefault((one.job, one.name), []).append(one.number)
+    return {of: [NameRecord(*of, number) for number in reversed(near(those))] for of, those in found.items()}
 
 
 def read_name(store: Store, record: NameRecord) -> str:
@@ -164,8 +165,8 @@ def names_there(
 def records_of_name(store: Store, job: str, name: str) -> list[NameRecord]:
     """The records of one name of one job, the newest first."""
     matches = [_FILE.fullmatch(file) for file in store.names(f"{FOLDER}/{job}")]
-    numbers = sorted((int(one["number"]) for one in matches if one and one["name"] == name), reverse=True)
-    return [NameRecord(job, name, number) for number in numbers]
+    numbers = near(int(one["number"]) for one in matches if one and one["name"] == name)
+    return [NameRecord(job, name, number) for number in reversed(numbers)]
 
 
 def give_name(

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.files import read_entry
-from streambank.checkpoint.grammar import Kind, classify
+from streambank.checkpoint.grammar import Kind, classify, is_batch
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
 from streambank.checkpoint.shape import Closure
@@ -131,7 +131,7 @@ def _that_stood_still(
     if not found:
         return found
     names = checkpoint.names("commits")
-    if max((int(name) for name in names if name.isdecimal()), default=None) != max(planner.index.commits):
+    if max((int(name) for name in names if is_batch(name)), default=None) != max(planner.index.commits):
         return ()
     for path in (one.path for one in found if one.path):
         listed = planner.index.listing.get(path)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from streambank.checkpoint.closure import Closure
+from streambank.checkpoint.grammar import is_batch
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
 from streambank.repository import catalog
 from streambank.repository.digest import digest_of, split_digest
@@ -97,7 +98,7 @@ class Budget:
         commits = sorted(
             (int(name), listing[path].mtime_ns)
             for path in listing
-            if path.startswith("commits/") and (name := path.removeprefix("commits/")).isdigit()
+            if path.startswith("commits/") and is_batch(name := path.removeprefix("commits/"))
         )
         period_s = None
         if len(commits) > 1 and commits[0][1] and commits[-1][1] > commits[0][1]:

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from streambank.control.control import JobControl
 from streambank.control.processes import person
-from streambank.control.records import JsonDict, RecordStream
+from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError
 from streambank.core.names import PRIMARY, other_of
 from streambank.core.units import from_json_time, to_json_time, utc_now
@@ -95,18 +95,22 @@ class SiteRecord:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], where: str) -> SiteRecord:
+    def from_record(cls, record: Record, where: str) -> SiteRecord:
         """From a record.
 
         Raises:
-            FormatError: Something is missing or of another kind (code `damaged-record`).
+            FormatError: Something is missing or of another kind, or it is not the record of its number (code
+                `damaged-record`).
         """
+        data = record.data
         try:
             state = data["state"]
             if state not in ("failing-over", "active"):
                 raise ValueError(state)
+            if data["number"] != record.number:
+                raise ValueError(f"it is number {data['number']}")
             return cls(
-                int(data["number"]),
+                record.number,
                 state,
                 str(data["site"]),
                 str(data["was"]),
@@ -149,7 +153,7 @@ class Sites:
         record = self.records.latest()
         if record is None:
             return None
-        return SiteRecord.from_dict(record.data, self.records.describe(record.number))
+        return self._of(record)
 
     def read(self, number: int) -> SiteRecord | None:
         """One record; None where there is none of this number: numbers may be left out.
@@ -158,7 +162,7 @@ class Sites:
             FormatError, IntegrityError, StorageError: See `newest`.
         """
         try:
-            return SiteRecord.from_dict(self.records.read(number), self.records.describe(number))
+            return self._of(Record(number, self.records.read(number)))
         except NotFoundError:
             return None
 
@@ -168,7 +172,10 @@ class Sites:
         Raises:
             RefusedError: Records are signed, and there is no key (code `signing-key-missing`).
             StorageError: The site does not answer.
+            FormatError: No history of this site leads to its number (code `damaged-record`): it would be the
+                newest here for ever, whatever becomes of the site that it comes from.
         """
+        self.records.check_near(record.number)
         if self.records.create(record.number, record.to_dict()):
             return True
         there = self.read(record.number)
@@ -176,9 +183,10 @@ class Sites:
 
     def all(self) -> list[SiteRecord]:
         """Every record, oldest first."""
-        return [
-            SiteRecord.from_dict(one.data, self.records.describe(one.number)) for one in self.records.all()
-        ]
+        return [self._of(one) for one in self.records.all()]
+
+    def _of(self, record: Record) -> SiteRecord:
+        return SiteRecord.from_record(record, self.records.describe(record.number))
 
 
 def newer(one: SiteRecord | None, other: SiteRecord | None, job: str) -> SiteRecord | None:

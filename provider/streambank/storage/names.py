@@ -7,6 +7,7 @@ here and nowhere else, so that no path can climb out of a root.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from streambank.core.errors import InputError
 
@@ -16,6 +17,9 @@ TEMPORARY_SUFFIX = ".tmp"
 # No control characters (C0, DEL, C1), no backslash, no lone surrogates (a name that is not UTF-8 on disk), no
 # `.` or `..`.
 _CHARACTERS = re.compile(r"[^\\\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+FAR = 100_000_000
+"""A gap between numbers in names that no history has: files are numbered one by one, so a gap is as many
+files that were pruned, or that this place has missed: one a second for three years."""
 MAX_KEY_LENGTH = 4000
 """Longest key in characters; a path on Linux ends at 4,096 bytes."""
 
@@ -31,6 +35,18 @@ def is_key(key: str) -> bool:
 def is_part(name: str) -> bool:
     """Whether a name that a directory lists may be a part of a key."""
     return _CHARACTERS.fullmatch(name) is not None
+
+
+def near(numbers: Iterable[int]) -> list[int]:
+    """Numbers in names of files, ascending, without those that no history leads to.
+
+    Whoever may write one file could use up all numbers that there are, or be the newest for ever.
+    """
+    found = sorted(numbers)
+    for before, (at, number) in zip([0, *found], enumerate(found), strict=False):
+        if number - before > FAR:
+            return found[:at]
+    return found
 
 
 def check_key(key: str) -> str:

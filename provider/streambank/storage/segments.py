@@ -15,6 +15,7 @@ from pathlib import Path
 
 from streambank.core.errors import ConflictError, NotFoundError, StorageError
 from streambank.storage import local_path
+from streambank.storage.names import near
 from streambank.storage.store import MAX_RECORD_BYTES, Store
 
 _NAME = re.compile(r"(\d{10})\.jsonl")
@@ -36,8 +37,8 @@ def is_segment(name: str) -> bool:
 
 
 def segment_numbers(store: Store, prefix: str) -> list[int]:
-    """The numbers of the files that are there, ascending."""
-    return sorted(int(match[1]) for name in store.names(prefix) if (match := _NAME.fullmatch(name)))
+    """The numbers of the files that are there, ascending; none that no history leads to."""
+    return near(int(match[1]) for name in store.names(prefix) if (match := _NAME.fullmatch(name)))
 
 
 class SegmentWriter:

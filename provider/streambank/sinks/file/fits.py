@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from streambank.checkpoint.grammar import is_batch
+
 Windows = Mapping[int, tuple[int, int]]
 """By batch: when its offsets and its commit were written, in nanoseconds since the epoch."""
 
@@ -42,7 +44,7 @@ def windows_of(files: Iterable[tuple[str, int]]) -> Windows:
     found = {}
     for path, committed in times.items():
         folder, _, name = path.rpartition("/")
-        if folder == "commits" and name.isdecimal():
+        if folder == "commits" and is_batch(name):
             planned = times.get(f"offsets/{name}", 0)
             if began <= planned <= committed and planned > 0:
                 found[int(name)] = (planned, committed)

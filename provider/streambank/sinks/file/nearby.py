@@ -24,6 +24,7 @@ from typing import Literal
 
 from streambank.checkpoint.compactible import parse_log_name
 from streambank.checkpoint.files import read_query_id
+from streambank.checkpoint.grammar import is_batch
 from streambank.core.errors import StreambankError
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.comparison import ASIDE_DIRECTORY
@@ -118,7 +119,7 @@ def skipped_by(checkpoint: str, outputs: Iterable[str], first: int, last: int) -
         return None
     named = [one for one in map(local_path, outputs) if one is not None]
     try:
-        planned = {int(name): at for name, at in _times(place / "offsets") if name.isdecimal()}
+        planned = {int(name): at for name, at in _times(place / "offsets") if is_batch(name)}
         found = [
             one
             for one in named or _look(Path(os.path.realpath(place))).outputs
@@ -210,7 +211,7 @@ def _entries(output: Path) -> Iterator[tuple[int, int]]:
 
 def _batches(folder: Path) -> list[int]:
     try:
-        return [int(one.name) for one in folder.iterdir() if one.name.isdecimal()]
+        return [int(one.name) for one in folder.iterdir() if is_batch(one.name)]
     except FileNotFoundError:
         return []
 
