@@ -104,7 +104,9 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(50_000, 20, 100)  # Airflow and its API come later, and stay, too: 6% of the processor
+        gc.set_threshold(
+            50_000, 20, 100
+        )  # Airflow and its API come later, and stay, too: 6% of the processor
         gc.enable()
 
 

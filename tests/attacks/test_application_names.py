@@ -70,6 +70,7 @@ def test_no_spelling_leads_out_of_the_folder_of_a_local_application(
 @pytest.mark.parametrize(
     "address",
     [
+        "s3a://code/jobs/v2.py",
         "s3a://code/jobs/../evil.py",
         "s3a://code/jobs/%2e%2e/evil.py",
         "s3a://code/jobs/%2E%2E/evil.py",
@@ -88,9 +89,9 @@ def test_no_spelling_leads_out_of_the_folder_of_a_local_application(
         "/jobs/v2.py",
     ],
 )
-def test_no_address_leads_out_of_the_folder_of_a_remote_application(job: Job, address: str) -> None:
+def test_beside_a_remote_application_no_address_is_taken(job: Job, address: str) -> None:
     remote = replace(job, application="s3a://code/jobs/app.py")
-    assert code_of(remote, "s3a://code/jobs/v2.py") == "taken"
+    assert code_of(remote, remote.application) == "taken"
     assert code_of(remote, address) == "place-not-allowed"
 
 

@@ -35,7 +35,7 @@ def large(path: Path) -> None:
     os.truncate(path, 3 << 30)
 
 
-KINDS: Mapping[str, Callable[[Path], None]] = {
+KINDS: Mapping[str, Callable[[Path], object]] = {
     "a pipe": os.mkfifo,
     "a directory": Path.mkdir,
     "a link to /dev/zero": lambda path: path.symlink_to("/dev/zero"),
@@ -45,14 +45,11 @@ KINDS: Mapping[str, Callable[[Path], None]] = {
     "a link to a folder": lambda path: path.symlink_to("/usr"),
     "three gigabytes": large,
     "nothing at all": Path.touch,
-    "no object": lambda path: path.write_text("7") and None,
-    "no JSON": lambda path: path.write_bytes(b"\xff\xfe\x00") and None,
-    "nested": lambda path: path.write_text("[" * 100_000) and None,
-    "other types": lambda path: (
-        path.write_text(
-            json.dumps({"format": 1, "job": [], "query": {}, "generation": "9" * 5000, "at": 7, "by": 7})
-        )
-        and None
+    "no object": lambda path: path.write_text("7"),
+    "no JSON": lambda path: path.write_bytes(b"\xff\xfe\x00"),
+    "nested": lambda path: path.write_text("[" * 100_000),
+    "other types": lambda path: path.write_text(
+        json.dumps({"format": 1, "job": [], "query": {}, "generation": "9" * 5000, "at": 7, "by": 7})
     ),
 }
 
@@ -76,7 +73,7 @@ def folder_of(job: Job) -> Path:
 def removed(job: Job) -> list[str]:
     policy = GenerationsPolicy(keep=1, keep_for_s=0.001)
     later = utc_now() + timedelta(days=7)
-    report = clean_job(job, by=BY, policy=policy, dry_run=False, now=later)
+    report = clean_job(job, jobs={job.name: job}, by=BY, policy=policy, dry_run=False, now=later)
     return [one.directory.location for one in report.having("removed")]
 
 

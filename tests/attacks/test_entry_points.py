@@ -13,7 +13,7 @@ from tests.support.cli import streambank
 
 @pytest.fixture
 def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package with verbs called like ours, and one of its own, which write this file once they are loaded."""
+    """A package with verbs called like ours, and one of its own: once loaded they write this file."""
     mark = tmp_path / "loaded"
     info = tmp_path / "evil-1.dist-info"
     info.mkdir()

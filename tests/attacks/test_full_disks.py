@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,7 @@ def full_of(disk: SmallDisk, what: str, but: int) -> Iterator[None]:
 def test_on_a_disk_that_is_really_full(on_disk: tuple[Story, SmallDisk], verb: str, what: str) -> None:
     story, disk = on_disk
     failed = [
-        attack(story, verb, lambda but=but: full_of(disk, what, but), {"disk-full"} | UNSAID)
+        attack(story, verb, partial(full_of, disk, what, but), {"disk-full"} | UNSAID)
         for but in (*range(16), 20, 24, 28, 32, 40, 48, 64, 80, 96)
     ]
     assert failed[0] and not failed[-1], "from no room to room enough"

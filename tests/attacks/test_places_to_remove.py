@@ -71,7 +71,9 @@ def staged(job: Job) -> bytes:
 def clean(job: Job) -> CleanReport:
     """Remove what is left, in a week; the earlier generation is."""
     assert Path(local_path(job.checkpoint) or "").exists()
-    report = clean_job(job, by=BY, policy=AT_ONCE, dry_run=False, now=utc_now() + timedelta(days=7))
+    report = clean_job(
+        job, jobs={job.name: job}, by=BY, policy=AT_ONCE, dry_run=False, now=utc_now() + timedelta(days=7)
+    )
     assert not Path(local_path(job.checkpoint) or "").exists(), "the cleaning did its work"
     return report
 

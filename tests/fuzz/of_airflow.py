@@ -138,7 +138,7 @@ def _restore(given: Mapping[str, Any]) -> None:
     choices.sink_choices(given["sink_of"])
     new_sinks = choices.new_sink_choices(given["new_sinks"])
     choices.check_form_origin(job, given["repository"])
-    choices.check_form_places(job, None, given["into"], new_sinks)
+    choices.check_form_places(job, None, given["into"], new_sinks, [job])
     assert not given["into"] or is_beside(given["into"], "/ck/orders")
     assert all(is_beside(new, old) for old, new in new_sinks.items())
 

@@ -6,7 +6,9 @@ import json
 import os
 import random
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +94,17 @@ UPGRADE = {
     **{"name": "u", "job": "orders", "state": "stopping", "before": None, "after": CODE, "changes": []},
     **{"broken_before": [], "started_at": "2026-11-29T21:00:00Z", "at": "2026-11-29T21:00:00Z"},
 }
+CHANGED: Sequence[Mapping[str, Any]] = (
+    {"name": [1]},
+    {"state": "x"},
+    {"steps": {"stop": "1"}},
+    {"seconds": "1"},
+    {"batches": [3]},
+    {"savepoints": 7},
+    {"notes": [{}]},
+    {"changes": 1},
+)
+"""Of a record of an upgrade, values that are none."""
 FOUND = [
     ("commits", b'v2\n{"stateUniqueIds":{"' + b"9" * 5000 + b'":[]}}'),
     ("operator-metadata", b'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"\xff"},"stateStoreInfo":[]}'),
@@ -112,16 +125,7 @@ FOUND = [
     ),
     *(
         ("upgrades", b"upgrades/0000000003.json\n" + json.dumps(UPGRADE | changed).encode())
-        for changed in (
-            {"name": [1]},
-            {"state": "x"},
-            {"steps": {"stop": "1"}},
-            {"seconds": "1"},
-            {"batches": [3]},
-            {"savepoints": 7},
-            {"notes": [{}]},
-            {"changes": 1},
-        )
+        for changed in CHANGED
     ),
     ("notes", b'{"streambank_restore": {"owner": {}, "files": [{}]}}'),
     ("webhdfs", b'GETFILESTATUS 200\n{"FileStatus": {"type": "FILE", "length": "\\u0000"}}'),

@@ -35,6 +35,7 @@ from streambank.repository.repository import Repository
 from streambank.retention.expire import expire
 from streambank.retention.policy import Policy
 from streambank.savepoint.verify import verify
+from streambank.sites.forks import Lines
 from streambank.storage import Store, open_store
 from tests.support.jobs.declared import BY, write_jobs
 
@@ -137,7 +138,7 @@ def test_a_place_does_not_promise_a_moment_that_only_it_reaches(trio: tuple[Save
     made, ids = trio
     made.save(11, 1, query="a")
     made.reject(12, 0.5, ids["new"], query="b")
-    nothing_left: dict[str, dict[str, int]] = {"a": {}, "b": {}}
+    nothing_left = {"a": Lines(), "b": Lines()}
     promised = _promised(made.job, made.repository, nothing_left)
     assert made.now - promised == timedelta(hours=2)
 
@@ -359,7 +360,9 @@ class TestPlaces:
 
     def meant(self, *places: Repository, reference: str = "latest-good") -> str:
         named = [Place(one.store.uri, one) for one in places]
-        return meant_by(list(named), [one.location for one in named], reference, "flights", [], {}).savepoint
+        return meant_by(
+            list(named), [one.location for one in named], reference, "flights", [], Lines()
+        ).savepoint
 
     def test_the_newest_mark_of_all_decides(self, made: Saved) -> None:
         good = made.save(41, 3)
