@@ -219,6 +219,38 @@ def test_nothing_goes_in_which_another_job_of_the_file_lives(tmp_path: Path, wha
     assert open_store(job.checkpoint).exists("metadata")
 
 
+@pytest.mark.parametrize("on", ["", "@standby", "@staging"])
+def test_what_is_the_jobs_own_goes_at_each_site_and_on_each_copy(tmp_path: Path, on: str) -> None:
+    place = f"memory://{tmp_path.name}"
+    (tmp_path / "app.py").write_text("")
+    file = tmp_path / "jobs.toml"
+    file.write_text(
+        f'repository = "{place}/r"\n[jobs.orders]\napplication = "app.py"\ncheckpoint = "{place}/ck"\n'
+        f'queries = ["left", "right"]\nstate = {{ work = "{place}/work" }}\n'
+        f'replicate = {{ to = ["{place}/rr"] }}\n'
+        f'[jobs.orders.standby]\ncheckpoint = "{place}/sb"\nrepository = "{place}/rr"\n'
+        f'[jobs.orders.copies.staging]\ncheckpoint = "{place}/copy"\n'
+        f'outputs = {{ "{place}/out" = "{place}/copied" }}\n'
+    )
+    declared = load_jobs(file)
+    job = declared.job(f"orders{on}") if on != "@staging" else declared.job("orders").as_copy("staging")
+    records = job.records()
+    records.check_site = tuple
+    for name, checkpoint in job.queries.items():
+        records.generations(name).ensure_first(checkpoint, by=BY)
+        note = {NOTE: {"job": job.savepoint_name(name), "token": "t", "owner": {}, "files": []}}
+        open_store(f"{checkpoint}.g0007").write("metadata", json.dumps(note).encode())
+        open_store(f"{job.work_location(name)}/{checkpoint_name()}").write(
+            "metadata", json.dumps(note).encode()
+        )
+    now = utc_now() + timedelta(days=5)
+    report = clean_job(
+        job, jobs=declared.jobs, policy=AT_ONCE, now=now, dry_run=False, by=BY, control=records
+    )
+    assert [one.state for one in report.decisions] == ["removed"] * 4, report
+    assert not report.unread
+
+
 # Quarantines.
 
 

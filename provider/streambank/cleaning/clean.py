@@ -221,7 +221,10 @@ def clean_job(
         )
     with records.operation(OPERATION, by=by) as operation:
         left = left_directories(job, query, now=moment, records=records, operation=operation)
-        own = set(job.queries.values())  # of which those that count are asked for by their records
+        own = {
+            job.checkpoint,
+            *job.queries.values(),
+        }  # of which those that count are asked for by their records
         places = [one for one in declared_places({job.name: job, **jobs}) if one.location not in own]
         work = _Removal(job, records, places, operation.check, by, why, opener, progress)
         done = [work.carry_out(one) for one in decide(left.directories, rules, moment)]

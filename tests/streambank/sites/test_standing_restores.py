@@ -49,7 +49,7 @@ def test_a_passive_site_is_neither_restored_nor_changed(tmp_path: Path) -> None:
             partial(restore_together, whole),
             partial(compact_job, job, label="now", by=BY, stopped=True),
             partial(exchange, job, lambda *_: None, by=BY, launcher=sites.launcher),
-            partial(clean_job, job, by=BY, policy=GenerationsPolicy(), dry_run=False),
+            partial(clean_job, job, jobs={}, by=BY, policy=GenerationsPolicy(), dry_run=False),
             partial(restart_job, job, by=BY, launcher=sites.launcher),
             partial(reinstate, job.open_repository(), NAME, savepoint, generation=1, control=records, by=BY),
             partial(choose_declared, UpgradeRequest(job, by=BY)),
