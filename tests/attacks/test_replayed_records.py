@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from streambank.code.chosen import choose_code
+from streambank.code.code import Code
 from streambank.control import signed
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream, encode_json
@@ -113,9 +115,26 @@ def test_all_records_of_another_place_together_are_refused(sites: TwoSites) -> N
     shutil.rmtree(sites.folder / "primary/control")
     shutil.copytree(sites.folder / "standby/control", sites.folder / "primary/control")
     assert verdict(primary) == "records-of-another-place"
+    with pytest.raises(StreambankError) as refused, primary.records().operation("clean", by=BY):
+        pass
+    assert refused.value.code == "records-of-another-place", "nor does anything else work on them"
     with pytest.raises(StreambankError) as refused:
-        primary.records().set_desired("running", by=BY)
-    assert refused.value.code == "records-of-another-place", "nothing is signed in their name either"
+        choose_code(primary.records(), Code.declared(primary), None, by=BY, why="")
+    assert refused.value.code == "records-of-another-place"
+
+
+def test_a_site_that_is_reached_by_another_path_can_be_looked_at(tmp_path: Path, key: Path) -> None:
+    """The honest case: the standby mounts the primary elsewhere, and has to know whether that may run."""
+    there, here = TwoSites(tmp_path, far=STANDBY), TwoSites(tmp_path, far=PRIMARY)
+    begin(there.at(PRIMARY))
+    records = here.at(PRIMARY).records()
+    assert records.store.uri != place(there.at(PRIMARY)).uri
+    desired = records.desired()
+    assert desired is not None and desired.state == "running" and records.generation() is not None
+    records.set_desired("stopped", by=BY)  # what a fence does
+    desired = there.at(PRIMARY).records().desired()
+    assert desired is not None and desired.state == "stopped"
+    assert verdict(here.at(PRIMARY)) == "records-of-another-place", "but not started from there"
 
 
 def test_a_record_of_the_sites_says_the_same_at_both(sites: TwoSites) -> None:

@@ -113,7 +113,7 @@ class JobControl:
         self.requests = Requests(store)
         self.watches = Watches(store)
         self.signer = Signer(store, name, signing_keys())
-        self.desired_records = RecordStream(store, "desired", signer=self.signer)
+        self.desired_records = RecordStream(store, "desired", signer=self.signer, anywhere=True)
         self.event_records = RecordStream(store, "events")
         self.check_site: Callable[[], Sequence[str]] = tuple
         self.checkpoints: Mapping[str, Sequence[str]] = {}
@@ -228,9 +228,11 @@ class JobControl:
             ConflictError: Another operation works on the job (code `operation-in-progress`).
             RefusedError: Another site of the job is the active one (`failed-over`, `failing-over`,
                 `sites-disagree`).
+            IntegrityError: These are the signed records of another place (`records-of-another-place`).
         """
         with self.operation_lock.hold(name, by=by, wait_s=wait_s) as held:
             if not any_site:
+                self.signer.require_place()
                 for warning in self.check_site():
                     _log.warning("%s of job %s: %s", name, self.name, warning)
             yield held

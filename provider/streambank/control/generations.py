@@ -158,7 +158,7 @@ class Generations:
     ) -> None:
         self.job = job
         self.query = query or MAIN
-        self.records = RecordStream(store, f"generation/{self.query}", signer=signer)
+        self.records = RecordStream(store, f"generation/{self.query}", signer=signer, anywhere=True)
         self.removals = RecordStream(store, f"removed/{self.query}", signer=signer)
 
     def current(self) -> Generation | None:
@@ -192,7 +192,7 @@ class Generations:
                 in the new one. Or the records are signed, and there is no key (`signing-key-missing`).
             IntegrityError: A record is not signed, and has to be (codes `not-signed`, `bad-signature`).
         """
-        self.records.require_key()
+        self._require()
         if not self.records.numbers():
             self.records.create(1, Generation(1, location, None, utc_now(), by).to_dict())
         generations = self.all()
@@ -239,7 +239,7 @@ class Generations:
                 would be refused after everything was filled.
             FormatError: So would it be by a false mark (`damaged-record`).
         """
-        self.records.require_key()
+        self._require()
         self.records.refuse_false_mark()
         current = self.current()
         first = current.base if current else base
@@ -261,10 +261,17 @@ class Generations:
             earlier: One of `all`.
             by: Who asks.
         """
+        self._require()
         number = max(self.records.numbers()) + 1
         return replace(
             earlier, number=number, made_at=utc_now(), by=dict(by), again=earlier.again or earlier.number
         )
+
+    def _require(self) -> None:
+        """Make sure that something here may rest on the records."""
+        self.records.require_key()
+        if self.records.signer is not None:
+            self.records.signer.require_place()
 
     def record_removal(self, generation: int, location: str, *, by: Mapping[str, str], why: str) -> None:
         """Leave behind that a generation's directory is removed, before the first file of it goes.

@@ -139,12 +139,16 @@ class RecordStream:
         store: The job's records.
         prefix: The folder.
         signer: Signs each record, and verifies each that is read; None for a stream that is not signed.
+        anywhere: See `Signer.check`.
     """
 
-    def __init__(self, store: Store, prefix: str, *, signer: Signer | None = None) -> None:
+    def __init__(
+        self, store: Store, prefix: str, *, signer: Signer | None = None, anywhere: bool = False
+    ) -> None:
         self.store = store
         self.prefix = prefix
         self.signer = signer
+        self.anywhere = anywhere
 
     def key(self, number: int, suffix: str = "") -> str:
         """The key of a record, or of a file that accompanies it (`suffix` such as `.beat`)."""
@@ -185,7 +189,7 @@ class RecordStream:
     def _read(self, number: int, names: Iterable[str]) -> JsonDict:
         data = read_record(self.store, self.key(number))
         if self.signer is not None:
-            self.signer.check(self.key(number), data, names)
+            self.signer.check(self.key(number), data, names, anywhere=self.anywhere)
         return decode_json(data, self.describe(number))
 
     def latest(self) -> Record | None:
@@ -270,7 +274,7 @@ class RecordStream:
             self.require_key()
         try:
             if signer is not None:
-                with_room(self.store, lambda: signer.sign(self.key(number), encoded))
+                with_room(self.store, lambda: signer.sign(self.key(number), encoded, anywhere=self.anywhere))
             with_room(self.store, lambda: self.store.write(self.key(number, suffix), encoded, exclusive=True))
         except ConflictError as error:
             if error.code != "exists":
@@ -368,7 +372,7 @@ class RecordStream:
             FormatError: A record is damaged (code `damaged-record`).
             ConflictError: One is not as it was seen (`records-changed`).
             IntegrityError: A record would be vouched for that no key has signed (`not-signed`,
-                `bad-signature`, `records-of-another-place`).
+                `bad-signature`).
         """
         names = self.store.names(self.prefix)
         for one in self.unproven(identity):

@@ -84,19 +84,22 @@ class Signer:
         """The same for records that two places share."""
         return Signer(self.store, self.job, self.keys, of_place=False)
 
-    def sign(self, key: str, data: bytes, identity: Identity | None = None) -> None:
+    def sign(
+        self, key: str, data: bytes, identity: Identity | None = None, *, anywhere: bool = False
+    ) -> None:
         """Sign a record with the first key, before it is written or after it.
 
         Args:
             key: The record's key.
             data: Its bytes.
             identity: Whose record it is; that of the store when left out, which is made where there is none.
+            anywhere: See `check`.
 
         Raises:
             IntegrityError: See `identity`.
         """
         if self.keys:
-            whose = (identity or self.identity() or self._begin()) if self.of_place else None
+            whose = (identity or self.identity(anywhere=anywhere) or self._begin()) if self.of_place else None
             (name,) = self._signing(self.keys[:1], key, data, whose).names()
             self.store.write(f"{key.removesuffix('.json')}.{name}.signature", b"")
 
@@ -105,13 +108,16 @@ class Signer:
         whose = identity if self.of_place else None
         return bool(is_signed(self._signing(self.keys[:1], key, data, whose), _those_of(key, names)))
 
-    def check(self, key: str, data: bytes, names: Iterable[str]) -> None:
+    def check(self, key: str, data: bytes, names: Iterable[str], *, anywhere: bool = False) -> None:
         """Make sure that a record is signed, where there are keys.
 
         Args:
             key: The record's key.
             data: Its bytes.
             names: The names in its folder, as they were listed before it was read.
+            anywhere: Also where these records are those of another place: a site may reach the other one by
+                another path, and has to read whether that is meant to run. What decides here asks
+                `require_place`.
 
         Raises:
             IntegrityError: It is not (codes `not-signed`, `bad-signature`); or see `identity`.
@@ -119,16 +125,16 @@ class Signer:
         if not self.keys:
             return
         if self.of_place and self._known is None:
-            self._known = self.identity()
+            self._known = self.identity(anywhere=True)
         if self._is_signed(key, data, names):
-            return
+            return None if anywhere else self._check_place(self._known)
         # A listing that overlaps with a write can show the record without its signature, and the identity may
         # be another one by now: look again.
         if self.of_place:
-            self._known = self.identity()
+            self._known = self.identity(anywhere=True)
         signed = self._is_signed(key, data, self.store.names(key.rpartition("/")[0]))
         if signed:
-            return
+            return None if anywhere else self._check_place(self._known)
         if signed is False:
             raise IntegrityError(
                 f"The record {self.store.uri}/{key} is not what was signed here.",
@@ -149,11 +155,10 @@ class Signer:
         With one key alone, records of before it have no signature.
 
         Raises:
-            IntegrityError: It was not, or is not what was signed (codes `not-signed`, `bad-signature`,
-                `records-of-another-place`).
+            IntegrityError: It was not, or is not what was signed (codes `not-signed`, `bad-signature`).
         """
         try:
-            self.check(key, data, names)
+            self.check(key, data, names, anywhere=True)
         except IntegrityError as error:
             if error.code != "not-signed" or len(self.keys) > 1:
                 raise
@@ -208,14 +213,27 @@ class Signer:
                 code="not-signed" if signed is None else "bad-signature",
                 hint=f"Look at the records. If they are right, {_VOUCH}",
             )
-        if found.place != self._place() and not anywhere:
+        if not anywhere:
+            self._check_place(found)
+        return found
+
+    def require_place(self) -> None:
+        """Make sure that these records are not those of another place, before anything rests on them.
+
+        Raises:
+            IntegrityError, FormatError: See `identity`.
+        """
+        if self.keys:
+            self.identity()
+
+    def _check_place(self, identity: Identity | None) -> None:
+        if identity is not None and identity.place != self._place():
             raise IntegrityError(
-                f"The records in {self.store.uri} are those of {found.place}.",
+                f"The records in {self.store.uri} are those of {identity.place}.",
                 code="records-of-another-place",
                 hint="Records of another site or environment do not count here. If they were moved on "
                 f"purpose, {_VOUCH}",
             )
-        return found
 
     def to_vouch(self, *, unsigned: bool, begin: bool = False) -> Identity:
         """The identity in whose name all records are to be signed anew; `keep` writes it afterwards.
