@@ -14,6 +14,8 @@ from streambank.core.errors import NotFoundError, StreambankError
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
+from streambank.failover.failover import plan_failover
+from streambank.failover.report import FailoverRequest
 from streambank.recovery.choose_together import choose_together
 from streambank.recovery.nearest import choose_nearest
 from streambank.recovery.plan import RestorePlan
@@ -27,8 +29,8 @@ from streambank.sites.forks import Lines
 from streambank.storage import open_store
 from streambank_airflow.restore_plans import plan_markdown
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
-from tests.support.cli import succeed
-from tests.support.jobs.declared import declare
+from tests.support.cli import streambank, succeed
+from tests.support.jobs.declared import BY, declare
 from tests.support.jobs.lost_repository import move_on, worked
 from tests.support.jobs.simulated_job import quick_store
 from tests.support.jobs.two_sites import TwoSites
@@ -243,3 +245,17 @@ def test_a_time_before_all_says_what_is_the_oldest(job: Job, tmp_path: Path) -> 
     assert missing.value.code == "no-such-savepoint"
     taken = job.open_repository().load(job.name, own).taken_at + timedelta(milliseconds=1)
     assert chosen(job, taken.isoformat()).manifest.savepoint == own
+
+
+def test_a_fail_over_passes_it_over_and_its_plan_says_it_first(tmp_path: Path, key: Path) -> None:
+    sites = TwoSites(tmp_path)
+    checkpoint = worked(sites.at(PRIMARY))
+    saved(sites.at(PRIMARY), checkpoint)
+    bring(sites.at(PRIMARY), sites.at(STANDBY))
+    own = sites.at(STANDBY).open_repository().find("latest")[1]
+    other = planted(tmp_path, sites.at(STANDBY), name="orders")
+    found = plan_failover(FailoverRequest(sites.job, to=STANDBY, by=BY))
+    assert found.savepoints["main"].savepoint == own, "known by what was saved in its own place"
+    assert worked(sites.at(STANDBY)).last
+    ask = ("failover", "orders", "--jobs", sites.jobs, "--to", STANDBY, "--savepoint", other, "--dry-run")
+    assert streambank(*ask).out.startswith("It is of another line: of query ")

@@ -210,7 +210,12 @@ def plan_markdown(plan: FailoverPlan) -> str:
         plan: The plan.
     """
     other = other_of(plan.site)
-    rows: list[tuple[str, str]] = [("Active site now", plan.was), ("Goes on at", plan.site)]
+    rows = [
+        (f"Query {name}: another line", filled("{}", one.another_line))
+        for name, one in plan.restores.items()
+        if one.another_line
+    ]
+    rows += [("Active site now", plan.was), ("Goes on at", plan.site)]
     if plan.resumes:
         rows.append(("Finishes", "a fail-over that has begun"))
     if plan.gives_up:
