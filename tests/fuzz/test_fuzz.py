@@ -94,7 +94,7 @@ UPGRADE = {
     **{"name": "u", "job": "orders", "state": "stopping", "before": None, "after": CODE, "changes": []},
     **{"broken_before": [], "started_at": "2026-11-29T21:00:00Z", "at": "2026-11-29T21:00:00Z"},
 }
-CHANGED: Sequence[Mapping[str, Any]] = (
+CHANGED: Sequence[dict[str, Any]] = (
     {"name": [1]},
     {"state": "x"},
     {"steps": {"stop": "1"}},
