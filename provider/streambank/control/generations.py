@@ -66,7 +66,8 @@ class Generation:
                 f"The record of generation {self.number} of {called} names {self.location}, which is no "
                 f"directory of the checkpoint {declared}.",
                 code="foreign-generation",
-                hint="Somebody who may write the job's records has altered it: look, and move it away.",
+                hint="Declare the checkpoint in which the query began. If that is declared, somebody who may "
+                "write the job's records has altered this one: look at it, and move it away.",
             )
 
     def places(self) -> Iterator[str]:
