@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from streambank.checkpoint.grammar import is_batch
+from streambank.checkpoint.position import is_batch
 from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.lines import whole_lines

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from streambank.checkpoint.position import is_batch
 from streambank.core.python310 import StrEnum
 
 
@@ -126,14 +127,6 @@ _STORE_KINDS = {
     "zip": Kind.ZIP,
     "changelog": Kind.CHANGELOG,
 }
-
-
-def is_batch(name: str) -> bool:
-    """Whether Spark takes a name in a log for that of a batch: what its Long does not hold is none of its.
-
-    Source: `isBatchFile` of `HDFSMetadataLog`, which passes over what `toLong` refuses.
-    """
-    return _NUMBER.match(name) is not None and int(name) < 1 << 63
 
 
 def classify(path: str) -> Part:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from streambank.checkpoint.grammar import is_batch
 from streambank.storage import open_store
 from streambank.storage.store import Store
+
+_NUMBER = re.compile(r"(0|[1-9][0-9]{0,18})\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,14 @@ class Batches:
     def at_boundary(self) -> bool:
         """Whether no batch was begun that was not finished."""
         return self.planned == self.committed
+
+
+def is_batch(name: str) -> bool:
+    """Whether Spark takes a name in a log for that of a batch: what its Long does not hold is none of its.
+
+    Source: `isBatchFile` of `HDFSMetadataLog`, which passes over what `toLong` refuses.
+    """
+    return _NUMBER.match(name) is not None and int(name) < 1 << 63
 
 
 def batches_of(location: str) -> Batches:

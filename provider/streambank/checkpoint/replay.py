@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from streambank.checkpoint.compactible import LogName, parse_log_name
-from streambank.checkpoint.grammar import is_batch
 from streambank.checkpoint.logs import parse_offsets
+from streambank.checkpoint.position import is_batch
 from streambank.checkpoint.sources import file_log_offset
 from streambank.core.errors import NotFoundError
 from streambank.storage.store import Store, read_record

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streambank.checkpoint.files import read_entry
-from streambank.checkpoint.grammar import is_batch
 from streambank.checkpoint.logs import parse_offsets
+from streambank.checkpoint.position import is_batch
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.core.units import from_epoch_ms
 from streambank.storage.store import Store

@@ -4,8 +4,9 @@ What a job is must not be known only where it can be lost. Where the repository 
 there, an empty directory in its place) the records below it are gone, too, and a job that ran for a year
 reads like one that never ran. The marker lies with the checkpoint instead: as the file
 `<declared checkpoint>.streambank.json`, beside the directory and never in it. It is written once Spark has
-started a query, by a restore that switches the generation, by a take, and where a person has accepted that
-the records are lost. It is replaced as a whole, and holds no secret (docs/formats/job.md).
+started a query, by a restore that switches the generation, by a take (of a query that was never started,
+too), and where a person has accepted that the records are lost. It is replaced as a whole, and holds no
+secret (docs/formats/job.md).
 """
 
 from __future__ import annotations
@@ -72,6 +73,14 @@ class Marker:
     def called(self) -> str:
         """`job`, or `job/query`."""
         return str(QueryRef.of(self.job, self.query))
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether the query has worked by the job's records: else only savepoints were taken of it.
+
+        Then no records can be lost, nor is the checkpoint that of the job: it was never started.
+        """
+        return self.query_id is not None or self.generation > 1 or self.accepted is not None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""
@@ -256,7 +265,9 @@ def renew_marker(
         except FormatError:
             before = None  # it is replaced by one that can be read
         if before is not None and (before.job, before.query) != (job, query):
-            return f"It is that of job {before.called}."
+            if before.has_worked:
+                return f"It is that of job {before.called}."
+            before = None
         known = before
         where = open_store(repository).uri if repository else known.repository if known else None
         same = known is not None and service_name(known.repository) == service_name(where)
@@ -286,7 +297,7 @@ def renew_marker(
 
 
 def marked_generation(checkpoint: str, called: str) -> int:
-    """The number of the generation that the marker of a query names; 0 where there is none, or another's.
+    """The number of the generation that the marker of a query names; 0 where it has not worked by that.
 
     Args:
         checkpoint: The declared checkpoint.
@@ -296,7 +307,8 @@ def marked_generation(checkpoint: str, called: str) -> int:
         marker = read_marker(checkpoint)
     except StreambankError:
         return 0
-    return marker.generation if marker is not None and marker.called == called else 0
+    worked = marker is not None and marker.called == called and marker.has_worked
+    return marker.generation if marker is not None and worked else 0
 
 
 def records_root(control: JobControl) -> str:

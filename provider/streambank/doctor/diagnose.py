@@ -16,7 +16,7 @@ from statistics import median
 from tempfile import gettempdir
 from typing import Any
 
-from streambank.checkpoint.grammar import is_batch
+from streambank.checkpoint.position import is_batch
 from streambank.cleaning.left_directories import left_directories
 from streambank.control.control import JobControl
 from streambank.core.errors import ConflictError, StorageError, StreambankError

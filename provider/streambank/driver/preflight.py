@@ -129,7 +129,7 @@ def records_lost(query: DeclaredQuery) -> RefusedError | None:
         if isinstance(unread, StorageError):
             raise unread
         return _lost(query, f"and {unread.message}")
-    if marker is None:
+    if marker is None or not marker.has_worked:
         return _beside(query) if current is None else None
     if (marker.job, marker.query) != (query.job, query.name):
         return _of_another(query, marker)
@@ -275,7 +275,7 @@ def held_elsewhere(query: DeclaredQuery) -> RefusedError | None:
         marker = read_marker(query.checkpoint)
     except (FormatError, StorageError):
         return None
-    if marker is None:
+    if marker is None or not marker.has_worked:
         return None
     if (marker.job, marker.query) != (query.job, query.name):
         return _of_another(query, marker)

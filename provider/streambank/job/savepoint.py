@@ -21,6 +21,7 @@ from streambank.control.records import leaving_word
 from streambank.core.choices import CLOSURE_KINDS
 from streambank.core.errors import InputError, NotFoundError, StreambankError, check_choice
 from streambank.core.names import MAIN
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import kafka_sink, kafka_sources
 from streambank.driver.outputs import left_for
@@ -296,10 +297,17 @@ def _closest(job: Job, records: JobControl) -> str:
 
 
 def _mark(job: Job, records: JobControl, name: str, repository: Repository, by: Mapping[str, str]) -> None:
-    """Let the marker know of the repository; a job that is older than markers gets one here."""
+    """Let the marker know of the repository; a job that is older than markers gets one here.
+
+    So does one that was never started, or nobody would miss its savepoints where their disk is gone.
+    """
     query = declared_query(job, name, records)
     generation, facts = records.generation(query.name), query.facts
-    if generation is None or facts.get("query_id") is None or facts.get("generation") != generation.number:
+    if generation is None:
+        generation = Generation(1, query.checkpoint, None, utc_now(), by)
+    if generation.number == 1 and facts.get("query_id") is None:
+        facts = {}
+    elif facts.get("query_id") is None or facts.get("generation") != generation.number:
         return  # no driver of Streambank has worked there yet
     why = renew_marker(
         query.checkpoint,

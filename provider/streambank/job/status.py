@@ -507,7 +507,7 @@ def _query(
     note = unused_checkpoint(job.queries[name], generation)
     owner = _owner(location) if generation is None else None
     batches = batches_of(location)
-    if owner is not None and owner.job != job.name:
+    if owner is not None and owner.has_worked and owner.job != job.name:
         batches, note = Batches(None, None), f"The checkpoint {location} belongs to job {owner.called}."
     facts = {} if progress is None else records.query_facts(name) or {}
     last = None if progress is None else progress(name)

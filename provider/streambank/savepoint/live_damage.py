@@ -23,9 +23,10 @@ from dataclasses import dataclass, replace
 
 from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.files import read_entry
-from streambank.checkpoint.grammar import Kind, classify, is_batch
+from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
+from streambank.checkpoint.position import is_batch
 from streambank.checkpoint.shape import Closure
 from streambank.checkpoint.state.cut_off import cut_off
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StreambankError

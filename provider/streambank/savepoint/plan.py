@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from streambank.checkpoint.closure import Closure
-from streambank.checkpoint.grammar import is_batch
+from streambank.checkpoint.position import is_batch
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
 from streambank.repository import catalog
 from streambank.repository.digest import digest_of, split_digest

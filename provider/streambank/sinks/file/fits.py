@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from streambank.checkpoint.grammar import is_batch
+from streambank.checkpoint.position import is_batch
 
 Windows = Mapping[int, tuple[int, int]]
 """By batch: when its offsets and its commit were written, in nanoseconds since the epoch."""

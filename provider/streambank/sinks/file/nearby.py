@@ -24,7 +24,7 @@ from typing import Literal
 
 from streambank.checkpoint.compactible import parse_log_name
 from streambank.checkpoint.files import read_query_id
-from streambank.checkpoint.grammar import is_batch
+from streambank.checkpoint.position import is_batch
 from streambank.core.errors import StreambankError
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.comparison import ASIDE_DIRECTORY
