@@ -162,8 +162,11 @@ def test_a_forged_note_of_a_restore_hinders_by_name(job: Job, what: str) -> None
     assert attacked(job) == set()
 
 
+@pytest.mark.parametrize(
+    "what", [["types"], pytest.param([*LOCKS, *NOTES], marks=pytest.mark.storm)], ids=len
+)
 @pytest.mark.parametrize("folder", ["removed/main", "restored-together", "requests", "answers", "watch"])
-def test_other_forged_notes_move_nothing(job: Job, folder: str) -> None:
-    for said in (*LOCKS.values(), *NOTES.values()):
-        forge(job, folder, said)
+def test_other_forged_notes_move_nothing(job: Job, folder: str, what: list[str]) -> None:
+    for name in what:
+        forge(job, folder, {**LOCKS, **NOTES}[name])
         attacked(job)
