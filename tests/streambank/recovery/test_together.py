@@ -313,7 +313,9 @@ def test_one_that_came_to_its_end_is_begun_again(trio: Trio, monkeypatch: pytest
     # It has gone on from another savepoint meanwhile.
     stream = trio.control.generations("hours").records
     last = stream.latest() or pytest.fail("no generation")
-    stream.create(4, {**last.data, "generation": 4, "from_savepoint": "b000099-000000000000"})
+    place = f"{trio.job.queries['hours']}.g0004"
+    later = {"generation": 4, "location": place, "from_savepoint": "b000099-000000000000"}
+    stream.create(4, {**last.data, **later})
     report = trio.restore()
     assert report.done == () and set(report.reports) == set(QUERIES)
 
