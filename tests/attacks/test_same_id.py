@@ -111,6 +111,20 @@ def test_a_copy_with_the_same_files_is_there_already(two: Two, tmp_path: Path) -
     assert again.already_there and again.savepoint == savepoint
 
 
+def test_what_a_restore_has_laid_out_is_not_read_to_be_compared(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that stands where it was restored is saved each hour, whatever its size."""
+    savepoint = two.take().savepoint
+    two.shop.restore(savepoint, "again", sink="accept")
+    monkeypatch.setattr("streambank.savepoint.take.check_is_of", None)
+    again = two.shop.open("again")
+    request = TakeRequest(again, two.reopened(), JOB, sinks=NOTHING, restored_from=savepoint)
+    assert take(request).already_there
+    with pytest.raises(TypeError):
+        two.take(again)  # the negative control
+
+
 def test_replicate_does_not_say_that_it_is_there(two: Two) -> None:
     savepoint = two.take_both()
     theirs = two.other.store.read(manifest_key(JOB, savepoint))

@@ -185,6 +185,8 @@ def managed_take(
     known = sinks_of(facts, request.checkpoint, brokers, of_query(declared, query), tags)
     moved = _begun_outputs(records, query, facts, request)
     known = [sink for sink in known if left_for(sink.path, moved) is None]
+    generation = records.generation(query)
+    here = generation is not None and same_place(generation.location, request.checkpoint.uri)
     begun = [new for new in dict.fromkeys(moved.values()) if list_log(open_store(new))]
     known += [FileSinkCapture(new) for new in begun if not any(same_place(one.path, new) for one in known)]
     return replace(
@@ -195,6 +197,7 @@ def managed_take(
         lease_epoch=lambda: _epoch(records),
         spark_version=facts.get("spark_version"),
         reported=reported_state(records, query),
+        restored_from=generation.from_savepoint if generation is not None and here else None,
     )
 
 

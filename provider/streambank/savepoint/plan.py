@@ -198,8 +198,8 @@ def check_is_of(
 ) -> None:
     """Make sure that a listed savepoint is of the very files that a take would save under its id.
 
-    Files that have not changed in the same checkpoint since are not read, and those that go away meanwhile
-    are no matter.
+    Files that have not changed in the same checkpoint since are not read, nor anywhere where their identity
+    is of the bytes alone; those that go away meanwhile are no matter.
 
     Args:
         there: The savepoint.
@@ -212,7 +212,8 @@ def check_is_of(
     """
     saved = {entry.path: entry for entry in there.files}
     for path in (file.path for file in closure.files if file.path in saved):
-        known = there.checkpoint == checkpoint.uri and saved[path].identity == listing[path].identity
+        same = there.checkpoint == checkpoint.uri or checkpoint.features.identity_of_bytes
+        known = same and saved[path].identity == listing[path].identity
         if not known and _unchanged(checkpoint, saved[path]) is None and checkpoint.exists(path):
             raise other_savepoint(there, path, "The repository")
 
