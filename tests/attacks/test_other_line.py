@@ -159,6 +159,11 @@ def test_without_the_marker_it_knows_it_by_what_was_saved_in_its_own_place(job: 
     Path(f"{job.checkpoint}.streambank.json".removeprefix("file://")).unlink()
     for reference in ("latest-good", "latest"):
         assert chosen(job, reference).manifest.savepoint == own
+        _, found = choose_nearest(
+            (job.repository,), reference, job.name, target=job.checkpoint, record=False,
+            open_place=job.open_place, lines=Lines.of(job.records(), "main"),
+        )  # fmt: skip
+        assert found.manifest.savepoint == own
 
 
 # The honest cases: what must not be taken for another line.

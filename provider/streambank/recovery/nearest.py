@@ -374,7 +374,7 @@ def _known(
     passed = [] if passed is None else passed
     for place in declared:
         try:
-            summaries = place.repository.manifests(job)
+            summaries = list(place.repository.manifests(job))
             own = lines.knowing(one for one in summaries if one.error is None)
             for one in summaries:
                 if one.job != job:
