@@ -186,7 +186,7 @@ def test_a_child_sees_that_its_parent_holds(disk: Full) -> None:
 
 
 def test_many_threads_take_turns_while_no_end_can_be_written(disk: Full) -> None:
-    """A record that is there before its claim is known would be taken for that of nobody."""
+    """One that has let go is told from one that holds, in one process as well."""
     inside: list[int] = []
     wrong: list[str] = []
 

@@ -12,8 +12,8 @@ How a holder is judged:
 
 * It ended, or its last beat says so: the claim is free.
 * Same boot and pid namespace as the observer: it lives while any of its processes exists, stopped ones
-  included. The observer's own process is one of them only while a `Claim` in it holds the epoch: one that has
-  let go, and could not record that, goes on for weeks where it is a service.
+  included. The observer's own process is none of them once it has let go of the epoch, and could not record
+  that: it goes on for weeks where it is a service.
 * Anywhere else: by its beat. A beat that moved under the observer's eyes lives; one that stood still for the
   TTL, on the *observer's* monotonic clock, is dead; before either is seen it is unknown. No two clocks are
   ever compared.
@@ -43,9 +43,9 @@ _FADING_S = 5.0
 """How long to wait for the rest of a holder's processes: Python ends 1.5 s after its JVM was killed."""
 
 State = Literal["live", "dead", "unknown", "ended"]
-_HELD: set[Claim] = set()
-"""The claims of this process that hold their epochs, or are about to. A child after a fork has other process
-ids, and is never asked about these."""
+_LET_GO: set[tuple[str, int, str]] = set()
+"""Claims that this process has let go of without a record of it: stream, epoch, and when they were claimed. A
+child after a fork has another process id, by which it never asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,20 +201,11 @@ class Claims:
         if holder is None:
             return ClaimView(epoch, "unknown", unreadable, None, None, beat, {})
         if self.here.sees(holder.host):
-            state, why, fading = _look(holder, is_ours=self._is_ours(epoch, since))
+            let_go = since is not None and _claimed(self.records, epoch, to_json_time(since)) in _LET_GO
+            state, why, fading = _look(holder, let_go)
             return ClaimView(epoch, state, why, holder, since, beat, {}, fading, _frozen(holder))
         state, why = self._judge(epoch, holder, beat_bytes or b"")
         return ClaimView(epoch, state, why, holder, since, beat, {})
-
-    def _is_ours(self, epoch: int, since: datetime | None) -> bool:
-        """Whether a claim of this process holds an epoch.
-
-        By its time and not by its store, which one process may know by several addresses. Two with the same
-        time and epoch would only keep each other alive.
-        """
-        prefix = self.records.prefix
-        ours = (one for one in list(_HELD) if one.epoch == epoch and one.records.prefix == prefix)
-        return any(from_json_time(one.since) == since for one in ours)
 
     def _companion(self, epoch: int, suffix: str) -> bytes | None:
         try:
@@ -281,18 +272,16 @@ class Claims:
             data = {"at": to_json_time(utc_now()), **holder.to_dict()}
             if view is not None and view.state == "dead":
                 data["replaces"] = {"epoch": view.epoch, "why": view.why}
-            claim = Claim(self.records, epoch, holder, self.clock, data["at"])
-            _HELD.add(claim)  # before others of this process can see its record
             try:
                 if self.records.create(epoch, data):
+                    claim = Claim(self.records, epoch, holder, self.clock, data["at"])
                     if self.records.store.exists(MOVED):
                         claim.release()
                         raise moved_meanwhile(self.records.store)
                     return claim
-            except BaseException:
-                _HELD.discard(claim)  # whether it was created or not, nobody holds it
+            except StorageError:
+                _LET_GO.add(_claimed(self.records, epoch, data["at"]))  # it may be there all the same
                 raise
-            _HELD.discard(claim)
 
     def end(self, epoch: int, how: str, **details: Any) -> bool:
         """Record that an epoch is over; False where that is recorded already."""
@@ -390,8 +379,13 @@ class Claim:
         On a disk without any room left, the heartbeat says how, in its place, and gets the second name: that
         takes none. Before the first one it is the record of the claim, which cannot say how.
         """
-        _HELD.discard(self)
-        data = {"at": to_json_time(utc_now()), "how": how, **details}
+        claimed = _claimed(self.records, self.epoch, self.since)
+        _LET_GO.add(claimed)
+        ended = self._end({"at": to_json_time(utc_now()), "how": how, **details})
+        _LET_GO.discard(claimed)
+        return ended
+
+    def _end(self, data: JsonDict) -> bool:
         try:
             return self.records.create(self.epoch, data, suffix=".end")
         except StorageError as error:
@@ -426,13 +420,23 @@ def _how_it_ended(end: JsonDict) -> str:
     return f"it was taken from its holder{who}{why}"
 
 
-def _look(holder: Holder, *, is_ours: bool) -> tuple[State, str, bool]:
-    """State, why, and whether it is fading, of a holder whose processes can be seen from here."""
+def _claimed(records: RecordStream, epoch: int, since: str) -> tuple[str, int, str]:
+    """What tells a claim from all others."""
+    return f"{records.store.uri}/{records.prefix}", epoch, since
+
+
+def _look(holder: Holder, let_go: bool) -> tuple[State, str, bool]:
+    """State, why, and whether it is fading, of a holder whose processes can be seen from here.
+
+    Args:
+        holder: It.
+        let_go: Whether this process has held it, and let go.
+    """
     living = [one for one in holder.processes if one.is_living()]
-    if not is_ours and any(one.pid == os.getpid() for one in living):
-        living = [one for one in living if one.pid != os.getpid()]
-        if not living:
+    if let_go and (others := [one for one in living if one.pid != os.getpid()]) != living:
+        if not others:
             return "dead", "this process has let go of it, and could not record that", False
+        living = others
     if not living:
         return "dead", "none of its processes exists any more", False
     why = " and ".join(f"{one.role} {one.pid}" for one in living) + (" exist" if living[1:] else " exists")
