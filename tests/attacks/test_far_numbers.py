@@ -154,6 +154,15 @@ def test_a_lock_with_the_last_number_locks_nothing(tmp_path: Path) -> None:
         assert isinstance(held.claim, Claim) and held.claim.epoch == 2
 
 
+def test_a_driver_hears_requests_beside_the_last_number(tmp_path: Path) -> None:
+    """It remembered how far it had read, and read nothing of what came after."""
+    requests = JobControl(open_store(tmp_path), "orders").requests
+    plant(requests.records, LAST, {"kind": "x", "epoch": 1, "at": "2026-11-29T21:00:00Z", "by": {}})
+    assert requests.open(1) == []
+    assert requests.post("stop", epoch=1, by=BY).number == 1
+    assert [one.kind for one in requests.open(1)] == ["stop"] and requests.open(1, after=1) == []
+
+
 @pytest.mark.parametrize("prefix", ["events", "desired", "lease", "generation/main", "launched", "restores"])
 def test_the_state_of_a_job_is_an_answer_whatever_has_the_last_number(tmp_path: Path, prefix: str) -> None:
     fake_launcher(tmp_path)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.control.records import JsonDict, RecordStream, decode_json
+from streambank.core.errors import NotFoundError
 from streambank.core.units import to_json_time, utc_now
 from streambank.storage.store import Store, read_record
 
@@ -70,12 +71,18 @@ class Requests:
         """
         answered = set(self.answers.numbers())
         found = []
-        for record in self.records.all(after=after):
-            data = record.data
-            if record.number not in answered and data.get("epoch") == epoch:
+        # Those to which a history leads: a driver hears the others whatever else is there.
+        for number in self.records.numbers():
+            if number <= after or number in answered:
+                continue
+            try:
+                data = self.records.read(number)
+            except NotFoundError:
+                continue  # it was pruned since it was listed
+            if data.get("epoch") == epoch:
                 found.append(
                     Request(
-                        record.number,
+                        number,
                         str(data.get("kind", "")),
                         epoch,
                         data.get("by") or {},
