@@ -38,8 +38,8 @@ _SHORTEST_SECRET = 6
 """A variable with fewer characters is no secret, and would be replaced in the middle of words."""
 
 _NAMES = (
-    r"(?:password|passwd|pass[._-]?phrase|pwd|secret|token|credential|signature|authorization|"
-    r"(?:api|access|account|private)[._-]?key|connection[._-]?string|azure\.sas\.)"
+    r"(?:password|passwd|pass[ ._-]?phrase|pwd|secret|token|credential|signature|authorization|"
+    r"(?:api|access|account|private)[ ._-]?key|connection[ ._-]?string|azure\.sas\.)"
 )
 _WORDS = r"(?<![a-z])(?:sig|pass)(?![a-z])"
 """Names that count only as whole words: `sigma` and `passed` are others."""
@@ -446,9 +446,12 @@ def without(text: str, values: Iterable[str]) -> str:
     """
     for value in values:
         text = text.replace(value, HIDDEN)
+    text = _hidden(text)
     bare = _UNSEEN.sub("", text)
+    if bare == text:
+        return text
     hidden = _hidden(bare)
-    return hidden if bare == text or hidden != bare else text
+    return text if hidden == bare else hidden
 
 
 def _hidden(text: str) -> str:

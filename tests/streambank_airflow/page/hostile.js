@@ -58,6 +58,7 @@ globalThis.hostile = (() => {
     const [path, home] = ["/streambank/jobs/orders", "/plugin/streambank/orders"];
     const answer = await known(path);
     for (const part of parts) await known(`${path}/${part}`);
+    const question = { dag_id: "orders.restore", run_id: "asked", task_id: "approve", map_index: -1, subject: "Restore it?", may_answer: true, assignees: [] };
     go(view ? `${home}/${view}` : home);
     for (let time = 0; time < times; time += 1) {
       number += 1;
@@ -69,12 +70,13 @@ globalThis.hostile = (() => {
       }
       const whole = time % 2 === 0;
       const line = whole ? answer.line : planted(answer.line, kind, done, ["job", "parts"]);
-      answers[path] = JSON.stringify({ ...answer, now: new Date().toISOString(), line: Object(line) === line ? { ...line, job: "orders", parts: digests } : null });
+      answers[path] = JSON.stringify({ ...answer, approvals: [question], now: new Date().toISOString(), line: Object(line) === line ? { ...line, job: "orders", parts: digests } : null });
       await drawn();
       const text = document.querySelector(".sb-page")?.innerText || "";
       const lost = [
         !document.querySelector(".sb-head h1") && "head", document.querySelectorAll(".sb-toolbar .sb-button").length < 6 && "buttons",
-        document.querySelectorAll(".sb-tab").length < 6 && "tabs", whole && !document.querySelector(".sb-banner") && "trouble",
+        document.querySelectorAll(".sb-tab").length < 6 && "tabs", !document.querySelector(".sb-banner") && "trouble",
+        view === "" && !text.includes("Restore it?") && "approval",
       ].filter(Boolean);
       if (text.includes("hostile-7")) done.seen += 1;
       if (text.includes("cannot be drawn") || lost.length) {
