@@ -99,7 +99,7 @@ def start(job: Job) -> None:
 LOOKS: Mapping[str, Callable[[Job], object]] = {
     "plan": lambda job: plan_restore(request(job)),
     "clean": lambda job: clean_job(
-        job, by=BY, policy=GenerationsPolicy(keep=1, keep_for_s=0.001), dry_run=False,
+        job, jobs={job.name: job}, by=BY, policy=GenerationsPolicy(keep=1, keep_for_s=0.001), dry_run=False,
         now=utc_now() + timedelta(days=7),
     ),
     "start": start,

@@ -66,14 +66,14 @@ class Lines:
             StreambankError: The records of its sites cannot be read.
         """
         declared, called = control.checkpoints.get(query, ()), str(QueryRef.of(control.name, query))
-        ids: set[object] = set()
+        ids: list[object] = []  # a record may hold anything
         # What is damaged, or gone with a disk, is not known: it must not stand in the way of a restore.
         with suppress(StreambankError):
-            ids.add((control.query_facts(query) or {}).get("query_id"))
+            ids.append((control.query_facts(query) or {}).get("query_id"))
         for checkpoint in declared[:1]:
             with suppress(StreambankError):
                 marker = read_marker(checkpoint)
-                ids.add(marker.query_id if marker is not None and marker.called == called else None)
+                ids.append(marker.query_id if marker is not None and marker.called == called else None)
         left = left_after(Sites(control).all(), query)
         return cls(left, frozenset(one for one in ids if isinstance(one, str)), frozenset(declared))
 
