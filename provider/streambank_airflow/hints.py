@@ -277,6 +277,10 @@ HINTS = {
         " the savepoint* set to rollback."
     ),
     "record-damaged": "Use another one, or repair the repository from a replica that has it undamaged.",
+    "records-of-another-place": (
+        "Let somebody with a shell look at the records, and sign them if they were moved on purpose: "
+        "docs/howto/access.md."
+    ),
     "repair-encoding": (
         "Only rows that are stored as plain UnsafeRow can be changed. Remove the keys instead: declare "
         "compact.where, and trigger <job>.compact."

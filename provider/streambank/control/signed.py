@@ -232,7 +232,7 @@ class Signer:
                 f"The records in {self.store.uri} are those of {identity.place}.",
                 code="records-of-another-place",
                 hint="Records of another site or environment do not count here. If they were moved on "
-                f"purpose, {_VOUCH}",
+                "purpose, `streambank job sign-records` signs them anew, and shows what they say.",
             )
 
     def to_vouch(self, *, unsigned: bool, begin: bool = False) -> Identity:
