@@ -170,3 +170,16 @@ def test_what_an_upgrade_itself_has_chosen_is_signed_by_it(keyed: Job) -> None:
     choose_code(keyed.records(), declared, replace(declared, args=("new",)), by=BY, why="")
     assert look_at_records(keyed).records == 0
     assert sign(keyed).code == 0
+
+
+@pytest.mark.parametrize("odd", [7, None, True, "x", [[]], {"a": {}}, ["\x1b[2J"]])
+def test_what_a_record_says_may_be_anything(keyed: Job, odd: object) -> None:
+    """It is shown, or refused by name; nothing of it reaches the terminal as a command."""
+    plant(keyed, "refreshes", 1, {"directories": odd})
+    plant(keyed, "upgrades", 1, {"name": odd, "state": odd})
+    plant(keyed, "chosen", 1, {"code": {"application": odd, "args": odd, "spark": odd, "python": odd}})
+    plant(keyed, "desired", 2, {"state": odd})
+    answer = sign(keyed)
+    assert answer.code == 8 and "\x1b" not in answer.out + answer.err
+    plant(keyed, "generation/main", 2, {"generation": odd, "location": odd})
+    assert sign(keyed).code == 4

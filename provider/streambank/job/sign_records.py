@@ -7,7 +7,7 @@ shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,7 +149,7 @@ def _look(job: Job, records: JobControl, identity: Identity) -> Vouched:
         for query, one in queries_of(records, record).items():
             generations.setdefault(query, []).append(one.generation)
     code, upgrade = _code(_last(said, "chosen").get("code")), _last(said, "upgrades")
-    interrupted = upgrade.get("state") in INTERRUPTED
+    interrupted, state = str(upgrade.get("state")) in INTERRUPTED, _last(said, "desired").get("state")
     return Vouched(
         job.name,
         records.signer.keys[0].id,
@@ -162,9 +162,9 @@ def _look(job: Job, records: JobControl, identity: Identity) -> Vouched:
         tuple(
             str(one)
             for record in said[begun_records(records).prefix]
-            for one in record.data.get("directories") or ()
+            for one in _several(record.data.get("directories"))
         ),
-        _last(said, "desired").get("state"),
+        None if state is None else str(state),
         code,
         _only(upgrade, "name", "state") if interrupted else None,
         _only(_last(said, "sites"), "state", "site") if said["sites"] else None,
@@ -201,9 +201,14 @@ def _only(data: JsonDict, *names: str) -> dict[str, str]:
     return {name: str(data.get(name)) for name in names}
 
 
+def _several(said: object) -> Collection[object]:
+    """What a record says where it says several things; a forged one may say anything."""
+    return said if isinstance(said, list | dict) else ()
+
+
 def _code(said: object) -> dict[str, Any] | None:
     """What a chosen code is, without its arguments, which may be long, and its settings."""
     if not isinstance(said, dict):
         return None
-    counted = {"args": len(said.get("args") or ()), "settings": len(said.get("spark") or ())}
+    counted = {"args": len(_several(said.get("args"))), "settings": len(_several(said.get("spark")))}
     return _only(said, "application") | {name: said.get(name) for name in ("python", "spark_home")} | counted
