@@ -237,7 +237,8 @@ def test_the_batch_of_another_jobs_checkpoint_is_not_shown(folder: Path) -> None
     job = declare(folder)
     LiveCheckpoint(open_store(job.checkpoint)).run(3)
     assert status(folder, job).batch == 2
-    write_marker(job.checkpoint, Marker("other", "main", 1, job.checkpoint, "file:///control/other"))
+    theirs = Marker("other", "main", 1, job.checkpoint, "file:///control/other", query_id="q")
+    write_marker(job.checkpoint, theirs)
     found = status(folder, job)
     assert found.batch is None and found.queries["main"].batch is None
     assert found.queries["main"].note == f"The checkpoint {job.checkpoint} belongs to job other."
