@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -104,14 +105,18 @@ def test_who_takes_all_signatures_away_is_believed_in_nothing(
 def test_a_key_of_somebody_else_signs_nothing_here(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whose records these are is no secret, so they can sign for them, with the key that they have."""
     new_key(tmp_path / "theirs")
-    store = job.records().store
+    store, identity = job.records().store, job.records().signer.identity()
+    key, data = "desired/0000000003.json", store.read("desired/0000000001.json")
     with monkeypatch.context() as patch:
         patch.setenv(VARIABLE, str(tmp_path / "theirs"))
-        theirs = JobControl(store, job.name)
-        theirs.desired_records.append({"state": "running", "at": "2026-11-25T10:00:00.000Z", "by": {}})
-    assert [name for name in store.names("desired") if name.startswith("0000000003.")]
+        JobControl(store, job.name).signer.sign(key, data, identity)
+        store.write(key, data)
+    assert [name for name in store.names("desired") if re.fullmatch(r"0000000003\..+\.signature", name)]
     assert refusal(job) in REFUSED
+    job.records().signer.sign(key, data)
+    assert refusal(job) == "believed", "with the key of this installation it counts"
 
 
 def test_a_job_that_has_to_be_signed_is_not_looked_at_without_a_key(
