@@ -97,6 +97,15 @@ def test_an_error_of_the_sender_shows_no_address(name: str) -> None:
         assert "sEcReT99" not in redacted(error, secrets)
 
 
+@pytest.mark.parametrize("more", ["/bot77:sEcReT99/send", "?sig=sEcReT99", "#sEcReT99", "/a?b=c&d=sEcReT99"])
+def test_nor_what_a_sender_has_put_behind_a_declared_address(more: str) -> None:
+    """Such as the password of a connection, which is no argument of the notifier."""
+    declared = "https://api.example/v1"
+    for text in (f"404 for url: {declared}{more}", f"POST {declared}{more} failed", f"'{declared}{more}'"):
+        assert "sEcReT99" not in redacted(OSError(text), {"host": declared})
+    assert "404 for url: ***" in redacted(OSError(f"404 for url: {declared}{more}"), {"host": declared})
+
+
 def test_what_is_no_secret_of_an_error_is_said() -> None:
     """The negative control: whoever looks why an alert did not come still finds out."""
     shown = redacted(OSError("HTTP 403 by hooks.example: channel_is_archived"), {"url": HOOK})

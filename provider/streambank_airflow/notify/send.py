@@ -38,8 +38,11 @@ _ENCODED = re.compile(
     r"(\b[a-z][a-z0-9+.-]{0,32}%(?:25){0,2}3A(?:%(?:25){0,2}2F){2}[\w.-]{0,255})[^\s'\"<>&]*", re.IGNORECASE
 )
 """An address as a parameter of another one: of a proxy, of a page to go on to."""
-_PATH_ALONE = re.compile(r"(\burl: ?|\b(?:GET|HEAD|POST|PUT|PATCH|DELETE) )[/?][^\s'\"<>]*", re.IGNORECASE)
-"""As urllib3 says it, which `requests` passes on; and as the first line of a request, as text or as bytes."""
+_PATH_ALONE = re.compile(
+    r"(\burl: ?|\b(?:GET|HEAD|POST|PUT|PATCH|DELETE) |\*{3})[/?#][^\s'\"<>]*", re.IGNORECASE
+)
+"""As urllib3 says it, which `requests` passes on; as the first line of a request, as text or as bytes; and
+behind an address that is an argument, and has been replaced."""
 
 
 class NotifierError(Exception):
