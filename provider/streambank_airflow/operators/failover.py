@@ -210,7 +210,7 @@ def plan_markdown(plan: FailoverPlan) -> str:
         plan: The plan.
     """
     other = other_of(plan.site)
-    rows = [
+    rows: list[tuple[str, str]] = [
         (f"Query {name}: another line", filled("{}", one.another_line))
         for name, one in plan.restores.items()
         if one.another_line

@@ -172,9 +172,9 @@ def _fence(job: Job, why: str) -> None:
 def _show_plan(plan: FailoverPlan) -> None:
     from streambank.core.units import say_minute
 
-    for one in plan.restores.values():
-        if one.another_line:
-            console.line(one.another_line)
+    for restore in plan.restores.values():
+        if restore.another_line:
+            console.line(restore.another_line)
     console.line(f"would fail over job {plan.job} from the {plan.was} to the {plan.site}")
     answers = "answers" if plan.answers else f"does not answer: {plan.answers_why}"
     driver = f"; the job is {plan.driver} there" if plan.driver is not None else ""
