@@ -287,6 +287,8 @@ def nothing_that_a_link_leads_to_goes(
 
         def lay(link: tuple[str, str]) -> None:
             nonlocal laid
+            if any((template / above).is_symlink() for above in Path(link[0]).parents):
+                return  # it would be one of the directories that must stay
             laid += lay_link(template / link[0], template / "victims" / link[1], template / f"moved-{laid}")
 
         for link in links:
