@@ -10,8 +10,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,28 +35,38 @@ from tests.support.jobs.simulated_job import BY
 from tests.support.storage.small_disk import SmallDisk, small_disk
 
 
-@dataclass
 class Story:
-    """A job with a copy of its state and two savepoints, as it is before each attack.
+    """A job with a copy of its state and two savepoints, made anew before each attack.
+
+    A process remembers which locks of which records it has let go of, so that no records are there twice.
+
+    Args:
+        place: Where the jobs are made, one after the other.
 
     Attributes:
         made: The job.
-        saved: What a savepoint was taken as, in the beginning.
+        folder: Where it is.
+        saved: Its savepoints in the beginning.
     """
 
-    made: CopiedJob
-    folder: Path
-    backup: Path
-    saved: set[str] = field(default_factory=set)
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.number = 0
+        self.begin_again()
 
     def begin_again(self) -> None:
         """Everything as it was."""
-        for path in self.folder.iterdir():
-            if path.name == "filler" or path.name.startswith("file-"):
-                continue
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        shutil.copytree(self.backup, self.folder, dirs_exist_ok=True)
-        self.made.repository = self.repository  # one that knows nothing of what was
+        if self.number:
+            shutil.rmtree(self.folder)
+        self.number += 1
+        self.folder = self.place / f"job-{self.number}"
+        self.folder.mkdir()
+        self.made = CopiedJob(self.folder, STAGING)
+        self.made.refresh()
+        self.made.take()
+        self.made.run(1)
+        self.saved = self.listed()
+        assert len(self.saved) == 2
 
     @property
     def repository(self) -> Repository:
@@ -110,23 +119,9 @@ VERBS: Mapping[str, Callable[[Story], object]] = {
 }
 
 
-def prepare(folder: Path, backup: Path) -> Story:
-    made = CopiedJob(folder, STAGING)
-    made.refresh()
-    made.take()
-    made.run(1)
-    story = Story(made, folder, backup)
-    shutil.copytree(folder, backup, ignore=shutil.ignore_patterns("filler", "file-*"))
-    story.saved = story.listed()
-    assert len(story.saved) == 2
-    return story
-
-
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
-    folder = tmp_path_factory.mktemp("full")
-    (folder / "job").mkdir()
-    return prepare(folder / "job", folder / "backup")
+    return Story(tmp_path_factory.mktemp("full"))
 
 
 def attack(story: Story, verb: str, failing: Callable[[], Any], codes: set[str]) -> bool:
@@ -149,12 +144,6 @@ def attack(story: Story, verb: str, failing: Callable[[], Any], codes: set[str])
         assert story.generation() == generation
     if failed and verb != "refresh":
         assert story.copies() == copies
-    # Whether a lock ends whose end found no room is a matter of its own.
-    for job in (story.made.job, story.made.on()):
-        locks = job.records().operation_lock, job.records().lease
-        for end in (locks[0].break_operation, locks[1].break_lease):
-            with suppress(StreambankError):
-                end(by=BY, why="the disk was full", even_live=True)
     VERBS[verb](story)
     assert story.listed()
     assert story.live() == live
@@ -200,7 +189,7 @@ def files_of(story: Story, verb: str) -> int:
 UNSAID = {"report-not-written"}
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ["take", "restore"])
 def test_where_files_are_refused_from_the_middle_on_what_was_there_stays_whole(
     story: Story, verb: str
 ) -> None:
@@ -230,7 +219,7 @@ def test_at_each_third_file(story: Story, verb: str, number: int) -> None:
 def on_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story, SmallDisk]]:
     folder = tmp_path_factory.mktemp("disks")
     with small_disk(folder / "disk", 16 << 20, files=2000) as disk:
-        yield prepare(disk.folder, folder / "backup"), disk
+        yield Story(disk.folder), disk
 
 
 @contextmanager
@@ -297,7 +286,8 @@ def arguments(story: Story, verb: str) -> tuple[str | Path, ...]:
 
 
 def read_only(story: Story, verb: str, failing: Callable[[], Any]) -> None:
-    story.begin_again()
+    if story.listed() != story.saved:
+        story.begin_again()
     if verb == "undelete":
         VERBS["expire"](story)
     live, copies, before = story.live(), story.copies(), story.listed()
