@@ -45,7 +45,6 @@ class Story:
 
     Attributes:
         made: The job.
-        folder: Where it is.
         saved: Its savepoints in the beginning.
     """
 
@@ -59,14 +58,18 @@ class Story:
         if self.number:
             shutil.rmtree(self.folder)
         self.number += 1
-        self.folder = self.place / f"job-{self.number}"
         self.folder.mkdir()
-        self.made = CopiedJob(self.folder, STAGING)
+        self.made: CopiedJob = CopiedJob(self.folder, STAGING)
         self.made.refresh()
         self.made.take()
         self.made.run(1)
         self.saved = self.listed()
         assert len(self.saved) == 2
+
+    @property
+    def folder(self) -> Path:
+        """Where the job is."""
+        return self.place / f"job-{self.number}"
 
     @property
     def repository(self) -> Repository:
