@@ -111,6 +111,7 @@ def test_a_call_for_each_row_costs_two_for_each_row(tmp_path: Path, session: Spa
         assert {row["card"]: row["calls"] for row in rows} == {card: 2 * n for card, n in paid.items()}
 
 
+@pytest.mark.storm
 def test_what_has_expired_is_not_returned(tmp_path: Path, session: SparkSession) -> None:
     """A time to live of one millisecond is over in the next batch, and not in the same one."""
     case, ms = STATE_VARIABLES, "0.001"

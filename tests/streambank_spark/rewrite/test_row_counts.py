@@ -64,8 +64,8 @@ def keys(store: Store) -> int:
     return sum(one for one in found if one is not None)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("partitions", [None, pytest.param(3, marks=pytest.mark.storm)])
+@pytest.mark.storm
+@pytest.mark.parametrize("partitions", [None, 3])
 def test_a_query_goes_on_from_a_rewritten_join_with_the_counts_of_one_never_rewritten(
     partitions: int | None, spark: SparkSession, tmp_path: Path
 ) -> None:
