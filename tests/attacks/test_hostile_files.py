@@ -51,17 +51,28 @@ def test_no_snapshot_unpacks_into_all_memory(method: int) -> None:
     assert caught.value.code == "half-written" and "1.zip" in caught.value.message
 
 
-@pytest.mark.parametrize("number", ["999999999", "9999999999999999999"])
-def test_a_number_in_a_name_is_no_endless_loop(tmp_path: Path, number: str) -> None:
-    checkpoint = unpack("4.3.0/hdfs-window", tmp_path) / "checkpoint"
+def closure_with(number: str, folder: Path) -> list[str]:
+    """What belongs to the newest batch of a checkpoint with a forged offset, by paths."""
+    checkpoint = unpack("4.3.0/hdfs-window", folder) / "checkpoint"
     (checkpoint / "offsets" / number).touch()
     numbers = sorted(int(one.name) for one in checkpoint.glob("commits/*") if one.name.isdigit())
     for commit in numbers[:-1]:
         (
             checkpoint / "commits" / str(commit)
         ).unlink()  # so that the batches are not known to have been committed one by one
+    return sorted(one.path for one in CheckpointReader(open_store(checkpoint)).closure().files)
+
+
+@pytest.mark.parametrize("number", ["999999999", "9223372036854775807"])
+def test_a_number_in_a_name_is_no_endless_loop(tmp_path: Path, number: str) -> None:
     with pytest.raises(StreambankError):
-        CheckpointReader(open_store(checkpoint)).closure()
+        closure_with(number, tmp_path)
+
+
+def test_a_number_that_no_batch_can_have_is_passed_over(tmp_path: Path) -> None:
+    """Spark's numbers are of 64 bits."""
+    found = closure_with("9999999999999999999", tmp_path)
+    assert found and "offsets/9999999999999999999" not in found
 
 
 @pytest.mark.parametrize("size", [-4, -2, -(2**31)])

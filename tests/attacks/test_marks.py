@@ -128,12 +128,12 @@ def restore(job: Job) -> None:
 def test_a_false_mark_of_pruning_is_named_before_anything_is_filled(job: Job) -> None:
     restore(job)
     store = job.records().store
-    store.write("generation/main/9999999999.pruned.json", b'{"pruned_up_to": 9999999999}\n')
+    store.write("generation/main/0000000007.pruned.json", b'{"pruned_up_to": 7}\n')
     with pytest.raises(StreambankError) as refused:
         job.records().generations().propose(taken=lambda location: False)
     assert refused.value.code == "damaged-record"
-    assert re.search(r"generation/main/9999999999\.pruned\.json", refused.value.message)
-    store.delete("generation/main/9999999999.pruned.json")
+    assert re.search(r"generation/main/0000000007\.pruned\.json", refused.value.message)
+    store.delete("generation/main/0000000007.pruned.json")
     restore(job)
     assert [one.number for one in job.records().generations().all()] == [1, 2, 3]
 
@@ -149,13 +149,23 @@ def test_a_false_mark_that_comes_in_between_is_no_other_generation(job: Job) -> 
     assert generations.records.numbers() == [1], "what was written is taken back"
 
 
-def test_a_false_mark_stops_no_stop_under_another_name(job: Job) -> None:
+@pytest.mark.parametrize("mark", [7, 9_999_999_999])
+def test_a_false_mark_stops_no_stop(job: Job, mark: int) -> None:
+    """A near one uses up the numbers below it, and a far one none."""
     records = job.records()
     records.set_desired("running", by=BY)
-    records.store.write("desired/9999999999.pruned.json", b"{}")
-    with pytest.raises(StreambankError) as refused:
-        records.set_desired("stopped", by=BY)
-    assert refused.value.code == "damaged-record" and "9999999999.pruned.json" in refused.value.message
+    records.store.write(f"desired/{mark:010d}.pruned.json", b"{}")
+    desired = records.set_desired("stopped", by=BY)
+    assert desired.number == (8 if mark == 7 else 2)
+    found = records.desired()
+    assert found is not None and (found.state, found.number) == ("stopped", desired.number)
+
+
+def test_a_far_mark_stops_no_restore(job: Job) -> None:
+    restore(job)
+    job.records().store.write("generation/main/9999999999.pruned.json", b"{}")
+    restore(job)
+    assert [one.number for one in job.records().generations().all()] == [1, 2, 3]
 
 
 def test_true_marks_are_no_hindrance(job: Job) -> None:
