@@ -180,12 +180,10 @@ def test_records_of_an_earlier_life_of_the_place_are_worth_nothing(job: Job, tmp
 def test_a_forged_identity_is_refused(job: Job) -> None:
     store = place(job)
     said = store.read(signed.IDENTITY)
-    store.write(signed.IDENTITY, said.replace(b'"before": false', b'"before": true'))
+    store.write(signed.IDENTITY, said.replace(store.uri.encode(), b"file:///elsewhere"))
     assert store.read(signed.IDENTITY) != said
     assert verdict(job) == "bad-signature"
-    store.write(
-        signed.IDENTITY, encode_json({"id": "00", "place": store.uri, "before": False, "signatures": []})
-    )
+    store.write(signed.IDENTITY, encode_json({"id": "00", "place": store.uri, "signatures": []}))
     assert verdict(job) == "not-signed"
     store.write(signed.IDENTITY, b"{")
     assert verdict(job) == "damaged-record"
@@ -232,19 +230,28 @@ def job_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return made
 
 
-def test_records_of_before_count_until_they_are_signed_anew(job_of_before: Job) -> None:
+def test_what_is_signed_for_no_place_counts_once_it_is_signed_anew(job_of_before: Job) -> None:
     job = job_of_before
-    assert verdict(job) == "flights"
-    job.records().set_desired("stopped", by=BY)
-    assert verdict(job) == "flights", "new ones are signed for this place, and old ones still count"
-    assert sign_records(job, by=BY).records == 2
+    assert verdict(job) == "bad-signature"
+    with pytest.raises(StreambankError) as refused:
+        job.records().generation()
+    assert "sign-records --unsigned" in str(refused.value.hint)
+    assert sign_records(job, by=BY, unsigned=True).records == 2
     assert sign_records(job, by=BY).records == 0
-    assert verdict(job) == "flights"
-    RecordStream(place(job), "desired").create(
-        3, {"state": "running", "at": "2026-11-25T10:00:00.000Z", "by": {}}
-    )
-    of_before(job.records(), "desired", 3)
-    assert verdict(job) == "bad-signature", "signed as before, which does not count any more"
+    assert verdict(job) == "flights", "the honest case"
+
+
+def test_who_deletes_the_identity_brings_back_no_signature_of_no_place(job: Job) -> None:
+    """Of a job of that name with the same key, which had them before there were identities."""
+    store = place(job)
+    stream = RecordStream(store, "desired")
+    stream.create(2, {"state": "stopped", "at": "2026-11-25T10:00:00.000Z", "by": {}})
+    of_before(job.records(), "desired", 2)
+    for step in ("with its identity", "without"):
+        with pytest.raises(StreambankError) as refused:
+            job.records().desired()
+        assert refused.value.code == "bad-signature", step
+        store.delete(signed.IDENTITY)
 
 
 def test_who_moves_records_by_hand_vouches_for_them(job: Job, tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ generation/main/0000000003.<key id>-<HMAC in hex>.signature     empty: the name 
 
 The signature is written before the record. A crash, or another writer that is faster, leaves a signature
 without its record: that is harmless, since the bytes that it signs were never stored. The identity is made
-with the first signature. Records that were signed before there were identities count until they are signed
-anew (`Identity.before`); those of `sites/` are the same at both sites, and of no place.
+with the first signature. Records of `sites/` are the same at both sites, and of no place.
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ IDENTITY = "identity.json"
 _OF_NO_PLACE = "streambank record 1"
 _OF_A_PLACE = "streambank record 2"
 _OF_IDENTITIES = "streambank identity 1"
-_BEGUN = {"desired", "generation"}
-"""A job that has one of these folders, and no identity, has records from before there were any."""
 _VOUCH = "`streambank job sign-records` signs them anew, and shows what they say."
 
 
@@ -48,16 +45,14 @@ class Identity:
     Attributes:
         id: What is in the signatures of its records.
         place: Where they are, a URI.
-        before: Signatures of before there were identities still count.
     """
 
     id: str
     place: str
-    before: bool = False
 
     def signing(self, keys: Keys, job: str) -> Signing:
         """What signs it."""
-        return Signing(keys, _OF_IDENTITIES, job, self.id, self.place, "before" if self.before else "")
+        return Signing(keys, _OF_IDENTITIES, job, self.id, self.place)
 
 
 class Signer:
@@ -99,14 +94,14 @@ class Signer:
             IntegrityError: See `identity`.
         """
         if self.keys:
-            whose = (identity or self.identity(anywhere=anywhere) or self._begin()) if self.of_place else None
-            (name,) = self._signing(self.keys[:1], key, data, whose).names()
+            if self.of_place:
+                identity = identity or self.identity(anywhere=anywhere) or self._begin()
+            (name,) = self._signing(self.keys[:1], key, data, identity).names()
             self.store.write(f"{key.removesuffix('.json')}.{name}.signature", b"")
 
     def has_signed(self, key: str, data: bytes, names: Iterable[str], identity: Identity) -> bool:
         """Whether the first key has signed a record as it is; `names` are those in its folder."""
-        whose = identity if self.of_place else None
-        return bool(is_signed(self._signing(self.keys[:1], key, data, whose), _those_of(key, names)))
+        return bool(is_signed(self._signing(self.keys[:1], key, data, identity), _those_of(key, names)))
 
     def check(self, key: str, data: bytes, names: Iterable[str], *, anywhere: bool = False) -> None:
         """Make sure that a record is signed, where there are keys.
@@ -140,7 +135,8 @@ class Signer:
                 f"The record {self.store.uri}/{key} is not what was signed here.",
                 code="bad-signature",
                 hint="Somebody who may write among the job's records has changed it, brought it from other "
-                f"ones, or removed {IDENTITY}. Look at it.",
+                f"ones, or removed {IDENTITY}; or it was signed before there was one. Look at it. If it is right, "
+                "sign it anew, once for each job: `streambank job sign-records --unsigned`.",
             )
         raise IntegrityError(
             f"The record {self.store.uri}/{key} is not signed by a key of this installation.",
@@ -196,7 +192,7 @@ class Signer:
             raise self._key_missing()
         try:
             said = loads(data)
-            found = Identity(str(said["id"]), str(said["place"]), bool(said["before"]))
+            found = Identity(str(said["id"]), str(said["place"]))
             signed = is_signed(found.signing(self.keys, self.job), map(str, said["signatures"]))
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(
@@ -255,10 +251,10 @@ class Signer:
             if not unsigned and (error.code != "not-signed" or len(self.keys) > 1):
                 raise
         if self._known is not None and self._known.place == self._place():
-            return replace(self._known, before=False)
+            return self._known
         made = Identity(secrets.token_hex(16), self._place())
         if begin and self._known is None:
-            self.keep(replace(made, before=True))
+            self.keep(made)
         return made
 
     def keep(self, identity: Identity, *, exclusive: bool = False) -> None:
@@ -267,7 +263,6 @@ class Signer:
         said: Mapping[str, Any] = {
             "id": identity.id,
             "place": identity.place,
-            "before": identity.before,
             "signatures": signed,
         }
         self.store.write(
@@ -282,8 +277,7 @@ class Signer:
 
     def _begin(self) -> Identity:
         """The identity, made now or by another process just before."""
-        before = not _BEGUN.isdisjoint(self.store.names())
-        made = Identity(secrets.token_hex(16), self._place(), before)
+        made = Identity(secrets.token_hex(16), self._place())
         try:
             self.keep(made, exclusive=True)
         except ConflictError as error:
@@ -302,14 +296,11 @@ class Signer:
         )
 
     def _is_signed(self, key: str, data: bytes, names: Iterable[str]) -> bool | None:
-        those, known = _those_of(key, names), self._known
-        signed = is_signed(self._signing(self.keys, key, data, known), those)
-        if not signed and known is not None and known.before:
-            signed = is_signed(self._signing(self.keys, key, data, None), those)
-        return signed
+        return is_signed(self._signing(self.keys, key, data, self._known), _those_of(key, names))
 
     def _signing(self, keys: Keys, key: str, data: bytes, identity: Identity | None) -> Signing:
-        whose = (_OF_NO_PLACE,) if identity is None else (_OF_A_PLACE, identity.id)
+        # Without an identity nothing of a place is signed: none has an empty id.
+        whose = (_OF_A_PLACE, "" if identity is None else identity.id) if self.of_place else (_OF_NO_PLACE,)
         signing = Signing(keys, *whose, self.job, key)
         signing.update(data)
         return signing

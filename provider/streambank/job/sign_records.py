@@ -122,7 +122,7 @@ def sign_records(
         identity = records.signer.to_vouch(unsigned=unsigned, begin=True)
         for stream in _streams(job, records):
             stream.sign(identity, vouched.seen, unsigned=unsigned)
-        records.signer.keep(identity)  # last: until then what was signed before counts
+        records.signer.keep(identity)  # last: until then what was signed by the one before counts
     return vouched
 
 
