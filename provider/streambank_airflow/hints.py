@@ -278,8 +278,8 @@ HINTS = {
     ),
     "record-damaged": "Use another one, or repair the repository from a replica that has it undamaged.",
     "records-of-another-place": (
-        "Let somebody with a shell look at the records, and sign them if they were moved on purpose: "
-        "docs/howto/access.md."
+        "Mount them at the path that is named if they are the same. Else let somebody with a shell look at "
+        "them, and sign them if they were moved on purpose: docs/howto/access.md."
     ),
     "repair-encoding": (
         "Only rows that are stored as plain UnsafeRow can be changed. Remove the keys instead: declare "

@@ -20,9 +20,20 @@ from streambank.driver.prepare import prepare_launch
 from streambank.job.move_records import move_records
 from streambank.job.sign_records import sign_records
 from streambank.sites.records import Sites
+from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store, read_record
 from tests.support.jobs.declared import BY, declare
 from tests.support.jobs.two_sites import TwoSites
+
+
+class Named(MemoryStore):
+    """A store by the name that somebody gives it."""
+
+    named = ""
+
+    @property
+    def uri(self) -> str:
+        return self.named
 
 
 @pytest.fixture
@@ -261,6 +272,36 @@ def test_who_moves_records_by_hand_vouches_for_them(job: Job, tmp_path: Path) ->
     assert verdict(moved) == "records-of-another-place"
     assert sign_records(moved, by=BY).records == 3
     assert verdict(moved) == "flights.g0002"
+
+
+def test_the_same_records_at_another_path_are_asked_for_their_own_path_first(
+    job: Job, tmp_path: Path
+) -> None:
+    """A volume that host and container mount at two paths: who signs there shuts the other one out."""
+    (tmp_path / "mount").symlink_to(tmp_path / "repository.control")
+    mounted = declare(tmp_path, more='control = "mount"\n')
+    with pytest.raises(StreambankError) as refused:
+        mounted.records().signer.require_place()
+    assert refused.value.code == "records-of-another-place"
+    hint = str(refused.value.hint)
+    assert hint.index(place(job).uri) < hint.index("sign-records")
+    assert verdict(job) == "flights", "at the path with which it began"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("hdfs://nn:8020/x", "hdfs://NN/x"), ("s3a://b/x", "s3://b/x"), ("S3://b//x/", "s3n://b/x")],
+)
+def test_one_place_by_two_names_is_one_place(key: Path, one: str, other: str) -> None:
+    store = Named()
+    signer = signed.Signer(store, "orders", signing_keys())
+    for store.named in (one, other):
+        signer.sign("desired/0000000001.json", b"{}")
+        signer.require_place()
+    store.named = "s3://another/x"
+    with pytest.raises(StreambankError) as refused:
+        signer.require_place()
+    assert refused.value.code == "records-of-another-place"
 
 
 def test_a_record_that_was_changed_on_the_way_is_not_vouched_for(job: Job, tmp_path: Path) -> None:

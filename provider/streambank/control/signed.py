@@ -27,7 +27,7 @@ from typing import Any
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError, RefusedError
 from streambank.core.json_text import loads
 from streambank.core.signing import VARIABLE, Keys, Signing, is_signed
-from streambank.storage.locations import normalize_location
+from streambank.storage.locations import service_name
 from streambank.storage.store import Store, read_record
 
 SIGNATURE = re.compile(r"(\d{10})\.([0-9a-f]{16}-[0-9a-f]{64})\.signature")
@@ -135,8 +135,8 @@ class Signer:
                 f"The record {self.store.uri}/{key} is not what was signed here.",
                 code="bad-signature",
                 hint="Somebody who may write among the job's records has changed it, brought it from other "
-                f"ones, or removed {IDENTITY}; or it was signed before there was one. Look at it. If it is right, "
-                "sign it anew, once for each job: `streambank job sign-records --unsigned`.",
+                f"ones, or removed {IDENTITY}; or it was signed before there was one. Look at it. If it is "
+                "right, sign it anew, once for each job: `streambank job sign-records --unsigned`.",
             )
         raise IntegrityError(
             f"The record {self.store.uri}/{key} is not signed by a key of this installation.",
@@ -223,12 +223,14 @@ class Signer:
             self.identity()
 
     def _check_place(self, identity: Identity | None) -> None:
-        if identity is not None and identity.place != self._place():
+        if identity is not None and service_name(identity.place) != self._place():
             raise IntegrityError(
                 f"The records in {self.store.uri} are those of {identity.place}.",
                 code="records-of-another-place",
-                hint="Records of another site or environment do not count here. If they were moved on "
-                "purpose, `streambank job sign-records` signs them anew, and shows what they say.",
+                hint="The same records, reached by another path (a host and its containers), need the same "
+                f"path everywhere, {identity.place}: by a mount, or as `control`. Those of another site or "
+                f"environment do not count here. Only where they were moved for good: {_VOUCH} Then they are "
+                "refused at the path before.",
             )
 
     def to_vouch(self, *, unsigned: bool, begin: bool = False) -> Identity:
@@ -250,7 +252,7 @@ class Signer:
         except IntegrityError as error:
             if not unsigned and (error.code != "not-signed" or len(self.keys) > 1):
                 raise
-        if self._known is not None and self._known.place == self._place():
+        if self._known is not None and service_name(self._known.place) == self._place():
             return self._known
         made = Identity(secrets.token_hex(16), self._place())
         if begin and self._known is None:
@@ -286,7 +288,7 @@ class Signer:
         return self.identity() or made
 
     def _place(self) -> str:
-        return re.sub(r"\As3[an]://", "s3://", normalize_location(self.store.uri))
+        return str(service_name(self.store.uri))
 
     def _key_missing(self) -> RefusedError:
         return RefusedError(
