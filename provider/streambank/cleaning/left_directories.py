@@ -324,24 +324,21 @@ class _Search:
             left[one.location] = (following.made_at, one.again or one.number)
         if self.generations:
             left.setdefault(self.declared, (self.generations[0].made_at, 1))
-        before = self.generations[-2].location if len(self.generations) > 1 else None
         for location, (since, number) in left.items():
             if location != self.current:
-                look = partial(self._earlier_generation, location, since, number, location == before)
-                self._guarded(location, look)
+                self._guarded(location, partial(self._earlier_generation, location, since, number))
 
-    def _earlier_generation(self, location: str, since: datetime, number: int, is_the_last: bool) -> None:
-        need = of_another_job(location, self.called) or self._way_back(is_the_last, location)
+    def _earlier_generation(self, location: str, since: datetime, number: int) -> None:
+        need = of_another_job(location, self.called) or self._way_back(location)
         self._add("generation", location, since, need, number=number)
 
-    def _way_back(self, is_the_last: bool, location: str) -> str:
+    def _way_back(self, location: str) -> str:
         if not any(owner == self.called for owner, _ in listed(open_store(self.job.repository), self.called)):
             return "the job, which has no savepoint: it would be the only way back"
         here, now = batches_of(location).committed, batches_of(self.current).committed
-        if is_the_last and here is not None and (now is None or now <= here):
+        # Of any earlier one, not only the last: records alone say which is which, and which one counts.
+        if here is not None and (now is None or now <= here):
             return f"the way back from {self.current}, which has not committed a later batch yet"
-        if here is not None and now == here:
-            return f"a reinstatement: the query has committed no batch in {self.current} since"
         if location in self.writers:
             return self.writers[location]
         if self.pending is not None:

@@ -166,7 +166,7 @@ def test_every_generation_that_could_be_reinstated_stays(tmp_path: Path) -> None
     savepoint = save(job)
     next_generation(job, savepoint, sink="accept")
     next_generation(job, savepoint, sink="accept")
-    assert "a reinstatement" in kept(clean(job), job.checkpoint)
+    assert "the way back" in kept(clean(job), job.checkpoint)
     reinstate(repository_of(job), job.name, savepoint, generation=1, control=job.records(), by=BY)
     go_on(job)
     gone = {f"{job.checkpoint}.g0002": "removed", f"{job.checkpoint}.g0003": "removed"}
