@@ -1,7 +1,8 @@
-"""Records of one job have `clean` delete the checkpoint in use, or what a rollback of another job set aside."""
+"""Records of a job have `clean` delete the checkpoint in use, or what a rollback of another job set aside."""
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,9 +10,13 @@ import pytest
 
 from streambank.control.records import encode_json
 from streambank.core.units import to_json_time, utc_now
+from streambank.declaration.declaration import Job
+from streambank.declaration.load import load_jobs
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
 from tests.attacks.test_clean import clean, restored, states
 from tests.attacks.test_clean import temporary_folder as temporary_folder
+from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY, declare
 from tests.support.jobs.left_behind import go_on, next_generation, save
@@ -52,3 +57,51 @@ def test_an_earlier_generation_goes_once_the_query_is_ahead_of_it(tmp_path: Path
     for _ in range(4):
         go_on(job)
     assert states(clean(job)) == {job.checkpoint: "removed"}
+
+
+# What a rollback has set aside.
+
+
+def rolled_back(job: Job, output: Path) -> Path:
+    """What a rollback of the job has set aside in its output, which no savepoint needs any more."""
+    live, sink = LiveCheckpoint(open_store(job.checkpoint)), FileSinkWriter(open_store(output))
+    job.records().generations().ensure_first(job.checkpoint, by=BY)
+    told(job, output)
+    for batch in range(3):
+        live.run(1)
+        sink.write(batch, [{"row": batch}])
+        if batch == 1:
+            early = save(job, FileSinkCapture(str(output)))
+    next_generation(job, early, sink="rollback")
+    return output / "_streambank_aside" / f"{early}-1"
+
+
+def told(job: Job, output: Path) -> None:
+    """Who may write the job's records says where its query writes."""
+    job.records().record_query(None, {"sink": f"FileSink[{output.as_uri()}]", "query_id": "q"})
+
+
+def two_jobs(tmp_path: Path) -> tuple[Job, Job]:
+    more = '[jobs.payments]\napplication = "app.py"\ncheckpoint = "checkpoints/payments"'
+    job = declare(tmp_path, more=more)
+    return job, load_jobs(job.source).job("payments")
+
+
+def test_what_another_job_has_set_aside_stays_where_records_name_its_output(tmp_path: Path) -> None:
+    job, other = two_jobs(tmp_path)
+    aside = rolled_back(other, tmp_path / "output")
+    told(restored(job), tmp_path / "output")
+    (decision,) = (one for one in clean(job).decisions if one.directory.kind == "output-aside")
+    assert decision.state == "kept" and f"rm -r -- {aside}" in decision.why and aside.is_dir()
+    assert states(clean(other))[aside.as_uri()] == "removed" and not aside.exists(), "its own job's clean"
+
+
+@pytest.mark.parametrize("says", [None, "payments", "flights/left", "", 1, ["flights"], "flights"])
+def test_only_a_journal_that_names_the_query_lets_it_go(tmp_path: Path, says: object) -> None:
+    job, _ = two_jobs(tmp_path)
+    aside = rolled_back(job, tmp_path / "output")
+    journal = aside / "_rollback.json"
+    told_by_it = json.loads(journal.read_text())
+    assert told_by_it.pop("job") == "flights"
+    journal.write_text(json.dumps(told_by_it if says is None else {**told_by_it, "job": says}))
+    assert states(clean(job))[aside.as_uri()] == ("removed" if says == "flights" else "kept")

@@ -61,7 +61,7 @@ control = "{SPACE}/control"
 """.replace(f'repository = "{SPACE}/theirs"\n', "")
 OURS = re.compile(
     r"ck/|(ck|copy/(ck|out))\.g\d{4,}/|ck(\.g\d{4,})?\.quarantine-[^/]+/"
-    rf"|ck\.work/{STAGED}/|ck\.drills/orders/{OLD}/|(.*/)?_streambank_aside/[^/]+/"
+    rf"|ck\.work/{STAGED}/|ck\.drills/orders/{OLD}/|(.*/)?_streambank_aside/orders-1/"
 )
 """What may go, by its form."""
 REMOVABLE = re.compile(r"copy/(ck|out)\.g\d{4,}\.streambank\.json|.*/orders-staging/refreshes/\d+\.json")
@@ -136,7 +136,7 @@ plants = generations | st.one_of(
     st.tuples(st.just("note"), places, whose),
     st.tuples(st.just("report"), places, whose),
     st.tuples(st.just("quarantine"), places),
-    st.tuples(st.just("aside"), places),
+    st.tuples(st.just("aside"), places, whose | st.just("")),
     st.tuples(st.just("drill"), places, whose),
 )
 
@@ -180,8 +180,9 @@ def plant(world: World, what: tuple[Any, ...]) -> None:
         for key, content in world.quarantine.items():
             lay(f"{told[0]}/{key}", content)
     elif kind == "aside":
-        folder = f"{told[0]}/_streambank_aside/b000001-{'a' * 12}-1"
-        lay(f"{folder}/_rollback.json", {"batch": 0, "begun_at": "2026-01-01T00:00:00Z"})
+        folder = f"{told[0]}/_streambank_aside/{told[1]}-1"
+        journal = {"job": told[1] or None, "batch": 0, "begun_at": "2026-01-01T00:00:00Z"}
+        lay(f"{folder}/_rollback.json", journal)
         lay(f"{folder}/_done.json", {})
     else:
         lay(f"{told[0]}/{left.MARKER}", {"job": told[1], "records": own.store.uri})

@@ -454,7 +454,8 @@ class _Search:
                 need = self._restore_that_needs(one) or self.busy
             if not need and self.pending is not None and store.uri in self.pending.outputs:
                 need = f"a restore of {self.pending.savepoint} that rolled outputs back and did not finish"
-            self._add("output-aside", f"{store.uri}/{one.folder}", one.begun_at, need)
+            ours = one.called == self.called  # records alone say that the output is this job's
+            self._add("output-aside", f"{store.uri}/{one.folder}", one.begun_at, need, ours=ours)
 
     def _restore_that_needs(self, aside: SetAside) -> str:
         """Which savepoint's restore brings the files back; empty where none does, here or in a replica.

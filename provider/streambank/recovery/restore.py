@@ -393,7 +393,7 @@ def _write(
             check_still_there(request.repository, manifest, request.kafka, request.source, live)
         check_still_at(request, manifest, prepared.sinks)
         noted = () if held is None else _noted(request, prepared, held)
-        for done in roll_back_sinks(prepared.sinks, request.sink_choices, manifest.savepoint, *noted):
+        for done in roll_back_sinks(prepared.sinks, request.sink_choices, manifest, *noted):
             rolled_back.append(done)
             if held is not None and done.changed:
                 held.control.record_event(

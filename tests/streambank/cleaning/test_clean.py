@@ -206,7 +206,8 @@ def test_a_pending_rollback_keeps_generations_and_what_was_set_aside(tmp_path: P
     into = f"{job.checkpoint}.g0003"
     RollbackNote(records, None, savepoint=savepoint, batch=3, location=into, by=BY).files([output])
     aside = f"_streambank_aside/{savepoint}-1"
-    output.write(f"{aside}/_rollback.json", b'{"batch": 9, "begun_at": "2026-01-01T00:00:00Z"}')
+    journal = {"job": job.name, "batch": 9, "begun_at": "2026-01-01T00:00:00Z"}
+    output.write(f"{aside}/_rollback.json", json.dumps(journal).encode())
     output.write(f"{aside}/_done.json", b"{}")
     open_store(f"{job.checkpoint}.g0003").write(
         "metadata", json.dumps({NOTE: {"token": "t", "job": job.name, "owner": {}, "files": []}}).encode()

@@ -488,7 +488,7 @@ def to_roll_back(sinks: Sinks, choices: SinkChoices) -> tuple[list[GuardedSink],
 def roll_back_sinks(
     sinks: Sinks,
     choices: SinkChoices,
-    savepoint: str,
+    manifest: Manifest,
     before_files: BeforeChange = lambda: None,
     changing: Callable[[str], AbstractContextManager[object]] = lambda name: nullcontext(),
 ) -> Iterator[SinkRollback]:
@@ -497,7 +497,7 @@ def roll_back_sinks(
     Args:
         sinks: The sinks.
         choices: What was chosen for them.
-        savepoint: Its id.
+        manifest: The savepoint.
         before_files: Called right before each file sink is changed.
         changing: Gives what is entered around the change of each table, by its name.
 
@@ -508,7 +508,15 @@ def roll_back_sinks(
     files, tables = to_roll_back(sinks, choices)
     for sink in files:
         accept = choices[sink.was] == "rollback-accept"
-        yield roll_back(sink.saved, sink.store, sink.was, savepoint, before_files, accept_missing=accept)
+        yield roll_back(
+            sink.saved,
+            sink.store,
+            sink.was,
+            manifest.savepoint,
+            before_files,
+            accept_missing=accept,
+            called=manifest.job,
+        )
     for table in tables:
         yield table.guard.roll_back(table.standing, partial(changing, table.standing.name))
 

@@ -105,12 +105,14 @@ class SetAside:
         batch: The batch that the sink was taken back to.
         begun_at: When.
         finished: Whether the rollback came to its end.
+        called: Whose rollback it was, as `job` or `job/query`; None where the journal does not say.
     """
 
     folder: str
     batch: int
     begun_at: datetime
     finished: bool
+    called: object
 
 
 def set_aside(store: Store) -> list[SetAside]:
@@ -149,9 +151,10 @@ def _journal(store: Store, folder: str) -> SetAside:
     try:
         journal = loads(store.read(key, 0, _MOST_BYTES))
         batch, begun_at = int(journal["batch"]), from_json_time(journal["begun_at"])
+        called = journal.get("job")
     except (ValueError, KeyError, TypeError) as error:
         raise _bad_journal(store, key) from error
-    return SetAside(folder, batch, begun_at, store.exists(f"{folder}/{_DONE}"))
+    return SetAside(folder, batch, begun_at, store.exists(f"{folder}/{_DONE}"), called)
 
 
 def stand(saved: SavedLog, store: Store, was_uri: str) -> FileSinkStanding:
@@ -190,6 +193,7 @@ def roll_back(
     before_change: BeforeChange = lambda: None,
     *,
     accept_missing: bool = False,
+    called: str | None = None,
 ) -> RollbackReport:
     """Take the sink back to the savepoint's batch.
 
@@ -201,6 +205,8 @@ def roll_back(
         before_change: Called right before the first change.
         accept_missing: Data files of the savepoint that are gone stay so. The log goes on naming those that
             it names now.
+        called: Of which query the savepoint is, as `job` or `job/query`: only its job removes what is set
+            aside.
 
     Raises:
         RefusedError: `sink-cannot-roll-back`: files of the savepoint are gone, or files outside would have
@@ -222,7 +228,8 @@ def roll_back(
     same = {name for name, info in there.items() if _is_same(store, info, saved.content.get(name))}
     write = sorted(name for name in saved.content if name not in same)
     remove = sorted((name for name in there if name not in same), reverse=True)
-    aside = _begin(store, savepoint, saved.batch, standing, write, remove, journals, before_change)
+    whose = {"job": called, "savepoint": savepoint, "batch": saved.batch}
+    aside = _begin(store, whose, standing, write, remove, journals, before_change)
 
     for key, lies in standing.aside.items():
         _move(store, lies, key)
@@ -275,8 +282,7 @@ def cannot_roll_back_hint(standing: FileSinkStanding) -> str:
 
 def _begin(
     store: Store,
-    savepoint: str,
-    batch: int,
+    whose: Mapping[str, Any],
     standing: FileSinkStanding,
     write: Sequence[LogName],
     remove: Sequence[LogName],
@@ -289,8 +295,7 @@ def _begin(
         raise _too_many(store, files)
     journal = {
         "format": _JOURNAL_FORMAT,
-        "savepoint": savepoint,
-        "batch": batch,
+        **whose,
         "begun_at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "supersedes": list(supersedes),
         "log_written": [str(name) for name in write],
@@ -305,7 +310,7 @@ def _begin(
     before_change()
     number = len(store.names(ASIDE_DIRECTORY)) + 1
     while True:
-        folder = f"{ASIDE_DIRECTORY}/{savepoint}-{number}"
+        folder = f"{ASIDE_DIRECTORY}/{whose['savepoint']}-{number}"
         try:
             store.write(f"{folder}/{_JOURNAL}", data, exclusive=True)
         except ConflictError:
