@@ -476,12 +476,17 @@ def check_form_upgrade(job: Job, application: str | None, conf: Iterable[str]) -
     """
     if application is not None and not _may_run(job, application):
         takes = job.upgrade.applications
-        where = (
-            f"what {', '.join(takes) or 'nothing'} names from there" if takes is not None else "a program in"
+        folder = PurePosixPath(job.application).parent
+        may = (
+            f"a program in {folder}"
+            if takes is None
+            else f"what {', '.join(takes)} names, from {folder}"
+            if takes
+            else "none but the declared one"
         )
         raise InputError(
-            f"{application} is not an application that a form may let an upgrade of {job.name} run: that is "
-            f"{where} {PurePosixPath(job.application).parent}, by its absolute path.",
+            f"{application} is not an application that a form may let an upgrade of {job.name} run. That is "
+            f"{may}, by its absolute path.",
             code="place-not-allowed",
             hint=f"Declare it: `applications` in [jobs.{job.name}.upgrade].",
         )
