@@ -277,7 +277,7 @@ class _Removal:
 
     def _check_apart(self, one: LeftDirectory) -> None:
         """Whatever the records say: nothing goes that is, holds or is in something alive, of any job."""
-        here = followed(one.location)
+        here, checkpoint = followed(one.location), self.job.queries[one.query]
         holds = (
             f"{what} {location} of job {self.job.name}"
             for what, location in self._alive()
@@ -287,7 +287,11 @@ class _Removal:
             f"{place.what} {place.location} of {place.owner}"
             for place in self.places
             if not are_apart(here, followed(place.location))
-            and not (place.what in _BELOW.get(one.kind, ()) and is_below(here, place.location))
+            and not (
+                is_below(here, place.location)
+                # What holds the checkpoint, too, holds whatever lies beside that.
+                and (place.what in _BELOW.get(one.kind, ()) or is_below(checkpoint, place.location))
+            )
         )
         for what in (*holds, *shares):
             raise RefusedError(
