@@ -18,7 +18,7 @@ from pathlib import Path
 
 from streambank.code.code import Code
 from streambank.code.program import PY_FILES, Program, digest_of, py_file_name, py_files_of, read_program
-from streambank.code.vouched import UNPROVEN, check_vouched, is_vouched, not_laid, state_folder
+from streambank.code.vouched import UNPROVEN, check_own, check_vouched, is_vouched, not_laid, state_folder
 from streambank.control.control import JobControl
 from streambank.control.records import encode_json
 from streambank.core.errors import NotFoundError, RefusedError
@@ -202,6 +202,7 @@ def _lay(control: JobControl, digest: str, contents: Mapping[str, bytes]) -> Pat
     folder = state_folder(control.name) / _key(digest)
     try:
         if folder.is_dir():
+            check_own(folder)
             there = {name: (folder / name).read_bytes() for name in contents if (folder / name).is_file()}
             if digest_of(there) == digest:
                 return folder
@@ -216,6 +217,7 @@ def _lay(control: JobControl, digest: str, contents: Mapping[str, bytes]) -> Pat
             begun.replace(folder)
         else:  # another start was faster
             remove_directory(begun)
+        check_own(folder)
     except OSError as error:
         raise not_laid(f"The program of job {control.name}", folder, error) from error
     return folder

@@ -13,6 +13,7 @@ Where there are signing keys, a signature vouches, and none of this is written o
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -25,12 +26,12 @@ from typing import Any, Literal
 from streambank.code.code import Code
 from streambank.control.control import JobControl
 from streambank.core.errors import RefusedError, StorageError
+from streambank.storage.local.trees import is_private
 
 UNPROVEN = "this user has not run or chosen that code from this host, and no key signs the job's records"
 """Why a code that a record names is not run."""
 _KEPT = 50
 """So many codes are vouched for; an older one was launched longer ago than all of them."""
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 Kind = Literal["code", "choice"]
 """A code that was launched or asked for; or the record by which one was chosen."""
@@ -59,6 +60,7 @@ def vouch(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> None:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.touch(mode=0o600)
+        check_own(file.parent)
         files = sorted(file.parent.glob("code-*"), key=lambda one: one.stat().st_mtime_ns)
         for old in files[:-_KEPT]:
             old.unlink(missing_ok=True)
@@ -66,12 +68,27 @@ def vouch(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> None:
         raise not_laid(f"What vouches for the code of job {control.name}", file, error) from error
 
 
+def check_own(folder: Path) -> None:
+    """Make sure that no other user can change or exchange a folder that is two levels below `state_folder`.
+
+    A group may write above it: that is what the umask of many installations gives.
+
+    Raises:
+        OSError: One can; or there is no such folder.
+    """
+    above = folder.parents[:3]  # that of its kind, of the job, and of all jobs
+    found = [look for one in above for look in (one.lstat(), one.stat())]  # those who made a link, too
+    exposed = any(one.stat().st_mode & stat.S_IWOTH for one in above)
+    if exposed or not is_private(folder) or not {one.st_uid for one in found} <= {os.geteuid(), 0}:
+        raise PermissionError(errno.EPERM, "another user can exchange what lies there")
+
+
 def not_laid(what: str, place: Path, error: OSError) -> StorageError:
     """That this user's state folder cannot be written."""
     return StorageError(
         f"{what} could not be laid into {place}: {error.strerror or error}.",
         code="code-not-laid",
-        hint="Make room there, or name another folder in XDG_STATE_HOME.",
+        hint="Make room there, or name another folder in XDG_STATE_HOME, in which no other user may write.",
     )
 
 
@@ -87,15 +104,11 @@ def is_vouched(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> bool
         return True
     file = _file(control, kind, said)
     try:
-        folder, found = file.parent.lstat(), file.lstat()
+        check_own(file.parent)
+        found = file.lstat()
     except OSError:
         return False
-    return (
-        stat.S_ISDIR(folder.st_mode)
-        and stat.S_ISREG(found.st_mode)
-        and {folder.st_uid, found.st_uid} == {os.geteuid()}
-        and not folder.st_mode & _OTHERS_WRITE
-    )
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def forget_choices(control: JobControl, but: Mapping[str, Any]) -> None:
