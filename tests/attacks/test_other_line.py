@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from streambank.checkpoint.files import read_query_id
 from streambank.control.control import JobControl
+from streambank.control.marker import renew_marker
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.core.names import PRIMARY, STANDBY
 from streambank.declaration.declaration import Job
@@ -22,6 +24,7 @@ from streambank.recovery.plan import RestorePlan
 from streambank.recovery.request import RestoreRequest, TogetherRequest
 from streambank.recovery.resolve import Chosen, choose
 from streambank.recovery.restore import plan_restore
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.unguarded import sinks_from_descriptions
@@ -45,11 +48,12 @@ def job(tmp_path: Path, key: Path) -> Job:
     return declare(tmp_path / "production")
 
 
-def saved(job: Job, checkpoint: LiveCheckpoint) -> str:
+def saved(job: Job, checkpoint: LiveCheckpoint, *, new_query: bool = False) -> str:
     """Take a savepoint of a job as it is."""
     repository = job.open_repository(create=True)
     nothing = sinks_from_descriptions(["ForeachBatchSink"])
-    return take(TakeRequest(checkpoint.store, repository, job.name, sinks=nothing)).savepoint
+    request = TakeRequest(checkpoint.store, repository, job.name, sinks=nothing, new_query=new_query)
+    return take(request).savepoint
 
 
 def bring(source: Job, target: Job) -> None:
@@ -166,6 +170,65 @@ def test_without_the_marker_it_knows_it_by_what_was_saved_in_its_own_place(job: 
         assert found.manifest.savepoint == own
 
 
+def let_records_name(job: Job, savepoint: str, place: Job | None = None) -> None:
+    """Forge what drivers write unsigned: the records, and by them the marker."""
+    repository = (place or job).open_repository()
+    facts = {"generation": 1, "query_id": repository.load(job.name, savepoint).query_id}
+    records = job.records()
+    records.record_query("main", facts)
+    generation = records.generation()
+    assert generation is not None
+    why = renew_marker(job.checkpoint, job=job.name, query="main", generation=generation, control=records,
+                       by=BY, facts=facts)  # fmt: skip
+    assert why is None
+
+
+@pytest.mark.parametrize("reference", BY_AGE)
+def test_no_reference_means_it_because_a_record_names_its_query(
+    job: Job, tmp_path: Path, reference: str
+) -> None:
+    own = saved(job, worked(job).run(2 if reference == "batch:4" else 0))
+    other = planted(tmp_path, job)
+    let_records_name(job, other)
+    found = chosen(job, reference)
+    assert found.manifest.savepoint == own
+    assert [one.savepoint for one in found.skipped] == [other]
+    assert plan(job, other).another_line.startswith("It is of another line: of query ")
+    assert [one.savepoint for one in plan(job, other).next] == [own]
+    assert (plan(job, own).another_line, plan(job, own).next) == ("", ())
+
+
+def test_nor_in_a_replica_that_has_no_other(job: Job, tmp_path: Path) -> None:
+    own = saved(job, worked(job))
+    replica = replace(job, repository=f"{job.repository}-replica")
+    replica.open_repository(create=True)
+    let_records_name(job, planted(tmp_path, replica), replica)
+    for reference in BY_AGE[:3]:
+        _, found = choose_nearest(
+            (job.repository, replica.repository), reference, job.name, target=job.checkpoint, record=False,
+            open_place=lambda location: Repository.open(open_store(location)),
+            lines=Lines.of(job.records(), "main"),
+        )  # fmt: skip
+        assert found.manifest.savepoint == own, reference
+        assert reference != "latest-good" or any("another line" in one.why for one in found.passed_over)
+
+
+def test_where_nothing_says_which_is_the_job_s_the_plan_says_so_first(job: Job, tmp_path: Path) -> None:
+    own = saved(job, worked(job))
+    other = planted(tmp_path, job)
+    (tmp_path / "rebuilt").mkdir()
+    rebuilt = declare(tmp_path / "rebuilt")
+    shutil.copytree(job.repository.removeprefix("file://"), rebuilt.repository.removeprefix("file://"))
+    assert chosen(rebuilt, "latest-good").manifest.savepoint == other, "nothing says that it is not"
+    for savepoint in (own, other):
+        said = plan(rebuilt, savepoint)
+        assert said.another_line.startswith("It may be of another line: of query ")
+        assert "of 2 queries" in said.another_line
+    assert plan_markdown(said).splitlines()[2].startswith("| Another line | It may be of another line: ")
+    where = ("--jobs", rebuilt.source, "--job", job.name, "--generation", "--sink", "accept", "--dry-run")
+    assert succeed("restore", "latest-good", *where).out.splitlines()[0] == said.another_line
+
+
 # The honest cases: what must not be taken for another line.
 
 
@@ -192,6 +255,38 @@ def test_each_generation_counts_whatever_its_query_id(job: Job) -> None:
     ).savepoint  # fmt: skip
     found = chosen(job, "latest-good")
     assert (found.manifest.savepoint, found.skipped) == (newest, ())
+
+
+def test_a_query_that_began_anew_counts_before_it_is_saved_in_its_own_place(job: Job, tmp_path: Path) -> None:
+    """What is there of it is a copy by `cp -r`, and only the checkpoint knows its id."""
+    saved(job, worked(job))
+    again = LiveCheckpoint(quick_store(move_on(job)))  # with another id
+    copy = LiveCheckpoint(quick_store(tmp_path / "copy"), query_id=read_query_id(again.store), seed=1)
+    copy.run(6)
+    newest = saved(job, copy, new_query=True)
+    found = chosen(job, "latest-good")
+    assert (found.manifest.savepoint, found.skipped) == (newest, ())
+
+
+def test_a_copy_counts_before_anything_was_saved_in_its_own_place(job: Job, tmp_path: Path) -> None:
+    """Then what the driver has recorded is all that there is."""
+    checkpoint = worked(job)
+    copy = LiveCheckpoint(quick_store(tmp_path / "copy"), query_id=checkpoint.query_id, seed=1)
+    copy.run(6)
+    job.open_repository(create=True)
+    own = saved(job, copy)
+    planted(tmp_path, job, batches=9)
+    found = chosen(job, "latest-good")
+    assert found.manifest.savepoint == own and len(found.skipped) == 1
+
+
+def test_an_own_savepoint_needs_no_look_at_any_other(job: Job) -> None:
+    saved(job, worked(job))
+    lines = Lines.of(job.records(), "main")
+    heads = iter([job.open_repository().candidates(job.name)[0]])
+    known = lines.knowing(heads)
+    assert known.why_not(job.open_repository().candidates(job.name)[0]) == ""
+    assert len(list(heads)) == 1, "none was read"
 
 
 def test_the_same_query_id_counts_whatever_its_place(job: Job, tmp_path: Path) -> None:

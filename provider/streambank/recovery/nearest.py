@@ -29,7 +29,14 @@ from streambank.recovery.resolve import (
     require_whole,
     unrecorded,
 )
-from streambank.repository.catalog import SavepointSummary, glimpse, newest_first, none_of, only_rejected
+from streambank.repository.catalog import (
+    SavepointSummary,
+    candidate_heads,
+    glimpse,
+    newest_first,
+    none_of,
+    only_rejected,
+)
 from streambank.repository.manifest import Manifest
 from streambank.repository.marks import REHEARSAL, RESTORED
 from streambank.repository.references import Found, parse_reference
@@ -232,6 +239,7 @@ def name_older_of(
     others = None
     if beside is not None:
         others = [[one.taken_at for one in _known(places, job, ANY_LINE) if one.taken_at] for job in beside]
+    lines = lines.knowing(_heads(places, damaged.job))
     known, as_of = _known(places, damaged.job, lines), damaged.as_of.at if damaged.as_of else None
     return with_older(error, said, meant, known, verifies, as_of=as_of, beside=others)
 
@@ -240,6 +248,13 @@ def _glimpse(places: Sequence[Place], found: Found) -> Manifest | None:
     """A savepoint without its files, by the first place that can read it; None where none can."""
     heads = (glimpse(place.repository.store, found.job, found.savepoint) for place in places)
     return next((one for one in heads if one is not None), None)
+
+
+def _heads(places: Sequence[Place], job: str) -> Iterator[Manifest]:
+    """The savepoints of a query in all places: one that has none of its own must not decide for itself."""
+    for place in places:
+        with suppress(*PASSED_OVER):
+            yield from candidate_heads(place.repository.store, job)
 
 
 def meant_by(
@@ -284,6 +299,7 @@ def _meant(
     """
     asked = parse_reference(reference)
     declared = sorted(places, key=lambda place: locations.index(place.location))
+    lines = lines.knowing(_heads(declared, job))
     if asked.kind == "latest-good":
         yield from _newest_of_all(declared, places, asked.within(job) or job, passed, lines)
         return
@@ -292,7 +308,7 @@ def _meant(
     for place in declared:
         try:
             others: list[tuple[Manifest, str]] = []
-            leave_out = leaving_out(place.repository, job, lines, others)
+            leave_out = leaving_out(lines, others)
             one = place.repository.resolve(reference, job, leave_out=leave_out)
             passed += [PassedOver(place.location, f"Savepoint {it.savepoint}: {why}") for it, why in others]
             head = glimpse(place.repository.store, one.job, one.savepoint)
@@ -375,13 +391,12 @@ def _known(
     for place in declared:
         try:
             summaries = list(place.repository.manifests(job))
-            own = lines.knowing(one for one in summaries if one.error is None)
             for one in summaries:
                 if one.job != job:
                     continue
                 if one.error is not None:
                     passed.append(PassedOver(place.location, one.error.message))
-                elif why := own.why_not(one):
+                elif why := lines.why_not(one):
                     passed.append(PassedOver(place.location, why))
                 else:
                     there = known.setdefault(one.savepoint, one)

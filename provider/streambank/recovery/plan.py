@@ -75,8 +75,8 @@ class RestorePlan:
         source_refusals: For each choice for the sources, what they have against it.
         warnings: What a person should know.
         readers: Who is known to read what is taken back.
-        another_line: That the savepoint is of another query of the same name, and which; empty where it is
-            not.
+        another_line: That the savepoint is of another query of the same name, and which; or that it may be,
+            since nothing says which is the job's own. Else empty.
     """
 
     savepoint: str

@@ -27,6 +27,7 @@ from streambank.recovery.sinks.reached import Reached
 from streambank.recovery.sinks.readers import Reader, readers_of, said_of_readers
 from streambank.recovery.sinks.sinks import Sinks, check_stands_at, refusals, to_roll_back, warnings
 from streambank.recovery.sinks.standing import sinks_at
+from streambank.repository.catalog import candidate_heads
 from streambank.repository.manifest import Manifest
 from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
@@ -181,7 +182,8 @@ def prepare(
         unknown = outputs_unknown(request.generation, QueryRef.parse(manifest.job).name, generation)
         if unknown is not None:
             against.append(unknown)
-    lines = lines_by(request, manifest.job)
+    heads = candidate_heads(request.repository.store, manifest.job)
+    lines = lines_by(request, manifest.job).knowing(heads)
     back = _taken_back(sinks, choices)
     if readers is None:
         readers = readers_of(back, request.jobs_file, manifest.job, request.restored_too)
@@ -226,7 +228,7 @@ def prepare(
             *sources.warnings(request.source),
         ),
         readers=tuple(readers),
-        another_line=lines.why_another(manifest),
+        another_line=lines.why_another(manifest) or lines.why_unknown(manifest),
     )
     return Prepared(chosen, plan, sinks, target, generation)
 

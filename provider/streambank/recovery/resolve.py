@@ -192,7 +192,8 @@ def choose(
         place = only_job(repository.store, asked.within(job))
         return _latest_good(repository, place, record, by, pace, lines)
     others: list[tuple[Manifest, str]] = []
-    found = repository.resolve(reference, job, leave_out=leaving_out(repository, job, lines, others))
+    known = lines if job is None else lines.knowing(candidate_heads(repository.store, job))
+    found = repository.resolve(reference, job, leave_out=leaving_out(known, others))
     place, savepoint = found.job, found.savepoint
     head = glimpse(repository.store, place, savepoint) if asked.kind in BY_AGE else None
     skipped = tuple(
@@ -335,21 +336,16 @@ def unrecorded(report: VerifyReport) -> tuple[str, ...]:
     return tuple(finding.cause for finding in report.findings if finding.code == "not-recorded")
 
 
-def leaving_out(
-    repository: Repository, job: str | None, lines: Lines, others: list[tuple[Manifest, str]]
-) -> Callable[[Manifest], bool]:
+def leaving_out(lines: Lines, others: list[tuple[Manifest, str]]) -> Callable[[Manifest], bool]:
     """Whether a savepoint is not meant by a reference that names none, since it is of another line.
 
     Args:
-        repository: Where it is.
-        job: `job` or `job/query`.
-        lines: See `choose`.
+        lines: See `choose`; they know the savepoints.
         others: Gets those, and why.
     """
-    known = lines if job is None else lines.knowing(candidate_heads(repository.store, job))
 
     def leave_out(head: Manifest) -> bool:
-        why = known.why_another(head)
+        why = lines.why_another(head)
         others.extend([(head, why)] if why else ())
         return bool(why)
 

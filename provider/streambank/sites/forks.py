@@ -13,15 +13,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
+from streambank.checkpoint.files import read_query_id
 from streambank.control.control import JobControl
 from streambank.control.marker import read_marker
 from streambank.core.errors import StreambankError
 from streambank.core.json_text import is_whole_number
 from streambank.core.names import QueryRef
 from streambank.sites.records import SiteRecord, Sites
-from streambank.storage import service_name
+from streambank.storage import open_store, service_name
 
 
 class Saved(Protocol):
@@ -40,23 +42,27 @@ class Saved(Protocol):
         """Where it was taken."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lines:
     """What is known of the lines of a query.
 
     Attributes:
         left: See `left_after`.
-        query_ids: Its ids, as far as they are known.
+        told: Its ids by what every driver may write: they count only where no own savepoint says one.
+        here: The id in the checkpoint in which it works: it began anew, perhaps, and was not saved since.
         checkpoints: Where its checkpoint is declared, at each site.
+        saved: Savepoints by which it is known, see `knowing`; read only where one is of no own checkpoint.
     """
 
     left: Mapping[str, int] = field(default_factory=dict)
-    query_ids: frozenset[str] = frozenset()
+    told: frozenset[str] = frozenset()
+    here: frozenset[str] = frozenset()
     checkpoints: frozenset[str] = frozenset()
+    saved: Iterable[Saved] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def of(cls, control: JobControl, query: str) -> Lines:
-        """By the records of a job, its declaration, and the marker.
+        """By the records of a job, its declaration, the marker, and the checkpoint.
 
         Args:
             control: The records.
@@ -66,40 +72,73 @@ class Lines:
             StreambankError: The records of its sites cannot be read.
         """
         declared, called = control.checkpoints.get(query, ()), str(QueryRef.of(control.name, query))
-        ids: list[object] = []  # a record may hold anything
+        told: list[object] = []  # a record may hold anything
+        here: list[str] = []
         # What is damaged, or gone with a disk, is not known: it must not stand in the way of a restore.
         with suppress(StreambankError):
-            ids.append((control.query_facts(query) or {}).get("query_id"))
+            told.append((control.query_facts(query) or {}).get("query_id"))
         for checkpoint in declared[:1]:
             with suppress(StreambankError):
                 marker = read_marker(checkpoint)
-                ids.append(marker.query_id if marker is not None and marker.called == called else None)
+                told.append(marker.query_id if marker is not None and marker.called == called else None)
+                generation = control.generation(query)
+                if generation is not None:
+                    generation.check_of(checkpoint, called)
+                here.append(read_query_id(open_store(generation.location if generation else checkpoint)))
         left = left_after(Sites(control).all(), query)
-        return cls(left, frozenset(one for one in ids if isinstance(one, str)), frozenset(declared))
+        ids = frozenset(one for one in told if isinstance(one, str))
+        return cls(left, ids, frozenset(here), frozenset(declared))
 
     def knowing(self, saved: Iterable[Saved]) -> Lines:
-        """The same; where no record says an id of the query, by savepoints of its own checkpoints."""
-        if self.query_ids or not self.checkpoints:
-            return self
-        return replace(self, query_ids=frozenset(one.query_id for one in saved if self._is_own(one)))
+        """The same, by savepoints of the query.
+
+        Args:
+            saved: They, wherever they are. They are read once, and only if that is needed.
+        """
+        return replace(self, saved=saved)
+
+    @cached_property
+    def query_ids(self) -> frozenset[str]:
+        """Its ids, as far as they are known.
+
+        Who writes records could else make a savepoint of a test count by the id that they name.
+        """
+        own = {one for one, is_own in self._saved_ids if is_own}
+        return frozenset(own | self.here) if own else self.told
 
     def why_another(self, saved: Saved) -> str:
         """Why a savepoint is of another query of the same name; empty where it is not, or may not be."""
-        own = not self.checkpoints or not self.query_ids or saved.query_id in self.query_ids
-        if own or not saved.query_id or self._is_own(saved):
+        if not self._is_foreign(saved) or not self.query_ids or saved.query_id in self.query_ids:
             return ""
         return (
             f"It is of another line: of query {saved.query_id} in {saved.checkpoint}, and the job's own is "
             f"{' or '.join(sorted(self.query_ids))} in {' or '.join(sorted(self.checkpoints))}."
         )
 
+    def why_unknown(self, saved: Saved) -> str:
+        """Why a savepoint may be of another query, since nothing says which is the job's; else empty."""
+        ids = {one for one, _ in self._saved_ids} if self._is_foreign(saved) and not self.query_ids else ()
+        if len(ids) < 2:
+            return ""
+        return (
+            f"It may be of another line: of query {saved.query_id} in {saved.checkpoint}. There are "
+            f"savepoints of {len(ids)} queries, and nothing says which is the job's own: none was saved in "
+            f"{' or '.join(sorted(self.checkpoints))}."
+        )
+
     def why_not(self, saved: Saved) -> str:
         """Why a savepoint does not count; empty where it does."""
         return why_left(self.left, saved.checkpoint, saved.batch) or self.why_another(saved)
 
-    def _is_own(self, saved: Saved) -> bool:
+    @cached_property
+    def _saved_ids(self) -> frozenset[tuple[str, bool]]:
+        """The ids of the savepoints, each with whether one of an own checkpoint has it."""
+        return frozenset((one.query_id, not self._is_foreign(one)) for one in self.saved if one.query_id)
+
+    def _is_foreign(self, saved: Saved) -> bool:
+        """Whether a savepoint was taken of a checkpoint that is known to be none of the job's."""
         place = str(service_name(saved.checkpoint))
-        return any(
+        return bool(self.checkpoints and saved.query_id) and not any(
             re.fullmatch(rf"{re.escape(str(service_name(one)))}(\.g[0-9]{{4,}})?", place)
             for one in self.checkpoints
         )
