@@ -100,6 +100,26 @@ SECRETS = {
     "an address": (f"jdbc:postgresql://ann:{WORD}@db/x", WORD),
     "a bearer": (f"Bearer {WORD}", WORD),
     "an argument": (f"--db-password {WORD}", WORD),
+    "a bearer in small letters": (f"bearer {WORD}", WORD),
+    "a bearer in capitals": (f"BEARER {WORD}", WORD),
+    "mysql": (f"mysql -u ann -p{WORD} orders", WORD),
+    "mysql, as a list": (f"['mysqldump', '-p{WORD}', 'orders']", WORD),
+    "a pair in JSON in JSON": (f'[\\"password\\", \\"{WORD}\\"]', WORD),
+    "npm": (f"401 for np{'m_'}{LONG[:36]}", LONG[:36]),
+    "PyPI": (f"py{'pi-'}AgEIcHlwaS5vcmc{LONG}", LONG),
+    "OpenAI": (f"invalid key s{'k-'}{LONG[:48]}", LONG[:48]),
+    "OpenAI, of a project": (f"s{'k-'}proj-{LONG[:24]}_{LONG[24:48]}", LONG[24:48]),
+    "Stripe": (f"s{'k_live_'}{LONG[:24]} may not", LONG[:24]),
+    "Stripe, restricted": (f"r{'k_test_'}{LONG[:24]}", LONG[:24]),
+    "Stripe, of a webhook": (f"wh{'sec_'}{LONG[:32]}", LONG[:32]),
+    "a pair as Python shows it": (f"[('user', 'ann'), ('password', '{WORD}')]", WORD),
+    "a pair in double quotes": (f'("db.password", "{WORD}")', WORD),
+    "a pair in JSON": (f'["spark.hadoop.fs.s3a.secret.key", "{WORD}"]', WORD),
+    "a pair of bytes": (f"(b'authorization', b'Basic {WORD}')", WORD),
+    "an arrow, as Scala shows it": (f"Map(user -> ann, password -> {WORD})", WORD),
+    "an arrow, of a setting": (f"ssl.keystore.password -> {WORD}", WORD),
+    "a wide sign of equality": (f"password\uff1d{WORD}", WORD),
+    "a wide colon": (f"password\uff1a {WORD}", WORD),
 }
 
 
@@ -139,6 +159,12 @@ PLAIN = (
     "26/11/24 02:00:00 WARN TaskSetManager: Lost task 3.0 in stage 12.0 (TID 57) (10.0.0.7 executor 2)",
     "at org.apache.hadoop.security.token.Token.decodeIdentifier(Token.java:166)",
     "Partition orders-0's offset was changed from 900 to 300; batch 12, epoch 3, 1.5 GB in 12.7 s",
+    "the bearer is unknown; a basic authentication; Bearer of the token; basic information; basic statistics",
+    "npm_config_cache pypi-server sk-learn sk_live_ rk_test_ whsec_ pypi-mirror-of-the-warehouse",
+    "sk-SK is a language, sk-model-of-the-warehouse-version-12 a name, task-1f9aeb06868047399e6e42759fb23388",
+    "['user', 'password', 'host'], ['password', 'name', 'host'], columns (password, name)",
+    "(key -> 12, orders -> 7), batch 3 -> 4, Map(a -> b), ('key', 'value'), ('user', 'ann')",
+    "mysql -p orders, mysql --port=3306 -P3306, mkdir -pv x; jdbc:mysql://h:3306/db of a-pool",
     "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 keeps its joiner",
 )
 
@@ -158,6 +184,8 @@ FILLINGS = (
     *("password", "password ", "password=", "pass", "a.password ", "secret aA1", "token ", "-u a", "--user "),
     *("-u '", "cookie", "cookie: ", "Set-Cookie:a ", "-----BEGIN PRIVATE KEY-----", "-----", "eyJaaaaaaaa."),
     *("eyJ", "eyJ-", "aA1", "aA1\n", "SG.", f"S{'G.'}{LONG[:16]}.", "xoxa-", "ghp_", "1//0", "s.a1", "\\n"),
+    *("bearer ", "bearer a", "sk-", "sk-a1", "sk-a1 ", "('password', '", "('password", "mysql ", "mysql -p"),
+    *("-> ", "password -> ", "npm_", "pypi-AgE", "\uff1d"),
     *(
         "%3A",
         "%25",

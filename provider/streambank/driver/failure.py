@@ -44,8 +44,13 @@ _NAMES = (
 _WORDS = r"(?<![a-z])(?:sig|pass)(?![a-z])"
 """Names that count only as whole words: `sigma` and `passed` are others."""
 _VALUE = r"(?P<secret>\"[^\"]*\"|'[^']*'|(?:(?:Bearer|Basic|Token|Digest|Negotiate|ApiKey) )?[^\s,;&)\]}]+)"
-_SEPARATED = r"(?<!\.java)(?<!\.scala)[\\\"']{0,4}\s{0,8}(?:=>|[=:]|%(?:25){0,2}3[AD])\s{0,8}"
-"""Between a name and its value, in JSON within JSON and in addresses, too; `Token.java:166` is a place."""
+_SEPARATED = (
+    r"(?<!\.java)(?<!\.scala)[\\\"']{0,4}\s{0,8}"
+    r"(?:=>|->(?!\s?[\w.-]{1,64}:\s)|[=:\uff1d\uff1a]|%(?:25){0,2}3[AD])\s{0,8}"
+)
+"""Between a name and its value, in JSON within JSON and in addresses, too; `Token.java:166` is a place.
+
+Behind an arrow may come another name, whose value is then the secret."""
 _PASSWORD = r"(?:password|passwd|pass[ ._-]?phrase|pwd)"
 _PROSE = (
     r"(?!(?:an?|and|are|as|at|by|can|cannot|config\w*|could|does|for|from|has|have|if|in|incorrect|invalid|is|"
@@ -88,6 +93,15 @@ _HIDING = (
         r"(?P<kept>(?<![\w-])(?:-u|--(?:proxy-)?user)[\"']?[\s=,]{1,8}(?P<quote>[\"'])?(?!jdbc:)[^\s:\"'/=,]{1,64}:)"
         r"(?!//|\d{1,10}(?:[\s\"']|\Z))(?P<secret>(?(quote)[^\"'\r\n]+|[^\s\"']+))"
     ),
+    re.compile(  # `mysql -phunter2`: nothing is between
+        r"(?P<kept>\b(?:mysql|mariadb)[\w-]{0,16}[\"']?[,\s](?:[^\r\n|;&]{0,200}?[\s\"'])?-p)"
+        r"(?=[\w.-]{0,64}[\d!@#$%^&*~])(?P<secret>[^\s\"',]{6,})"
+    ),
+    re.compile(  # a pair as Python and JSON show it; in a list of more these are names of columns
+        rf"(?P<kept>(?<=[(\[])b?\\{{0,4}}[\"'][\w.-]{{0,64}}(?:{_NAMES}|{_WORDS})[\w.-]{{0,64}}\\{{0,4}}[\"'],\s{{0,8}}"
+        r"b?\\{0,4}(?P<quote>[\"']))(?P<secret>(?:(?!(?P=quote))[^\r\n])+)(?=(?P=quote)\s{0,8}[)\]])",
+        re.IGNORECASE,
+    ),
     re.compile(  # a header of cookies, to its end
         r"(?P<kept>(?<![a-z])(?:set-)?cookie2?[\\\"']{0,4}\s{0,8}[=:]\s{0,8})(?=[^\r\n]{0,128}=)"
         r"(?P<secret>\"[^\"\r\n]*\"|'[^'\r\n]*'|[^\r\n]+)",
@@ -109,6 +123,9 @@ _HIDING = (
         r"|(?:dapi|dkea|dose)[\da-f]{32}(?:-\d)?"  # Databricks
         r"|SG\.[\w-]{16,}\.[\w-]{16,}"  # SendGrid
         r"|AIza[\w-]{30,}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,}"  # Google
+        r"|npm_[A-Za-z\d]{30,}|pypi-AgE[\w-]{16,}"
+        r"|[rs]k_(?:live|test)_[A-Za-z\d]{16,}|whsec_[A-Za-z\d+/]{24,}"  # Stripe
+        r"|sk-(?=[A-Za-z_-]{0,64}\d)(?=[\w-]{0,64}[A-Za-z\d]{16})[\w-]{20,}"  # OpenAI, and others
         r"|hv[bsr]\.[\w-]{20,}|s\.(?=[A-Za-z]{0,24}\d)[A-Za-z\d]{24}(?![\w.])"  # Vault
         r"|(?:AKIA|ASIA)[A-Z\d]{16}\b)"
     ),
@@ -141,7 +158,10 @@ _HIDING = (
         r"(?P<kept>\bjdbc:oracle:\w{1,16}:[^/\s@]{0,128}/)(?P<secret>\"[^\"]{1,128}\"|[^@\s]{1,128})(?=@)",
         re.IGNORECASE,
     ),
-    re.compile(r"(?P<kept>\b(?:Bearer|Basic) )(?P<secret>[A-Za-z0-9+/=._~-]{8,})"),
+    re.compile(
+        r"(?P<kept>\b(?:Bearer |Basic |(?i:bearer )(?=[A-Za-z+/=._~-]{0,200}\d)))"
+        r"(?P<secret>[A-Za-z0-9+/=._~-]{8,})"
+    ),
 )
 """What looks like a secret by what stands around it, or by its own form."""
 _UNSEEN = re.compile(
