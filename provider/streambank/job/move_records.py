@@ -140,6 +140,7 @@ def move_records(
         _begin(job, source, target)
         ours = [_epoch(operation.claim), _epoch(lease)]
         files, size = _copy(source, target, ours)
+        records.signer.move_to(JobControl(target, job.name).signer)  # from the switch on they are read there
         operation.check()
         lease.check()
         details = {"at": to_json_time(utc_now()), "by": dict(by), "why": why, "to": root}

@@ -15,6 +15,7 @@ from streambank.control.control import JobControl
 from streambank.control.marker import read_marker, renew_marker
 from streambank.control.place import MOVED, MOVING
 from streambank.core.errors import ConflictError, InputError, NotFoundError, RefusedError, StreambankError
+from streambank.core.signing import VARIABLE, new_key
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.job.move_records import move_records
@@ -128,6 +129,36 @@ def test_after_a_kill_at_any_step_the_records_count_somewhere_and_the_next_call_
         move_records(job, by=BY)
         is_moved(folder, before)
     assert step > 20
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_after_a_kill_around_the_switch_signed_records_are_read_and_written_where_they_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    new_key(tmp_path / "keys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    whole, job = ran(tmp_path / "whole"), ran(tmp_path / "killed")
+    with killed_at(1_000_000) as calls:
+        move_records(whole, by=BY)
+    identity = job.records().signer.identity()
+    assert identity is not None
+    with pytest.raises(Killed), killed_at(calls.index(f"write {MOVED}") + 1 + after):
+        move_records(job, by=BY)
+    control = job.records()
+    assert control.store.uri.endswith("repository.control/flights") is (after > 0)
+    desired = control.desired()
+    assert desired is not None and desired.why == "upgrade" and control.generation() is not None
+    control.set_desired("stopped", by=BY, why="after the kill")
+    if after <= 0:
+        control.operation_lock.break_operation(by=BY, why="killed", even_live=True)
+        control.lease.break_lease(by=BY, why="killed", even_live=True)
+    move_records(job, by=BY)
+    moved = job.records()
+    desired, now = moved.desired(), moved.signer.identity()
+    assert desired is not None and (desired.why, desired.number) == ("after the kill", 2)
+    assert moved.generation() is not None and now is not None and now.id == identity.id
 
 
 def test_a_job_that_runs_or_is_meant_to_is_left_alone(tmp_path: Path) -> None:
