@@ -12,8 +12,11 @@ from streambank.core.errors import StreambankError
 from streambank.core.signing import VARIABLE, new_key
 from streambank.declaration.declaration import Job
 from streambank.driver.prepare import prepare_launch
+from streambank.job.sign_records import sign_records
+from streambank.job.start import start_job
 from streambank.sites.records import Sites, agree
 from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.jobs.upgraded_job import Killed, before
 
 REFUSED = ("bad-signature", "not-signed")
 
@@ -128,3 +131,22 @@ def test_a_job_that_has_to_be_signed_is_not_looked_at_without_a_key(
     with pytest.raises(StreambankError) as refused:
         job.records()
     assert refused.value.code == "signing-key-missing"
+
+
+def test_a_start_at_the_records_of_another_place_records_nothing(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = fake_launcher(tmp_path)
+    monkeypatch.setattr(launcher, "submit", before(launcher.submit))
+    (tmp_path / "repository.control").rename(tmp_path / "elsewhere")
+    moved = declare(tmp_path, more='control = "elsewhere"\n')
+    with pytest.raises(StreambankError) as refused:
+        start_job(moved, by=BY, wait=False, launcher=launcher)
+    assert refused.value.code == "records-of-another-place"
+    desired = moved.records().desired()
+    assert desired is not None and desired.state == "stopped", "nothing keeps it running"
+    sign_records(moved, by=BY)
+    with pytest.raises(Killed):
+        start_job(moved, by=BY, wait=False, launcher=launcher)
+    desired = moved.records().desired()
+    assert desired is not None and desired.state == "running", "the honest case"

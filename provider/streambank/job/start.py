@@ -288,6 +288,7 @@ class _Start:
         else:
             check_own_site(self.job, self.control)  # nothing may be launched: the other one is not waited for
         if desired is None or desired.state != "running":
+            self.control.signer.require_place()  # what is refused later would be meant to run all the same
             desired = self.control.set_desired("running", by=self.by, why=why)
         view = self.control.lease.settle()
         if view is not None and not view.free:
