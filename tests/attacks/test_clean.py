@@ -144,6 +144,23 @@ def test_in_a_shared_place_for_work_only_what_is_this_users_goes(
     assert states(clean(job))[place.as_uri()] == "removed"
 
 
+def test_what_everybody_could_exchange_is_kept_for_that_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = restored(declare(tmp_path))
+    place = Path(job.checkpoint.removeprefix("file://"))
+    place.parent.chmod(0o777)
+    me = os.geteuid()
+    with monkeypatch.context() as another:
+        another.setattr(os, "geteuid", lambda: me + 1)
+        (kept,) = (one for one in clean(job).decisions if one.directory.location == job.checkpoint)
+    assert kept.directory.ours and kept.directory.number == 1, "the records name it, at its declared place"
+    assert (kept.state, kept.to_dict()["code"]) == ("kept", "not-this-users")
+    assert kept.why == kept.to_dict()["error"] and "into which everybody may write" in kept.why
+    assert (place / "metadata").exists()
+    assert states(clean(job))[job.checkpoint] == "removed", "its owner can"
+
+
 # Records of generations.
 
 

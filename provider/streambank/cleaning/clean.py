@@ -66,7 +66,7 @@ class Decision:
         directory: It.
         state: `kept`; `removable` by a plan; `removed`; `gone` where it had vanished meanwhile; `failed`.
         why: Why it stays or goes, as half a sentence.
-        error: What went wrong, where its removal failed.
+        error: What went wrong, where its removal failed, or why it would be refused to this user.
     """
 
     directory: LeftDirectory
@@ -164,6 +164,8 @@ def _decision(
             "only its name, or a record, says that it is of this job; if it is, remove it yourself: "
             f"{one.removal}",
         )
+    if one.refused is not None:
+        return Decision(one, "kept", one.refused.message, one.refused)
     if policy is None:
         return Decision(one, "kept", "nothing needs it, and no policy says that it goes")
     if one.location in kept:

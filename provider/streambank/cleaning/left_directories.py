@@ -88,6 +88,7 @@ class LeftDirectory:
             directories have, and the job's records, or what lies in it, say so. Else one of these alone does.
         number: The number of a generation that the records name; None for anything else.
         judged: Which directory it was that all of this is said of; None where it is not on this machine.
+        refused: Why this user does not remove it, where everybody could exchange it.
     """
 
     kind: Kind
@@ -102,6 +103,7 @@ class LeftDirectory:
     ours: bool = True
     number: int | None = None
     judged: Judged | None = field(default=None, compare=False)
+    refused: RefusedError | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -264,14 +266,14 @@ class _Search:
     ) -> None:
         if is_inside(self.current, location) or location in {one.location for one in self.found}:
             return
-        path, judged = local_path(location), None
+        path, judged, refused = local_path(location), None, None
         if path is not None:
             try:
                 judged = judge(path)
             except NotFoundError:
                 return
-            except RefusedError as error:  # its removal is refused again, where it comes to that
-                ours = ours and error.code != "not-this-users"
+            except RefusedError as error:  # the removal of a link is refused again, where it comes to that
+                refused = error if error.code == "not-this-users" else None
         most = AT_A_GLANCE if self.glance else None
         files = bytes_ = newest_ns = 0
         listing = open_store(location).list()
@@ -303,6 +305,7 @@ class _Search:
                 ours,
                 number,
                 judged,
+                refused,
             )
         )
 
