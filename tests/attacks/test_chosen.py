@@ -11,12 +11,14 @@ import pytest
 from streambank.code.chosen import as_chosen, choose_code, chosen_records, newest_choice
 from streambank.code.code import Code
 from streambank.code.kept import why_not_here
-from streambank.code.vouched import state_folder, vouch
+from streambank.code.vouched import is_vouched, state_folder, vouch
+from streambank.control.control import JobControl
 from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job
 from streambank.job.move_records import move_records
 from streambank.job.start import start_job
 from streambank.job.status import job_status
+from streambank.storage import open_store
 from streambank.upgrade.declared import choose_declared
 from streambank.upgrade.plan import UpgradeRequest
 from streambank.upgrade.record import Upgrade, newest_upgrade, remember
@@ -131,6 +133,17 @@ def test_it_counts_for_no_other_job_and_no_other_place(job: Job, tmp_path: Path)
     for other in (replace(job, name="another"), replace(job, control=str(tmp_path / "elsewhere"))):
         chosen_records(other.records()).append(record.data)
         assert refused(other).code == "code-not-proven"
+
+
+def test_it_counts_in_the_same_place_by_another_of_its_names() -> None:
+    """Whoever writes `s3` for `s3a` in the jobs file has moved nothing."""
+    one, same, other = (
+        JobControl(open_store(f"{place}/orders"), "orders")
+        for place in ("s3a://lake/control", "s3://lake/control", "s3://pond/control")
+    )
+    vouch(one, "code", {"application": "app.py"})
+    assert is_vouched(same, "code", {"application": "app.py"})
+    assert not is_vouched(other, "code", {"application": "app.py"})
 
 
 def test_a_choice_of_before_does_not_come_back(job: Job) -> None:

@@ -26,6 +26,7 @@ from typing import Any, Literal
 from streambank.code.code import Code
 from streambank.control.control import JobControl
 from streambank.core.errors import RefusedError, StorageError
+from streambank.storage import service_name
 from streambank.storage.local.trees import is_private
 
 UNPROVEN = "this user has not run or chosen that code from this host, and no key signs the job's records"
@@ -158,7 +159,7 @@ def _file(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> Path:
 
 
 def _folder(control: JobControl) -> Path:
-    return state_folder(control.name) / "vouched" / _digest(control.store.uri)[:32]
+    return state_folder(control.name) / "vouched" / _digest(str(service_name(control.store.uri)))[:32]
 
 
 def _digest(text: str) -> str:
