@@ -61,6 +61,21 @@ def test_a_far_record_is_damage_and_no_change_is_refused(stream: RecordStream, f
     assert newest is not None and newest.data == {"n": 3}, "nothing has to be done but to move it away"
 
 
+def test_in_steps_it_takes_a_hundred_files_and_to_move_the_last_away(stream: RecordStream) -> None:
+    assert stream.append({"n": 1}) == 1
+    steps = [*range(FAR, LAST, FAR), LAST]
+    assert len(steps) == 100, "fewer leave a gap that no history has"
+    for number in steps[:-1]:
+        plant(stream, number, {"n": "theirs"})
+    assert stream.append({"n": 2}) == steps[-2] + 1
+    plant(stream, LAST, {"n": "theirs"})
+    with pytest.raises(FormatError) as caught:
+        stream.append({"n": 3})
+    assert caught.value.code == "damaged-record" and str(LAST) in caught.value.message
+    stream.store.delete(stream.key(LAST))
+    assert stream.append({"n": 3}) == steps[-2] + 2
+
+
 def test_a_mark_that_uses_up_all_numbers_uses_up_none(stream: RecordStream) -> None:
     stream.append({"n": 1})
     plant(stream, LAST, {"pruned_up_to": LAST}, ".pruned")
