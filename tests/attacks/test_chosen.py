@@ -243,6 +243,30 @@ def test_what_was_launched_from_here_may_run_again(
     assert why_not_here(launched, deployed, job.records()) is None
 
 
+@pytest.mark.parametrize("state", ["swapped", "restored"])
+@pytest.mark.parametrize("ours", [True, False])
+def test_an_upgrade_of_another_worker_is_finished_with_what_this_user_may_run_and_nothing_else(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, ours: bool
+) -> None:
+    """`ours`: what it has chosen is asked for again, or ran from here before."""
+    args = ("as", "chosen")
+    chosen, control = chosen_here(job, args=args), job.records()
+    planted_upgrade(job, state, before=chosen, after=chosen)
+    control.set_desired("running", by=BY)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another worker"))
+    if ours and state == "restored":
+        vouch(control, "code", chosen.to_dict())
+    asked = UpgradeRequest(job, by=BY, args=args if ours and state == "swapped" else None)
+    launcher = fake_launcher(tmp_path)
+    monkeypatch.setattr(launcher, "submit", before(launcher.submit))
+    with pytest.raises(Killed if ours else RefusedError) as caught:
+        upgrade(asked, launcher=launcher)
+    if isinstance(caught.value, RefusedError):
+        assert caught.value.code == "code-not-proven" and refused(job).code == "code-not-proven"
+    else:
+        assert as_chosen(job, control)[0].args == args, "so later starts from here run it, too"
+
+
 def test_a_choice_goes_with_the_records(job: Job, tmp_path: Path) -> None:
     chosen_here(job, args=("as", "chosen"))
     job.records().set_desired("stopped", by=BY)

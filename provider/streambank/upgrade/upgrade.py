@@ -208,6 +208,7 @@ class _Upgrading(Work):
                 return self._not_undone(last.error, last.code, f"it was interrupted, {since}")
             return self.undo(last.error)
         if last.state == "swapped" and counts == last.after.identity:
+            self.prove(asked if wanted == counts else None)
             found = self._took_place() if late else self.start_and_watch()
             other = found.state == "upgraded" and wanted != last.after.identity
             return None if other or found.state == "given-up" else found
@@ -513,6 +514,7 @@ class _Upgrading(Work):
             StreambankError: It could not be started; the next call does that.
         """
         with self.step("undo", "starting the old code"):
+            self.prove(self.upgrade.before)
             start = self.start(wait=True)
         stopped = start.state == "not-desired"
         more = " The job was stopped meanwhile, and stays so." if stopped else ""

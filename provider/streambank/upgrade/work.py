@@ -161,6 +161,23 @@ class Work:
             if self.counts() != wanted.identity or not (newest is None or newest.proven):
                 choose_code(self.control, Code.declared(self.job), wanted, by=self.request.by, why=why)
 
+    def prove(self, code: Code | None) -> None:
+        """Choose again what only a record of another user or host has chosen: this one may run it, too.
+
+        Raises:
+            ConflictError: Another operation works on the job.
+            RefusedError: This user may not (code `code-not-proven`).
+        """
+        newest = newest_choice(self.control)
+        if code is None or newest is None or newest.code is None or newest.proven:
+            return
+        wait_s = 2 * self.job.stop.force_after_s
+        with self.control.operation(OPERATION, by=self.request.by, wait_s=wait_s) as held:
+            if self.counts() == code.identity:
+                held.check()
+                declared = Code.declared(self.job)
+                choose_code(self.control, declared, code, by=self.request.by, why=newest.why)
+
     def start(self, *, wait: bool) -> StartResult:
         """Start the job with the code that counts, unless a person has stopped it."""
         return start_job(
