@@ -5,14 +5,16 @@ The directory is exchanged for a link right before a system call of the removal,
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import IntegrityError, RefusedError, StreambankError
+from streambank.core.errors import IntegrityError, NotFoundError, RefusedError, StreambankError
 from streambank.storage import open_store
 from streambank.work.remove import remove_tree
 from tests.support.storage.exchanged import exchanged, lay_link
@@ -97,6 +99,39 @@ def test_another_directory_of_the_same_name_is_not_the_one_that_was_looked_at(tm
     assert caught.value.code == "not-a-directory" and len(there(place)) > len(NAMES)
     remove_tree(open_store(tmp_path / "moved"), judged=judged)
     assert not (tmp_path / "moved").exists(), "by whatever name it has now it is the one"
+
+
+def test_who_may_go_on_no_more_says_so_whatever_the_reason_is(tmp_path: Path) -> None:
+    place, asked = lay(tmp_path / "top"), []
+
+    def check() -> None:
+        asked.append(1)
+        if len(asked) == 3:
+            raise NotFoundError("The records are gone.", code="no-such-file")
+
+    with pytest.raises(NotFoundError, match="records are gone"):
+        remove_tree(open_store(place), first=("commits", "metadata"), check=check)
+    assert there(place) == {"state", "state/0", "state/0/1.delta", "private", "private/file"}
+    assert remove_tree(open_store(place), check=lambda: None) == (2, 2) and not place.exists()
+
+
+def test_a_directory_that_vanishes_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.work.remove.CHECK_EVERY_S", 0.0)
+    checks, fired = 3 + len(NAMES), 0  # before each rank, and each file
+    for at in range(checks):
+        place, asked = lay(tmp_path / f"top{at}"), itertools.count()
+
+        def check(place: Path = place, asked: Iterator[int] = asked, at: int = at) -> None:
+            nonlocal fired
+            if next(asked) == at:
+                fired += place.exists()
+                shutil.rmtree(place)
+
+        remove_tree(open_store(place), first=("commits", "metadata"), check=check)
+        assert not place.exists(), f"at check {at}"
+    assert fired == checks
 
 
 def test_where_everybody_may_write_only_what_is_this_users_goes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -46,6 +46,7 @@ def remove_tree(
         RefusedError: The location is a symbolic link, or another directory than the one that was judged
             (code `not-a-directory`); or another user's, where everybody may write (`not-this-users`).
         StorageError: Something could not be deleted; the same call goes on where this one stopped.
+        StreambankError: What `check` raises.
     """
     path = local_path(store.uri)
     which = None if path is None else judged or _judged(path)
@@ -78,7 +79,11 @@ def remove_tree(
             if key in found:
                 meter.add(1, found[key].size_bytes)
 
-        with suppress(NotFoundError), opened(place, which, goes) as tree:
+        with ExitStack() as stack:
+            try:
+                tree = stack.enter_context(opened(place, which, goes))
+            except NotFoundError:  # one of `check` is not ours to pass over
+                return
             for names in parts(tree.names()):
                 for name in names:
                     tree.remove(name)
