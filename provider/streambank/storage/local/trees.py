@@ -95,6 +95,7 @@ class Tree:
 
         Raises:
             RefusedError: A folder is another one by now (code `not-a-directory`).
+            StorageError: Something is mounted at a folder (`directory-not-removed`).
             OSError: Something cannot be removed.
         """
         self._remove(self._top, name, name)
@@ -119,8 +120,13 @@ class Tree:
                 self._each(path)
                 os.unlink(name, dir_fd=folder)
                 return
-            if found.st_dev != self._judged.device:  # a mount is somebody else's
-                raise _moved(self._path / path)
+            if found.st_dev != self._judged.device:
+                raise StorageError(
+                    f"{self._path} could not be removed: what is mounted at {self._path / path} is somebody "
+                    "else's, and stays, as does what had not gone by then.",
+                    code="directory-not-removed",
+                    hint="Unmount it, and clean again: it goes on where it stopped.",
+                )
             below = _opened(name, folder, Judged(found.st_dev, found.st_ino), self._path / path)
             try:
                 for inside in os.listdir(below):  # noqa: PTH208 - of a descriptor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,14 @@ def test_everything_goes_and_nothing_that_a_link_leads_to(top: Path) -> None:
     remove_directory(top)
 
 
+def test_one_that_vanishes_while_it_is_open_has_nothing_in_it(top: Path) -> None:
+    with opened(top, judge(top)) as tree:
+        shutil.rmtree(top)
+        assert tree.names() == []
+        tree.remove("below")
+        tree.end()
+
+
 @pytest.mark.parametrize("what", ["link", "pipe", "nothing"])
 def test_only_a_directory_is_looked_at(top: Path, what: str) -> None:
     with pytest.raises((RefusedError, NotFoundError)) as caught:
@@ -62,10 +71,14 @@ def test_what_is_mounted_below_it_stays(top: Path, monkeypatch: pytest.MonkeyPat
         found = look(path, **how)  # type: ignore[arg-type]
         return os.stat_result((*found[:2], found.st_dev + 1, *found[3:])) if path == "deep" else found
 
-    monkeypatch.setattr(os, "stat", mounted)
-    with pytest.raises(RefusedError, match="below/deep"):
-        remove_directory(top)
-    assert (top / "below/deep/.c.crc").exists()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", mounted)
+        with pytest.raises(StorageError, match=r"mounted at .*/below/deep") as caught:
+            remove_directory(top)
+    assert caught.value.code == "directory-not-removed" and "nothing of it goes" not in caught.value.message
+    assert (top / "below/deep/.c.crc").exists() and not (top / "a").exists(), "the rest had begun to go"
+    remove_directory(top)
+    assert not top.exists(), "once it is unmounted, it goes on"
 
 
 def test_what_cannot_be_removed_is_said_and_the_next_try_goes_on(
