@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from streambank.checkpoint.paths import needs_rewrite
 from streambank.core.errors import IntegrityError
+from streambank.recovery.request import RestoreRequest
+from streambank.recovery.restore import restore
 from streambank.replicas.repair import RepairReport, repair
 from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate
 from streambank.repository.catalog import manifest_key
 from streambank.repository.repository import Repository
 from streambank.savepoint.import_copy import import_copy
+from streambank.savepoint.plan import check_same
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage.store import Store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import checkpoint as recorded
 from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.repository.repositories import manifest_of
 
 NOTHING = sinks_from_descriptions(["ConsoleTable"])
 
@@ -123,6 +130,78 @@ def test_what_a_restore_has_laid_out_is_not_read_to_be_compared(
     assert take(request).already_there
     with pytest.raises(TypeError):
         two.take(again)  # the negative control
+
+
+class Moved:
+    """A checkpoint with files that name its directory, its savepoint, and what a restore made of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.repository = Repository.open(quick_store(folder / "repository"), create=True)
+        self.checkpoint = recorded("4.3.0/rocksdb-transform").into(quick_store(folder / "ck"))
+        self.savepoint = self.take(self.checkpoint).savepoint
+        self.again = quick_store(folder / "again")
+        restore(RestoreRequest(self.repository, self.savepoint, into=self.again, opener=quick_store))
+        for info in list(self.again.list()):
+            if needs_rewrite(info.path):
+                assert self.again.read(info.path) != self.checkpoint.read(info.path), "it was rewritten"
+                self.rewritten = info.path
+
+    def take(self, checkpoint: Store, repository: Repository | None = None) -> TakeResult:
+        return take(TakeRequest(checkpoint, repository or self.repository, JOB, sinks=NOTHING))
+
+    def change(self) -> None:
+        """Other bytes of the state."""
+        path = next(info.path for info in self.again.list("state") if info.path.endswith("/4.zip"))
+        self.again.write(path, self.again.read(path) + b"\0")
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Moved:
+    return Moved(tmp_path)
+
+
+def test_files_that_a_restore_rewrites_make_no_other_savepoint(moved: Moved) -> None:
+    """They name the directory in which the checkpoint lies, so they differ wherever it is restored."""
+    again = moved.take(moved.again)
+    assert again.already_there and again.savepoint == moved.savepoint
+    imported = import_copy(TakeRequest(moved.again, moved.repository, JOB, sinks=NOTHING))
+    assert imported.taken.already_there
+    moved.change()
+    with pytest.raises(IntegrityError) as refused:
+        moved.take(moved.again)
+    assert refused.value.code == "other-savepoint" and "4.zip has other bytes" in refused.value.message
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_savepoint_of_the_restored_job_is_the_one_that_a_replica_has(
+    moved: Moved, tmp_path: Path, changed: bool
+) -> None:
+    """The repository was lost, and the job that was restored from the replica is saved into a new one."""
+    if changed:
+        moved.change()
+    anew = Repository.open(quick_store(tmp_path / "anew"), create=True)
+    taken = moved.take(moved.again, anew)
+    mine, theirs = anew.load(JOB, taken.savepoint), moved.repository.load(JOB, moved.savepoint)
+    assert mine.savepoint == theirs.savepoint and mine.objects() != theirs.objects()
+    (done,) = replicate(anew, open_replica(anew, moved.repository.store), newest_first(anew))
+    assert done.state == ("failed" if changed else "there")
+    assert [error.code for _, error in done.errors] == ["other-savepoint"] * changed
+
+
+@pytest.mark.parametrize(
+    ("path", "is_told"),
+    [
+        ("state/0/_metadata/v2/2", False),
+        ("state/0/_metadata/v2/2.crc", False),
+        ("sources/0/_schema_log_7f3c/0", False),
+        ("state/0/_metadata/metadata", True),
+        ("state/0/_stateSchema/default/0_7c44", True),
+        ("state/0/0/4.zip.crc", True),
+    ],
+)
+def test_what_names_the_checkpoint_s_directory_is_not_compared(path: str, is_told: bool) -> None:
+    with pytest.raises(IntegrityError) if is_told else nullcontext():
+        check_same(manifest_of({path: b"/one"}), manifest_of({path: b"/other"}), "The repository")
 
 
 def test_replicate_does_not_say_that_it_is_there(two: Two) -> None:

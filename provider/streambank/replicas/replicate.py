@@ -25,13 +25,14 @@ from streambank.core.json_text import is_whole_number
 from streambank.repository.catalog import check_place, found_damaged, listed, manifest_key, manifest_name
 from streambank.repository.holds import Holds
 from streambank.repository.locks import LockPolicy
-from streambank.repository.manifest import Manifest, check_same, decode
+from streambank.repository.manifest import Manifest, decode
 from streambank.repository.marks import REHEARSAL, RESTORED, add_mark
 from streambank.repository.names import names_there
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import add_signature, lacking_signatures
+from streambank.savepoint.plan import check_same
 from streambank.storage.store import Opener, Store, chunks
 from streambank.work.check import BAD_DISK, DAMAGE, ObjectsTask, check_objects, is_damage, object_tasks
 from streambank.work.executor import DEFAULT_PACE, Executor, Pace

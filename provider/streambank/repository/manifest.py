@@ -289,26 +289,6 @@ def savepoint_id(job: str, query_id: str, batch: int, offsets_bytes: bytes, comm
     return f"b{batch:06d}-{hasher.hexdigest()[:12]}"
 
 
-def check_same(one: Manifest, other: Manifest, where: str) -> None:
-    """Make sure that two manifests of one id are of one savepoint: no file of both has other bytes.
-
-    The id says nothing of the state. Two lines that finish a batch which was planned before they parted have
-    the same logs.
-
-    Args:
-        one: A manifest.
-        other: Another one of the same id.
-        where: Where that one is, for the message.
-
-    Raises:
-        IntegrityError: They are of two savepoints (code `other-savepoint`).
-    """
-    digests = {entry.path: entry.digest for entry in one.files}
-    for entry in other.files:
-        if digests.get(entry.path, entry.digest) != entry.digest:
-            raise other_savepoint(other, entry.path, where)
-
-
 def other_savepoint(manifest: Manifest, path: str, where: str) -> IntegrityError:
     """The error of a savepoint that has the id of another one."""
     return IntegrityError(

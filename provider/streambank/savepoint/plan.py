@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from streambank.checkpoint.closure import Closure
+from streambank.checkpoint.paths import needs_rewrite
 from streambank.checkpoint.position import is_batch
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
 from streambank.repository import catalog
@@ -193,6 +194,31 @@ def forget_lost(repository: Repository, arrived: Arrived, writer: ObjectWriter) 
     writer.forget(lost)
 
 
+def check_same(one: Manifest, other: Manifest, where: str) -> None:
+    """Make sure that two manifests of one id are of one savepoint: no file of both has other bytes.
+
+    The id says nothing of the state. Two lines that finish a batch which was planned before they parted have
+    the same logs. Files that name their checkpoint's directory are no matter: a restore writes them anew.
+
+    Args:
+        one: A manifest.
+        other: Another one of the same id.
+        where: Where that one is, for the message.
+
+    Raises:
+        IntegrityError: They are of two savepoints (code `other-savepoint`).
+    """
+    digests = {entry.path: entry.digest for entry in one.files}
+    for entry in other.files:
+        if digests.get(entry.path, entry.digest) != entry.digest and _is_compared(entry.path):
+            raise other_savepoint(other, entry.path, where)
+
+
+def _is_compared(path: str) -> bool:
+    """Whether a file tells two savepoints of one id apart; not one that names the checkpoint's directory."""
+    return not needs_rewrite(path.removesuffix(".crc"))
+
+
 def check_is_of(
     there: Manifest, checkpoint: Store, listing: Mapping[str, FileInfo], closure: Closure
 ) -> None:
@@ -211,7 +237,7 @@ def check_is_of(
         IntegrityError: It is another savepoint (code `other-savepoint`).
     """
     saved = {entry.path: entry for entry in there.files}
-    for path in (file.path for file in closure.files if file.path in saved):
+    for path in (file.path for file in closure.files if file.path in saved and _is_compared(file.path)):
         same = there.checkpoint == checkpoint.uri or checkpoint.features.identity_of_bytes
         known = same and saved[path].identity == listing[path].identity
         if not known and _unchanged(checkpoint, saved[path]) is None and checkpoint.exists(path):

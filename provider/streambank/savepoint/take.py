@@ -34,7 +34,7 @@ from streambank.core.names import ASKER, QueryRef, is_same_task
 from streambank.core.python310 import UTC
 from streambank.core.units import say_count_are
 from streambank.repository.catalog import distrusted, heads, settle_listed
-from streambank.repository.manifest import FileEntry, Manifest, check_same, savepoint_id
+from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
 from streambank.repository.names import check_savepoint_name
 from streambank.repository.references import check_name_free, holder_of, name_taken, recorded_name
 from streambank.repository.repository import ObjectWriter, Repository
@@ -45,6 +45,7 @@ from streambank.savepoint.plan import (
     TakePlan,
     check_is_of,
     check_objects,
+    check_same,
     forget_lost,
     from_newest,
     heal,
