@@ -14,7 +14,7 @@ from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.replicas.repair import RepairReport, repair
 from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate
-from streambank.repository.catalog import manifest_key
+from streambank.repository.catalog import listed, manifest_key
 from streambank.repository.repository import Repository
 from streambank.savepoint.import_copy import import_copy
 from streambank.savepoint.plan import check_same
@@ -130,6 +130,17 @@ def test_what_a_restore_has_laid_out_is_not_read_to_be_compared(
     assert take(request).already_there
     with pytest.raises(TypeError):
         two.take(again)  # the negative control
+
+
+def test_an_import_of_the_other_line_makes_no_older_savepoint_of_it(two: Two) -> None:
+    """Each batch that was committed before the lines parted is whole in the copy, and none is of use."""
+    savepoint = two.take().savepoint
+    with pytest.raises(IntegrityError) as refused:
+        import_copy(TakeRequest(two.copy, two.reopened(), JOB, sinks=NOTHING))
+    assert refused.value.code == "other-savepoint"
+    assert [name for _, name in listed(two.shop.repository_store)] == [savepoint]
+    elsewhere = import_copy(TakeRequest(two.copy, two.other, JOB, sinks=NOTHING))
+    assert elsewhere.taken.savepoint == savepoint and not elsewhere.taken.already_there
 
 
 class Moved:

@@ -43,6 +43,7 @@ _SPEAKS_OF_ALL = frozenset(
         "no-committed-batch",
         "not-a-checkpoint",
         "not-this-sink",
+        "other-savepoint",
         "sink-log-not-retained",
         "taken-without-sink",
     }
