@@ -91,6 +91,22 @@ def test_a_checkpoint_in_the_place_of_the_other_is_seen_as_that(two: Two) -> Non
     assert refused.value.code == "other-savepoint"
 
 
+def test_a_damaged_file_may_be_what_differs(two: Two, tmp_path: Path) -> None:
+    """A take cannot tell it from another line, so its hint names who can."""
+    savepoint = two.take().savepoint
+    shutil.copytree(tmp_path / "primary/ck", tmp_path / "moved")
+    live = quick_store(tmp_path / "moved")
+    saved = two.reopened().load(JOB, savepoint)
+    path = [entry.path for entry in saved.files if entry.path.endswith(".delta")][-1]
+    live.write(path, live.read(path)[:-3])
+    with pytest.raises(IntegrityError) as refused:
+        two.take(live)
+    hint = refused.value.hint
+    assert f"{path} has other bytes" in refused.value.message and "or the file is damaged" in hint
+    assert hint.index("`streambank verify`") < hint.index("`streambank doctor`") < hint.index("next batch")
+    assert verify(two.reopened(), JOB, savepoint, "full").findings == ()
+
+
 def test_two_takes_at_once_end_with_one_of_them(two: Two) -> None:
     """The other line is listed between the plan of a take and its own commit."""
 

@@ -295,8 +295,9 @@ def other_savepoint(manifest: Manifest, path: str, where: str) -> IntegrityError
         f"{where} has another savepoint {manifest.savepoint} of {manifest.job}, taken from "
         f"{manifest.checkpoint} at {to_json_time(manifest.taken_at)}: {path} has other bytes there.",
         code="other-savepoint",
-        hint="Two lines of the query finished the same batch. Look which of them is the job's, and take the "
-        "next batch of that one: it has another id.",
+        hint="Two lines of the query finished the same batch, or the file is damaged in one of the places: "
+        "`streambank verify` looks at the savepoint, `streambank doctor` at the checkpoint. If neither is, "
+        "look which line is the job's, and take the next batch of that one: it has another id.",
     )
 
 
