@@ -17,7 +17,7 @@ from streambank.control.records import encode_json
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.core.json_text import loads
 from streambank.core.python310 import UTC
-from streambank.core.units import utc_now
+from streambank.core.units import say_count, utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import copy_of
 from streambank.driver.launcher import Launcher
@@ -82,13 +82,16 @@ def clean_up(
         launcher: Where drivers run.
 
     Returns:
-        The locations that were removed. What could not be is logged, and left for the next drill.
+        The locations that were removed. What could not be is logged, and left for the next drill; what does
+        not say that it is of this job is logged, and stays, but for an empty folder.
     """
-    removed = []
+    removed: list[str] = []
+    strange: list[str] = []
     control = job.records()
     for scratch in left_by_drills(folder, timeout_s + MARGIN_S):
         try:
-            if not is_of(scratch, control):
+            if not is_of(scratch, control):  # all is gone where a removal was killed right before its end
+                (removed if _end_empty(scratch) else strange).append(scratch)
                 continue
             copy = copy_of(job, scratch, {})
             if copy.records().lease.view() is not None:
@@ -98,6 +101,14 @@ def clean_up(
             _log.warning("What a drill left in %s could not be removed: %s", scratch, error.message)
             continue
         removed.append(scratch)
+    if strange:
+        _log.warning(
+            "%s, such as %s, may be what killed drills have left, and none says that it is of job %s with "
+            "the records that it has now: they stay. Remove yourself what is yours.",
+            say_count(len(strange), "folder"),
+            strange[0],
+            job.name,
+        )
     return removed
 
 
@@ -122,7 +133,14 @@ def remove(scratch: str) -> None:
     """
     store = open_store(scratch)
     remove_tree(store, last=(MARKER,))
-    path = local_path(store.uri)
-    if path is not None:
-        with contextlib.suppress(OSError):  # the folder of the job, where no other drill has a copy in it
-            path.parent.rmdir()
+    _end_empty(store.uri.rpartition("/")[0])  # the folder of the job, where no other drill has a copy in it
+
+
+def _end_empty(location: str) -> bool:
+    """Remove a folder of this machine in which there is nothing; whether it was removed."""
+    path = local_path(location)
+    with contextlib.suppress(OSError):
+        if path is not None:
+            path.rmdir()
+            return True
+    return False
