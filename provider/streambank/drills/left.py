@@ -14,13 +14,13 @@ from datetime import datetime, timedelta
 
 from streambank.control.control import JobControl
 from streambank.control.records import encode_json
-from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.errors import NotFoundError, RefusedError, StreambankError
 from streambank.core.json_text import loads
 from streambank.core.python310 import UTC
 from streambank.core.units import say_count, utc_now
 from streambank.declaration.declaration import Job
 from streambank.drills.copy_of_job import copy_of
-from streambank.driver.launcher import Launcher
+from streambank.driver.launcher import NOT_ITS_DRIVER, Launcher
 from streambank.job.stop import stop_job
 from streambank.storage import local_path, open_store, service_name
 from streambank.storage.store import read_record
@@ -95,6 +95,7 @@ def clean_up(
                 continue
             copy = copy_of(job, scratch, {})
             if copy.records().lease.view() is not None:
+                check_was_started(copy)
                 stop_job(copy, by=by, why="its drill was killed", force_after_s=0.1, launcher=launcher)
             remove(scratch)
         except StreambankError as error:
@@ -110,6 +111,24 @@ def clean_up(
             job.name,
         )
     return removed
+
+
+def check_was_started(copy: Job) -> None:
+    """Make sure that a start has begun the driver of a copy: by what it signs, where there are keys.
+
+    Raises:
+        IntegrityError: That is not signed, and has to be.
+        RefusedError: Nothing says that a start did (code `not-its-driver`).
+    """
+    records = copy.records()
+    for name in copy.queries:
+        records.generation(name)
+    if records.desired() is None:
+        raise RefusedError(
+            f"The records in {records.store.uri} name a driver, and no start has ever been recorded there.",
+            code=NOT_ITS_DRIVER,
+            hint="Look at who can write where drills have their scratch, and remove that directory by hand.",
+        )
 
 
 def left_by_drills(folder: str, older_than_s: float) -> Iterator[str]:

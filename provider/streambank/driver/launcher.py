@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId
+from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
 from streambank.driver.spec import LaunchSpec
+
+NOT_ITS_DRIVER = "not-its-driver"
+"""The code of the error where what a record names is not the driver of its launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class Handle:
         submission: What the cluster calls it: `driver-...`, `application_...`, `namespace:pod`; None for a
             driver on this machine.
         tracking: A web page about it.
+        job: The job whose records name it: its cluster has to say the same of it. None where the cluster
+            itself was asked for the drivers of a job.
     """
 
     launch_id: str
@@ -29,6 +35,23 @@ class Handle:
     log: str | None
     submission: str | None = None
     tracking: str | None = None
+    job: str | None = field(default=None, compare=False)
+
+
+def not_its_driver(handle: Handle, why: str) -> StorageError:
+    """The error where what a record names is not seen to be the driver of its launch.
+
+    Args:
+        handle: What the record names.
+        why: What its cluster says instead, as half a sentence.
+    """
+    return StorageError(
+        f"{handle.submission!r} is not seen to be the driver of {handle.launch_id!r}: {why}. It is not "
+        "ended, and its log is not read.",
+        code=NOT_ITS_DRIVER,
+        hint="Look at it in its cluster, and at who can write among the job's records. If it is the driver, "
+        "end it there by hand.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +77,11 @@ class DriverState:
 
 
 class Launcher(Protocol):
-    """A place where drivers run."""
+    """A place where drivers run.
+
+    A handle may come from the job's records, and who can write there could name anything as its submission.
+    So `status`, `log_lines` and `kill` ask the place whether that is the driver of the launch.
+    """
 
     def log_path(self, control: JobControl, launch_id: str) -> str | None:
         """Where the log of a driver will be; None where nobody collects it as a file."""
@@ -91,7 +118,8 @@ class Launcher(Protocol):
         """Whether a driver still is there.
 
         Raises:
-            StorageError: The cluster cannot be asked.
+            StorageError: The cluster cannot be asked; or says that this is not the driver of the launch (code
+                `not-its-driver`).
         """
 
     def log_lines(self, handle: Handle, count: int) -> list[str]:
@@ -101,5 +129,6 @@ class Launcher(Protocol):
         """End all of its processes at once, and see to it that nobody brings them back.
 
         Raises:
-            StorageError: The cluster cannot be asked.
+            StorageError: The cluster cannot be asked; or does not say that this is the driver of the launch
+                (code `not-its-driver`).
         """

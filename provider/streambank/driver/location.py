@@ -34,7 +34,7 @@ from streambank.control.records import Record, decode_json, encode_json
 from streambank.control.requests import NO_EPOCH, STOP
 from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError
 from streambank.declaration.declaration import Job
-from streambank.driver.launcher import DriverState, Handle, Launcher
+from streambank.driver.launcher import NOT_ITS_DRIVER, DriverState, Handle, Launcher
 from streambank.driver.spec import LaunchSpec, is_waiting, spec_of
 from streambank.storage.store import read_record
 
@@ -140,8 +140,8 @@ def _still_there(
         if handle.launch_id == launch_id:
             return handle if has_it or handle.submission is not None else None
     known = launched_handle(control, launch_id)
-    there = known.submission is not None and launcher.status(known).state == "running"
-    return known if there else None
+    state = known_state(launcher, known)
+    return known if state is not None and state.state == "running" else None
 
 
 def _is_over(control: JobControl, epoch: Record, launch_id: str) -> bool:
@@ -236,7 +236,8 @@ def look_for_driver(
 
     A cluster is asked for the launch itself where the records do not know the driver's name there: the answer
     to its submission was lost, or its start killed, and it took the lease without anybody waiting for it. And
-    where they do not know it any more: the cluster has brought it back elsewhere, under another name.
+    where they do not know it any more: the cluster has brought it back elsewhere, under another name. What
+    the cluster does not take for the driver of the launch counts as not known.
 
     Args:
         launcher: Where it runs.
@@ -249,18 +250,34 @@ def look_for_driver(
     """
     if spec is None or spec.deploy_mode != "cluster":
         return known, launcher.status(known)
-    state = DriverState("ended", why="its location is not known")
-    if known.submission is not None:
-        state = launcher.status(known)
-        if state.submission is not None:
-            return _moved(known, state.submission, state.log, state.tracking), state
-        if state.state == "running" or not spec.supervised:
-            return known, state
+    state = known_state(launcher, known)
+    if state is None:
+        known, state = replace(known, submission=None), DriverState("ended", why="its location is not known")
+    elif state.submission is not None:
+        return _moved(known, state.submission, state.log, state.tracking), state
+    elif state.state == "running" or not spec.supervised:
+        return known, state
     for one in launcher.find(control):
         if one.launch_id == known.launch_id and one.submission is not None:
             now = _moved(known, one.submission, one.log, one.tracking)
             return now, launcher.status(now)
     return known, state
+
+
+def known_state(launcher: Launcher, known: Handle) -> DriverState | None:
+    """How a driver in a cluster is; None where no record names it, or what is named is not that driver.
+
+    Raises:
+        StorageError: The cluster cannot be asked.
+    """
+    if known.submission is None:
+        return None
+    try:
+        return launcher.status(known)
+    except StorageError as error:
+        if error.code != NOT_ITS_DRIVER:
+            raise
+        return None
 
 
 def _moved(known: Handle, submission: str, log: str | None, tracking: str | None) -> Handle:
@@ -285,7 +302,7 @@ def launched_handle(
     try:
         found = decode_json(read_record(control.store, _located_key(launch_id)), "a driver's location")
     except NotFoundError:
-        return Handle(launch_id, processes, log)
+        return Handle(launch_id, processes, log, job=control.name)
     submission = found.get("submission")
     return Handle(
         launch_id,
@@ -293,6 +310,7 @@ def launched_handle(
         _page(found.get("log")) or log,
         submission if isinstance(submission, str) else None,
         _page(found.get("tracking")),
+        control.name,
     )
 
 

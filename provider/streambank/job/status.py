@@ -210,7 +210,7 @@ class JobStatus:
         """The newest driver, as its launcher knows it; None where there was none."""
         if self.launch_id is None:
             return None
-        return Handle(self.launch_id, (), self.log, self.submission, self.tracking)
+        return Handle(self.launch_id, (), self.log, self.submission, self.tracking, self.job)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""

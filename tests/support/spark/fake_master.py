@@ -26,6 +26,7 @@ class FakeMaster:
         fired: How often it happened.
         killed: Whom it was asked to kill.
         workerless: Drivers have no worker yet.
+        main: The main class of all drivers.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class FakeMaster:
         self.fired = 0
         self.killed: list[str] = []
         self.workerless = False
+        self.main = "org.apache.spark.deploy.PythonRunner"
         self.status = "ALIVE"
         self.page: str | None = None
         self.url = ""
@@ -62,7 +64,10 @@ class FakeMaster:
         if self.status != "ALIVE":
             return {"status": self.status, "workers": [], "activedrivers": [], "completeddrivers": []}
         worker = "None" if self.workerless else "worker-1"
-        drivers = [{"id": one, "state": state, "worker": worker} for one, state in self.states.items()]
+        drivers = [
+            {"id": one, "state": state, "worker": worker, "mainclass": self.main}
+            for one, state in self.states.items()
+        ]
         return {
             "status": "ALIVE",
             "workers": [{"id": "worker-1", "webuiaddress": self.url}],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 
 from streambank.control.control import RECENT_EVENTS, JobControl
 from streambank.core.errors import StorageError
@@ -19,10 +20,10 @@ from streambank.declaration.launch import UPLOAD_PATH
 from streambank.driver.application import check_is_pyspark
 from streambank.driver.environment import driver_environment
 from streambank.driver.installed import find_installation
-from streambank.driver.launcher import DriverState, Handle
+from streambank.driver.launcher import DriverState, Handle, not_its_driver
 from streambank.driver.launchers.local import JOB_LABEL, LAUNCH_LABEL, job_tag, kubernetes_options
 from streambank.driver.launchers.submit import KUBECONFIG, ClusterSubmit, Submitter, run_for_output
-from streambank.driver.location import launched_handle
+from streambank.driver.location import known_state, launched_handle
 from streambank.driver.spec import LaunchSpec, read_launch
 
 GONE = frozenset({"Succeeded", "Failed"})
@@ -32,6 +33,8 @@ CANDIDATES = 3
 _LABEL = "spark.kubernetes.driver.label."
 _PHASE = re.compile(r"^\s*phase: (\w+)", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^\s*exit code: (\d+)", re.MULTILINE)
+_JOB = re.compile(rf"\b{JOB_LABEL}\W+([\w.-]+)")
+_LAUNCH_ID = re.compile(r"launch-[0-9a-z-]+")
 _NOTHING = re.compile(r"(?:^|\s)(?:Application not found|No applications found)\.\s*$", re.MULTILINE)
 """What spark-submit says of a pod that is not there; the second of a name with a wildcard."""
 
@@ -86,7 +89,7 @@ class KubernetesLauncher(Submitter):
         names = [info.path.rpartition("/")[2].removesuffix(".json") for info in launches]
         asked = [name for name in names if name not in been][:CANDIDATES]
         last = [name for name in names if name in been][:1]
-        asked += [name for name in last if launched_handle(control, name).submission is None]
+        asked += [name for name in last if not self._is_its_pod(launched_handle(control, name))]
         found = []
         for launch_id in asked:
             spec = read_launch(control, launch_id)
@@ -94,8 +97,9 @@ class KubernetesLauncher(Submitter):
                 continue
             # Where that is not among these the cluster says so.
             if control.last_event("driver-died", launch_id=launch_id, newest=RECENT_EVENTS) is None:
-                handle = self._handle(launch_id)
-                if self.status(handle).state == "running":
+                handle = replace(self._handle(launch_id), job=control.name)
+                state = known_state(self, handle)
+                if state is not None and state.state == "running":
                     found.append(handle)
         return found
 
@@ -103,8 +107,10 @@ class KubernetesLauncher(Submitter):
         """See `Launcher.status`: by the phase of its pod.
 
         Raises:
-            StorageError: spark-submit told nothing (code `cluster-refused`).
+            StorageError: spark-submit told nothing (code `cluster-refused`); or it is not this launch's pod
+                (`not-its-driver`).
         """
+        self._check_pod(handle)
         said = self._spark_submit("--status", handle.submission)
         phase = _PHASE.search(said)
         if phase is None:
@@ -115,6 +121,9 @@ class KubernetesLauncher(Submitter):
                 code="cluster-refused",
                 hint="Check whether the cluster is up, and check the Kubernetes configuration of this user.",
             )
+        of = _JOB.search(said)
+        if handle.job is not None and of is not None and of[1] != job_tag(handle.job):
+            raise not_its_driver(handle, f"it has the label {of[1]}")
         code = _EXIT_CODE.search(said)
         over = phase[1] in GONE
         return DriverState(
@@ -125,6 +134,10 @@ class KubernetesLauncher(Submitter):
         """See `Launcher.log_lines`: by kubectl."""
         if handle.submission is None:
             return []
+        try:
+            self._check_pod(handle)
+        except StorageError as error:
+            return [f"(The driver's log cannot be read: {error.message})"]
         namespace, _, pod = handle.submission.partition(":")
         command = ["kubectl", "logs", f"--namespace={namespace}", f"--tail={count}", pod]
         if self._policy.context is not None:
@@ -139,8 +152,19 @@ class KubernetesLauncher(Submitter):
 
     def kill(self, handle: Handle) -> None:
         """See `Launcher.kill`: its pod is deleted, after the grace that the cluster gives."""
-        if handle.submission is not None:
+        if handle.submission is not None and self.status(handle).state == "running":
             self._spark_submit("--kill", handle.submission)
+
+    def _is_its_pod(self, handle: Handle) -> bool:
+        """Whether a handle names the pod of its launch. spark-submit takes a name for a pattern."""
+        launch_id = handle.launch_id
+        return (
+            bool(_LAUNCH_ID.fullmatch(launch_id)) and handle.submission == self._handle(launch_id).submission
+        )
+
+    def _check_pod(self, handle: Handle) -> None:
+        if not self._is_its_pod(handle):
+            raise not_its_driver(handle, f"its pod is {self._handle(handle.launch_id).submission!r}")
 
     def _spark_submit(self, verb: str, submission: str | None) -> str:
         found = self._installation or find_installation()

@@ -27,7 +27,7 @@ from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.application import check_is_pyspark
 from streambank.driver.bundle import NAME, ship
 from streambank.driver.environment import cluster_variables, is_airflows
-from streambank.driver.launcher import DriverState, Handle
+from streambank.driver.launcher import NOT_ITS_DRIVER, DriverState, Handle, not_its_driver
 from streambank.driver.launchers.http import UNANSWERED, get_json, misshapen, send_json
 from streambank.driver.launchers.local import launch_arguments, launch_prefix
 from streambank.driver.launchers.standalone_pages import NOT_ALIVE, ClusterDriver, MasterPage, nobody_leads
@@ -46,6 +46,7 @@ _LOOK_S = 0.5
 _PATIENCE_S = 60.0
 """For the answer to what changes something: a lost one costs more than a late one."""
 _REST_PORT, _WEB_PORT = 6066, 8080
+_DRIVER = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
 _HOST = re.compile(r"(?:spark://)?(\[[^\]]+\]|[^:,]+)(?::\d+)?")
 
 
@@ -132,11 +133,12 @@ class StandaloneLauncher:
         active = self._page.active()
         last = control.last_event("launched") or {}
         found: dict[str, Handle] = {}
-        if last.get("submission") in active:
-            launch_id = str(last["launch_id"])
-            found[launch_id] = replace(
-                launched_handle(control, launch_id), submission=str(last["submission"])
-            )
+        driver = active.get(str(last.get("submission")))
+        if driver is not None:
+            launch_id = str(last.get("launch_id"))
+            handle = replace(launched_handle(control, launch_id), submission=driver.id)
+            if self._why_not(handle, driver) is None:
+                found[launch_id] = handle
         pattern = re.compile(re.escape(launch_prefix(control)) + r"(launch-[0-9a-f]+)\.json")
         known = {one.submission for one in found.values()}
         for driver in active.values():
@@ -150,7 +152,7 @@ class StandaloneLauncher:
         ):
             before = self._page.driver(lost)
             if before is not None and before.state == RELAUNCHING:
-                launch_id = str(last["launch_id"])
+                launch_id = str(last.get("launch_id"))
                 found[launch_id] = replace(launched_handle(control, launch_id), submission=lost)
         return list(found.values())
 
@@ -160,11 +162,40 @@ class StandaloneLauncher:
 
     def _successor(self, handle: Handle) -> ClusterDriver | None:
         """The driver as which the master runs a launch again; None where none shows that it is."""
-        assert handle.submission is not None, "it was submitted"
         for driver in self._page.active().values():
-            if driver.id != handle.submission and f"{handle.launch_id}.json" in self._page.command(driver):
+            if driver.id != handle.submission and _names(self._page.command(driver), handle):
                 return driver
         return None
+
+    def _why_not(self, handle: Handle, driver: ClusterDriver, *, proven: bool = False) -> str | None:
+        """Why a driver is not the one of a launch; None where it is, or may be.
+
+        One that waits for a worker shows no arguments, and has run nothing: it may be any of our program.
+
+        Args:
+            handle: The launch.
+            driver: The driver.
+            proven: One that runs where nobody tells its arguments does not count.
+        """
+        command = self._page.command(driver)
+        if command:
+            return None if _names(command, handle) else "its arguments name another launch, or none"
+        if driver.main != PYTHON_RUNNER:
+            return f"it runs {driver.main}"
+        return "its worker does not tell its arguments" if proven and driver.worker is not None else None
+
+    def _check(self, handle: Handle, submission: str, *, proven: bool = False) -> ClusterDriver | None:
+        """A driver as the page has it; None where it is not there. One that a record names is looked at."""
+        driver = self._page.driver(submission)
+        if handle.job is None:
+            return driver
+        if driver is not None:
+            why = self._why_not(handle, driver, proven=proven)
+        else:
+            why = "the master's page does not show it" if proven else None
+        if why is not None:
+            raise not_its_driver(handle, why)
+        return driver
 
     def status(self, handle: Handle) -> DriverState:
         """See `Launcher.status`. Of a launch that lost its worker it is that of the driver it has become.
@@ -174,14 +205,19 @@ class StandaloneLauncher:
         """
         if handle.submission is None:
             return DriverState("ended", why="nothing was submitted")
+        if not _DRIVER.fullmatch(handle.submission):
+            raise not_its_driver(handle, "that is no driver's id")
         answer = self._ask_master(f"/v1/submissions/status/{handle.submission}", None)
         state = str(answer.get("driverState") or "NOT_FOUND")
         if state in (RELAUNCHING, "NOT_FOUND"):
             return self._status_elsewhere(handle, handle.submission, state)
         log = None
-        with contextlib.suppress(StorageError):  # the page says more than has to be known
-            driver = self._page.driver(handle.submission)
+        try:
+            driver = self._check(handle, handle.submission)
             log = driver.log if driver is not None else None
+        except StorageError as error:  # else the page says more than has to be known
+            if error.code == NOT_ITS_DRIVER:
+                raise
         over = state in GONE
         return DriverState("ended" if over else "running", log=log, tracking=log, why=state)
 
@@ -198,22 +234,21 @@ class StandaloneLauncher:
         if handle.submission is None:
             return []
         try:
+            self._check(handle, handle.submission)
             return self._page.log_lines(handle.submission, count)
         except StorageError as error:
             return [f"(The driver's log cannot be read: {error.message})"]
 
     def kill(self, handle: Handle) -> None:
         """See `Launcher.kill`. The worker sends TERM, and SIGKILL after 10 s; supervision ends with it."""
-        if handle.submission is None:
+        state = self.status(handle)
+        if state.state == "ended":
             return
-        answer = self._kill(handle.submission)
+        submission = state.submission or handle.submission or ""
+        self._check(handle, submission, proven=True)
+        answer = self._kill(submission)
         if answer["success"] or self.status(handle).state == "ended":
             return
-        successor = self._successor(handle)
-        if successor is not None:
-            answer = self._kill(successor.id)
-            if answer["success"] or self.status(handle).state == "ended":
-                return
         raise StorageError(
             f"The master did not end {handle.submission}: {_said(answer)}.",
             code="not-killed",
@@ -302,6 +337,12 @@ def submission(
         "mainClass": PYTHON_RUNNER,
         "sparkProperties": properties | always,
     }
+
+
+def _names(command: str, handle: Handle) -> bool:
+    """Whether a command line is that of a driver of a launch."""
+    of = "" if handle.job is None else f"/{handle.job}"
+    return f"{of}/launches/{handle.launch_id}.json" in command
 
 
 def _list(given: str | None, *more: str) -> list[str]:

@@ -30,11 +30,13 @@ class ClusterDriver:
         id: Its submission id.
         state: The master's word for it.
         worker: Web address of its worker; None while it has none.
+        main: Its main class.
     """
 
     id: str
     state: str
     worker: str | None
+    main: str = ""
 
     @property
     def log(self) -> str | None:
@@ -116,7 +118,9 @@ class MasterPage:
             if not isinstance(one.get("id"), str):
                 raise misshapen(address)
             worker = workers.get(str(one.get("worker")))
-            found[one["id"]] = ClusterDriver(one["id"], str(one.get("state")), worker)
+            found[one["id"]] = ClusterDriver(
+                one["id"], str(one.get("state")), worker, str(one.get("mainclass"))
+            )
         return found
 
     def _state(self) -> tuple[str, Mapping[str, Any]]:

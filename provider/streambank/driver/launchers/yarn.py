@@ -21,7 +21,7 @@ from streambank.core.errors import InputError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import ATTEMPTS
 from streambank.driver.application import check_application, check_queries
-from streambank.driver.launcher import DriverState, Handle
+from streambank.driver.launcher import DriverState, Handle, not_its_driver
 from streambank.driver.launchers.http import ask, entries, get_json, misshapen, send_json
 from streambank.driver.launchers.local import job_tag, yarn_options
 from streambank.driver.launchers.submit import ClusterSubmit, Submitter
@@ -29,7 +29,7 @@ from streambank.driver.spec import LaunchSpec, launch_key
 
 GONE = frozenset({"FINISHED", "FAILED", "KILLED"})
 LIVING = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
-_APPLICATION = re.compile(r"\bapplication_\d+_\d+\b")
+_APPLICATION = re.compile(r"\bapplication_[0-9]+_[0-9]+\b")
 _CONTAINER = re.compile(r"(https?://[^/]+)/node/containerlogs/(container_\w+)")
 _LINE_BYTES = 400
 _PORT = 8088
@@ -94,8 +94,7 @@ class YarnLauncher(Submitter):
             raise misshapen(self._address[0])
         found = []
         for app in entries(apps.get("app"), self._address[0]):
-            tags = str(app.get("applicationTags") or "").lower().split(",")
-            launch_id = next((one.strip() for one in tags if one.strip().startswith("launch-")), None)
+            launch_id = next((one for one in _tags(app) if one.startswith("launch-")), None)
             if launch_id is not None and control.store.exists(launch_key(launch_id)):
                 application = app.get("id")
                 if not isinstance(application, str):
@@ -107,7 +106,7 @@ class YarnLauncher(Submitter):
         """See `Launcher.status`."""
         if handle.submission is None:
             return DriverState("ended", why="nothing was submitted")
-        app = self._app(handle.submission)
+        app = self._app(handle)
         state = str(app.get("state"))
         final = str(app.get("finalStatus") or "")
         why = state if final in ("", "UNDEFINED") else f"{state} ({final})"
@@ -119,7 +118,7 @@ class YarnLauncher(Submitter):
         if handle.submission is None:
             return []
         try:
-            app = self._app(handle.submission)
+            app = self._app(handle)
             where = _CONTAINER.match(str(app.get("amContainerLogs") or ""))
             said = str(app.get("diagnostics") or "").strip().splitlines()
             found = said[-max(1, count // 4) :]
@@ -144,10 +143,16 @@ class YarnLauncher(Submitter):
                 if number == len(self._address):
                     raise
 
-    def _app(self, application: str) -> Mapping[str, Any]:
-        found = self._get(f"/ws/v1/cluster/apps/{application}").get("app")
+    def _app(self, handle: Handle) -> Mapping[str, Any]:
+        """An application, which has to have the tags of its launch, and of its job."""
+        if handle.submission is None or not _APPLICATION.fullmatch(handle.submission):
+            raise not_its_driver(handle, "that is no application's id")
+        found = self._get(f"/ws/v1/cluster/apps/{handle.submission}").get("app")
         if not isinstance(found, dict) or not isinstance(found.get("state"), str):
             raise misshapen(self._address[0])
+        tags = _tags(found)
+        if handle.launch_id not in tags or (handle.job is not None and job_tag(handle.job) not in tags):
+            raise not_its_driver(handle, "YARN does not have it by these tags")
         return found
 
     def _get(self, path: str) -> Mapping[str, Any]:
@@ -162,6 +167,10 @@ class YarnLauncher(Submitter):
 
     def _page_of(self, application: str) -> str:
         return f"{self._address[0]}/cluster/app/{application}"
+
+
+def _tags(app: Mapping[str, Any]) -> list[str]:
+    return [one.strip() for one in str(app.get("applicationTags") or "").lower().split(",")]
 
 
 def _log_of(app: Mapping[str, Any]) -> str | None:

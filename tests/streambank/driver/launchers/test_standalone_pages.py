@@ -23,7 +23,7 @@ def test_drivers_that_run_are_told_from_those_that_have_ended(master: FakeMaster
     page = MasterPage([master.url])
     first, second = submit(master, "one"), submit(master, "two")
     master.states[first] = "FINISHED"
-    assert page.active() == {second: ClusterDriver(second, "RUNNING", master.url)}
+    assert page.active() == {second: ClusterDriver(second, "RUNNING", master.url, master.main)}
     ended = page.driver(first)
     assert ended is not None and ended.state == "FINISHED"
     assert page.driver("driver-9999") is None

@@ -40,7 +40,7 @@ def test_it_is_followed_under_its_new_id(folder: Path, master: FakeMaster) -> No
     assert state.log is not None and "driver-0002" in state.log
     assert state.submission == "driver-0002"
     launcher.kill(handle)
-    assert master.killed == ["driver-0001", "driver-0002"]
+    assert master.killed == ["driver-0002"]
     assert launcher.status(handle).state == "ended" and launcher.find(control) == []
     launcher.kill(handle)
 
