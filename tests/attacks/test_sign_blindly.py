@@ -19,8 +19,11 @@ from streambank.core.names import STANDBY
 from streambank.core.signing import VARIABLE, new_key
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
+from streambank.driver.prepare import prepare_launch
+from streambank.driver.spec import write_launch
 from streambank.job.sign_records import look_at_records, sign_records
 from streambank.sites.records import SiteRecord, Sites
+from streambank.upgrade.record import Upgrade, newest_upgrade, remember, upgrades_of
 from tests.support.cli import Answer, streambank, succeed
 from tests.support.jobs.declared import BY, declare
 
@@ -57,6 +60,11 @@ def plant_code(job: Job) -> None:
     )
     ids = {"instead_of": declared.identity, "instead_of_unread": declared.identity_unread}
     plant(job, "chosen", 1, {**ids, "code": evil.to_dict(), "by": {}, "why": "", "at": AT})
+
+
+def remember_unsigned(job: Job, upgrade: Upgrade) -> None:
+    """Write an upgrade's record as who has no key."""
+    RecordStream(job.records().store, "upgrades").append(upgrade.to_record())
 
 
 def plant_generation(job: Job, location: str) -> None:
@@ -183,3 +191,94 @@ def test_what_a_record_says_may_be_anything(keyed: Job, odd: object) -> None:
     assert answer.code == 8 and "\x1b" not in answer.out + answer.err
     plant(keyed, "generation/main", 2, {"generation": odd, "location": odd})
     assert sign(keyed).code == 4
+
+
+def plant_old(job: Job, folder: str, *several: dict[str, Any]) -> None:
+    for at, said in enumerate(several, start=1):
+        plant(job, folder, at, {"at": AT, "by": {}, "why": "", **said})
+
+
+def evil(job: Job) -> Code:
+    return replace(Code.declared(job), application="/tmp/evil.py", args=("secret",), program=None)
+
+
+def choice(job: Job, code: Code | None) -> dict[str, Any]:
+    declared = Code.declared(job)
+    ids = {"instead_of": declared.identity, "instead_of_unread": declared.identity_unread}
+    return {**ids, "code": None if code is None else code.to_dict()}
+
+
+def test_a_choice_below_the_newest_is_not_vouched_for(keyed: Job) -> None:
+    """It says nothing as long as the newest is there; who may delete that must not make it count."""
+    plant_old(keyed, "chosen", choice(keyed, evil(keyed)), choice(keyed, None))
+    assert sign(keyed).code == 0
+    store = keyed.records().store
+    chosen = newest_choice(keyed.records())
+    assert chosen is not None and chosen.code is None, "the newest is signed"
+    assert sign(keyed, "--json").document["records"] == 0
+    store.delete("chosen/0000000002.json")
+    with pytest.raises(IntegrityError) as refused:
+        newest_choice(keyed.records())
+    assert refused.value.code == "not-signed"
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_an_upgrade_that_has_ended_shows_its_code(keyed: Job, where: str) -> None:
+    """`--undo` runs the code before, and no state says that nothing will."""
+    declared = Code.declared(keyed)
+    newest = Upgrade("up-1", keyed.name, "upgraded", declared, declared)
+    shown = replace(newest, before=evil(keyed)) if where == "before" else replace(newest, after=evil(keyed))
+    remember_unsigned(keyed, Upgrade("up-0", keyed.name, "upgraded", evil(keyed), declared))
+    remember_unsigned(keyed, shown)
+    answer = sign(keyed)
+    assert answer.code == 8 and "The upgrade up-1" in answer.err and "/tmp/evil.py" in answer.err
+    assert "secret" not in answer.out + answer.err
+    document = succeed("job", "sign-records", keyed.name, "--jobs", keyed.source, "--yes", "--json").document
+    assert document["upgrade"][where]["application"] == "/tmp/evil.py"
+    assert [one.name for one in upgrades_of(keyed.records())] == ["up-1"]
+    keyed.records().store.delete("upgrades/0000000002.json")
+    with pytest.raises(IntegrityError):
+        newest_upgrade(keyed.records())
+
+
+def test_an_upgrade_to_what_is_declared_needs_no_yes(keyed: Job) -> None:
+    """The negative control: the code before and after is what is declared, as after a change of nothing."""
+    declared = Code.declared(keyed)
+    remember_unsigned(keyed, Upgrade("up-1", keyed.name, "upgraded", None, declared))
+    answer = sign(keyed)
+    assert answer.code == 0 and "up-1" not in answer.out
+    assert newest_upgrade(keyed.records()) is not None
+
+
+def test_a_launch_shows_its_code(keyed: Job) -> None:
+    """An upgrade goes back to what was launched last."""
+    sign_records(keyed, by=BY)
+    store = keyed.records().store
+    spec = replace(prepare_launch(keyed, keyed.records(), by=BY), code=evil(keyed).to_dict())
+    write_launch(keyed.records(), spec)
+    for name in store.names("launched"):
+        store.delete(f"launched/{name}")
+    plant_old(keyed, "launched", {"launch_id": spec.launch_id, "digest": spec.digest})
+    answer = sign(keyed)
+    assert answer.code == 8 and "launched last: the code of /tmp/evil.py" in answer.err
+    store.delete(spec.key)
+    answer = sign(keyed)
+    assert answer.code == 8 and "not there to be looked at" in answer.err, (
+        "it may come once its digest is signed"
+    )
+
+
+def test_what_a_key_has_signed_goes_on_with_the_next_key(keyed: Job, tmp_path: Path) -> None:
+    """The honest case: with both keys at hand, older records are signed anew, too."""
+    declared = Code.declared(keyed)
+    sign_records(keyed, by=BY)
+    control = keyed.records()
+    for name in ("up-0", "up-1"):
+        remember(control, Upgrade(name, keyed.name, "upgraded", declared, declared))
+    keys = tmp_path / "keys"
+    old = keys.read_text()
+    new_key(tmp_path / "new")
+    keys.write_text((tmp_path / "new").read_text() + old)
+    assert sign_records(keyed, by=BY).records == 4
+    keys.write_text((tmp_path / "new").read_text())
+    assert [one.name for one in upgrades_of(keyed.records())] == ["up-1", "up-0"]

@@ -210,14 +210,24 @@ class RecordStream:
         names = self.store.names(self.prefix)
         yield from self._read_those((one for one in self._all_near(names) if one > after), names)
 
-    def newest_first(self) -> Iterator[Record]:
+    def newest_first(self, *, vouched: bool = False) -> Iterator[Record]:
         """The records, descending; each is read when it is asked for.
+
+        Args:
+            vouched: Without older ones that are not signed, and have to be: of a stream whose newest record
+                alone counts, nothing else is vouched for (`sign`).
 
         Raises:
             FormatError: A record is damaged.
         """
         names = self.store.names(self.prefix)
-        yield from self._read_those(reversed(self._all_near(names)), names)
+        numbers = self._all_near(names)
+        for number in reversed(numbers):
+            try:
+                yield from self._read_those((number,), names)
+            except IntegrityError:
+                if not vouched or number == numbers[-1]:
+                    raise
 
     def _all_near(self, names: Collection[str]) -> list[int]:
         """The numbers in a listing, ascending, where a history leads to each.
@@ -342,11 +352,13 @@ class RecordStream:
         if self.signer is not None and not self.signer.keys:
             self.signer.refuse_without_key(self.store.names(self.prefix))
 
-    def unproven(self, identity: Identity) -> Iterator[Unproven]:
+    def unproven(self, identity: Identity, *, newest: bool = False) -> Iterator[Unproven]:
         """Each record as it is, signed or not, oldest first; none of a stream that is not signed.
 
         Args:
             identity: Whose records they are (`Signer.to_vouch`).
+            newest: Without older ones that no key has signed: they count for nothing until somebody deletes
+                what came after them.
 
         Raises:
             FormatError: A record is damaged (code `damaged-record`).
@@ -354,12 +366,20 @@ class RecordStream:
         if self.signer is None:
             return
         names = self.store.names(self.prefix)
-        for number in self._all_near(names):
+        numbers = self._all_near(names)
+        for number in numbers:
             key, data = self.key(number), read_record(self.store, self.key(number))
             signed = self.signer.has_signed(key, data, names, identity)
+            if newest and not signed and number != numbers[-1]:
+                try:
+                    self.signer.check(key, data, names, anywhere=True)
+                except IntegrityError:
+                    continue
             yield Unproven(number, key, data, decode_json(data, self.describe(number)), signed)
 
-    def sign(self, identity: Identity, seen: Mapping[str, str], *, unsigned: bool = False) -> None:
+    def sign(
+        self, identity: Identity, seen: Mapping[str, str], *, unsigned: bool = False, newest: bool = False
+    ) -> None:
         """Sign each record that the first key has not signed as it is.
 
         Args:
@@ -367,6 +387,7 @@ class RecordStream:
             seen: The digest of each record that is vouched for, by its key.
             unsigned: Also what no key has signed although there are several, so that there were signatures
                 before; and what was changed since it was signed.
+            newest: See `unproven`.
 
         Raises:
             FormatError: A record is damaged (code `damaged-record`).
@@ -375,7 +396,7 @@ class RecordStream:
                 `bad-signature`).
         """
         names = self.store.names(self.prefix)
-        for one in self.unproven(identity):
+        for one in self.unproven(identity, newest=newest):
             if seen.get(one.key) != one.digest:
                 raise ConflictError(
                     f"The record {self.store.uri}/{one.key} has come or was changed since it was looked at.",

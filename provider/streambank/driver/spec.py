@@ -352,7 +352,7 @@ def proven_launch(control: JobControl, launch_id: str) -> LaunchSpec | None:
     except (NotFoundError, FormatError):
         return None
     digest = {"launch_id": launch_id, "digest": _digest(data)}
-    records = launched_records(control).newest_first() if control.signer.keys else ()
+    records = launched_records(control).newest_first(vouched=True) if control.signer.keys else ()
     if control.signer.keys and not any(digest.items() <= record.data.items() for record in records):
         return None
     return spec

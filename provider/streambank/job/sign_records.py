@@ -2,7 +2,8 @@
 
 So that is shown first, all of it that decides where the job runs, with which code, and what may be removed;
 and where a forgery would say the same, nothing is signed without a yes. Signed are the very bytes that were
-shown.
+shown. Of a stream whose newest record alone counts, older ones are not signed: one of them would count if
+somebody deleted what came after it.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streambank.code.chosen import INTERRUPTED, chosen_records, upgrade_records
+from streambank.code.code import Code
 from streambank.control.control import JobControl
 from streambank.control.copies import begun_records, queries_of, refreshed_records
 from streambank.control.generations import Generation, is_generation_of, together_records
 from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.rollbacks import taken_back_records
 from streambank.control.signed import Identity
-from streambank.core.errors import RefusedError
+from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
 from streambank.core.signing import require_keys
 from streambank.core.units import say_count
 from streambank.declaration.declaration import Job
-from streambank.driver.spec import launched_records
+from streambank.driver.spec import decode_launch, launch_key, launched_records
 from streambank.sites.records import Sites
+from streambank.storage.store import read_record
+
+_BY_NEWEST = frozenset({"chosen", "upgrades", "launched", "taken-back", "restored-together"})
+"""Streams whose newest record alone counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,10 @@ class Vouched:
         desired: What is meant to be: `running`, `stopped`, or None where nobody said.
         code: What an upgrade chose last instead of the declared code: `application`, `python`, `spark_home`,
             and how many `args` and `settings`; None for nothing.
-        upgrade: The newest upgrade where it was interrupted: its `name` and `state`; None for none.
+        upgrade: The newest upgrade: its `name`, `state`, and the codes `before` and `after`, either of which
+            may run again; None for none.
+        launched: What was launched last, to which an upgrade may go back: `launch_id` and `code` (None where
+            that launch is not there); None for nothing.
         site: What says which site is the active one: `state` and `site`; None where nothing does.
         doubts: What a forgery would say as well, in sentences: somebody has to know that it is right.
         seen: The digest of each record that was looked at, by its key.
@@ -54,7 +63,8 @@ class Vouched:
     directories: tuple[str, ...]
     desired: str | None
     code: Mapping[str, Any] | None
-    upgrade: Mapping[str, str] | None
+    upgrade: Mapping[str, Any] | None
+    launched: Mapping[str, Any] | None
     site: Mapping[str, str] | None
     doubts: tuple[str, ...]
     seen: Mapping[str, str] = field(repr=False)
@@ -121,7 +131,7 @@ def sign_records(
             )
         identity = records.signer.to_vouch(unsigned=unsigned, begin=True)
         for stream in _streams(job, records):
-            stream.sign(identity, vouched.seen, unsigned=unsigned)
+            stream.sign(identity, vouched.seen, unsigned=unsigned, newest=_by_newest(stream))
         records.signer.keep(identity)  # last: until then what was signed by the one before counts
     return vouched
 
@@ -137,8 +147,15 @@ def _streams(job: Job, records: JobControl) -> Iterator[RecordStream]:
     yield from (begun_records(records), refreshed_records(records))
 
 
+def _by_newest(stream: RecordStream) -> bool:
+    """Whether its newest record alone counts."""
+    return stream.prefix.partition("/")[0] in _BY_NEWEST
+
+
 def _look(job: Job, records: JobControl, identity: Identity) -> Vouched:
-    found = {one.prefix: list(one.unproven(identity)) for one in _streams(job, records)}
+    found = {
+        one.prefix: list(one.unproven(identity, newest=_by_newest(one))) for one in _streams(job, records)
+    }
     said = {prefix: [Record(one.number, one.data) for one in each] for prefix, each in found.items()}
     generations = {
         query: [Generation.from_dict(one.data) for one in said[records.generations(query).records.prefix]]
@@ -148,8 +165,15 @@ def _look(job: Job, records: JobControl, identity: Identity) -> Vouched:
     for record in said[refreshed_records(records).prefix]:
         for query, one in queries_of(records, record).items():
             generations.setdefault(query, []).append(one.generation)
-    code, upgrade = _code(_last(said, "chosen").get("code")), _last(said, "upgrades")
-    interrupted, state = str(upgrade.get("state")) in INTERRUPTED, _last(said, "desired").get("state")
+    chosen, upgrade, launched = (_last(said, one) for one in ("chosen", "upgrades", "launched"))
+    ran, state = _ran(records, launched), _last(said, "desired").get("state")
+    signed = {prefix for prefix, each in found.items() if each and each[-1].signed}
+    codes = (
+        ("chosen", "An upgrade has chosen", chosen.get("code")),
+        ("upgrades", f"The upgrade {upgrade.get('name')} may go back to", upgrade.get("before")),
+        ("upgrades", f"The upgrade {upgrade.get('name')} has brought", upgrade.get("after")),
+        ("launched", "An upgrade may go back to what was launched last:", ran if launched else None),
+    )
     return Vouched(
         job.name,
         records.signer.keys[0].id,
@@ -165,27 +189,48 @@ def _look(job: Job, records: JobControl, identity: Identity) -> Vouched:
             for one in _several(record.data.get("directories"))
         ),
         None if state is None else str(state),
-        code,
-        _only(upgrade, "name", "state") if interrupted else None,
+        _code(chosen.get("code")),
+        {**_only(upgrade, "name", "state"), **{one: _code(upgrade.get(one)) for one in ("before", "after")}}
+        if upgrade
+        else None,
+        {**_only(launched, "launch_id"), "code": _code(ran)} if launched else None,
         _only(_last(said, "sites"), "state", "site") if said["sites"] else None,
-        tuple(_doubts(job, generations, code, upgrade if interrupted else None)),
+        (
+            *_code_doubts(job, [(what, code) for of, what, code in codes if of not in signed]),
+            *_doubts(job, generations, upgrade),
+        ),
         {one.key: one.digest for each in found.values() for one in each},
     )
 
 
-def _doubts(
-    job: Job,
-    generations: Mapping[str, Sequence[Generation]],
-    code: Mapping[str, Any] | None,
-    upgrade: JsonDict | None,
-) -> Iterator[str]:
-    if code is not None:
+def _ran(records: JobControl, launched: JsonDict) -> Mapping[str, Any]:
+    """The code of a launch; nothing in it where the launch is not there, or is not what the record says."""
+    name = str(launched.get("launch_id"))
+    try:
+        data = read_record(records.store, launch_key(name))
+        return decode_launch(data, name, str(launched.get("digest"))).code or {}
+    except (InputError, NotFoundError, FormatError, IntegrityError):
+        return {}
+
+
+def _code_doubts(job: Job, codes: Sequence[tuple[str, object]]) -> Iterator[str]:
+    """What is said of codes that are not the declared one."""
+    declared = Code.declared(job).to_dict()
+    for what, said in codes:
+        if said == {}:
+            yield f"{what} code that is not there to be looked at."
+        code = _code(said)
+        if code is None or said == declared:
+            continue
         python = code["python"] or "the interpreter that is declared"
         yield (
-            f"An upgrade has chosen the code of {code['application']}, with {python}, "
+            f"{what} the code of {code['application']}, with {python}, "
             f"{say_count(code['args'], 'argument')} and {say_count(code['settings'], 'setting')}."
         )
-    if upgrade is not None:
+
+
+def _doubts(job: Job, generations: Mapping[str, Sequence[Generation]], upgrade: JsonDict) -> Iterator[str]:
+    if str(upgrade.get("state")) in INTERRUPTED:
         yield f"The upgrade {upgrade.get('name')} was interrupted ({upgrade.get('state')}): the next goes on."
     for query, each in generations.items():
         for location in dict.fromkeys(one.location for one in each):
@@ -208,7 +253,7 @@ def _several(said: object) -> Collection[object]:
 
 def _code(said: object) -> dict[str, Any] | None:
     """What a chosen code is, without its arguments, which may be long, and its settings."""
-    if not isinstance(said, dict):
+    if not said or not isinstance(said, dict):
         return None
     counted = {"args": len(_several(said.get("args"))), "settings": len(_several(said.get("spark")))}
     return _only(said, "application") | {name: said.get(name) for name in ("python", "spark_home")} | counted

@@ -229,9 +229,9 @@ def newest_upgrade(control: JobControl) -> Upgrade | None:
 
 
 def upgrades_of(control: JobControl) -> Iterator[Upgrade]:
-    """The upgrades of a job, newest first, each as its newest record has it."""
+    """The upgrades of a job, newest first, each as its newest record has it; none that nobody vouches for."""
     seen: set[str] = set()
-    for record in upgrade_records(control).newest_first():
+    for record in upgrade_records(control).newest_first(vouched=True):
         found = Upgrade.from_record(record.data)
         if found.name not in seen:
             seen.add(found.name)

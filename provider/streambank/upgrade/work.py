@@ -122,7 +122,7 @@ class Work:
         begun = why_undone(self.upgrade.name, "")
         return self.upgrade.state == "restored" or any(
             str(record.data.get("why")).startswith(begun)
-            for record in chosen_records(self.control).newest_first()
+            for record in chosen_records(self.control).newest_first(vouched=True)
         )
 
     def runs_other_code(self) -> bool:

@@ -549,8 +549,9 @@ def sign_records(
 ) -> None:
     """Sign the records that say which checkpoint counts, what runs, and what is meant to be, as they are now.
 
-    It says that you know them to be right: look at what it prints. Where a forgery would say the same (an
-    upgrade chose code, or was interrupted; a directory is not at the declared checkpoint), it needs a yes.
+    It says that you know them to be right: look at what it prints. Where a forgery would say the same (other
+    code than the declared one may run, an upgrade was interrupted, or a directory is not at the declared
+    checkpoint), it needs a yes.
     """
     from streambank.job.sign_records import look_at_records
     from streambank.job.sign_records import sign_records as sign
