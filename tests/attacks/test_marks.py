@@ -118,6 +118,19 @@ def test_true_notes_are_signed_and_count(job: Job, key: Path) -> None:
     assert [directories for _, directories in begun_refreshes(records)] == [("file:///x",)]
 
 
+def test_honest_notes_of_before_the_key_stop_a_start_until_they_are_signed(job: Job, key: Path) -> None:
+    """Restores have left several: the newest is signed, and nothing asks about the rest."""
+    notes = RecordStream(job.records().store, "restored-together")
+    for batch in range(3):
+        notes.append({"at": AT, "queries": {"main": {"savepoint": f"b{batch}", "generation": 1}}})
+    with pytest.raises(StreambankError) as refused:
+        check_together(job.records(), ("main",))
+    assert refused.value.code == "not-signed" and "sign-records" in str(refused.value.hint)
+    assert sign_records(job, by=BY).records == 2, "that of the generation, and the newest note"
+    check_together(job.records(), ("main",))
+    assert sign_records(job, by=BY).records == 0
+
+
 def restore(job: Job) -> None:
     """What a restore does with the generations."""
     generations = job.records().generations()
