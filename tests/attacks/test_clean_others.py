@@ -14,7 +14,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
-from tests.attacks.test_clean import clean, restored, states
+from tests.attacks.test_clean import clean, record, restored, states
 from tests.attacks.test_clean import temporary_folder as temporary_folder
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
@@ -28,6 +28,7 @@ def test_the_checkpoint_in_use_stays_where_records_name_newer_ones(
 ) -> None:
     job = restored(declare(tmp_path))
     records, live = job.records(), tmp_path / "checkpoints/flights.g0002"
+    (tmp_path / "checkpoints/flights.streambank.json").unlink()  # nor does a marker say which one counts
     for number in numbers:
         at = open_store(f"{job.checkpoint}.g{number:04d}").uri
         made_at = to_json_time(utc_now() + timedelta(minutes=1))
@@ -40,6 +41,20 @@ def test_the_checkpoint_in_use_stays_where_records_name_newer_ones(
     found = {one.directory.location: one.why for one in clean(job).decisions}
     assert "which has not committed a later batch yet" in found[live.as_uri()]
     assert (live / "offsets").is_dir() and (live / "commits").is_dir()
+
+
+def test_the_checkpoint_in_use_stays_where_a_record_lets_an_earlier_one_count(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    early = save(job)
+    for _ in range(4):
+        go_on(job)
+    next_generation(job, early, sink="accept")
+    go_on(job)
+    live = open_store(f"{job.checkpoint}.g0002").uri
+    record(job, 3, job.checkpoint, again=1)
+    found = {one.directory.location: one.why for one in clean(job).decisions}
+    assert "the marker beside the checkpoint" in found[live] and open_store(live).exists("metadata")
 
 
 def test_an_earlier_generation_goes_once_the_query_is_ahead_of_it(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ from streambank.retention.expired import UNUSABLE, expired_savepoints, read_copy
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.rollback import SetAside, set_aside
 from streambank.sinks.unguarded import sink_from_description
-from streambank.storage import is_inside, local_path, open_store
+from streambank.storage import is_inside, local_path, open_store, same_place
 from streambank.storage.local.trees import Judged, is_private, judge
 from streambank.storage.store import Store, read_record
 from streambank.work.staging import INSPECTED, TEMPORARY, is_repository, is_staging
@@ -332,7 +332,11 @@ class _Search:
                 self._guarded(location, partial(self._earlier_generation, location, since, number))
 
     def _earlier_generation(self, location: str, since: datetime, number: int) -> None:
-        need = of_another_job(location, self.called) or self._way_back(location)
+        marker = read_marker(self.declared)  # who may write the records does not write that
+        if marker is not None and same_place(marker.location, location):
+            need = "the marker beside the checkpoint, which calls it the one that counts"
+        else:
+            need = of_another_job(location, self.called) or self._way_back(location)
         self._add("generation", location, since, need, number=number)
 
     def _way_back(self, location: str) -> str:
