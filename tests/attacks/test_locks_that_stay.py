@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streambank.control.claims import Claim, Claims, Clock
+from streambank.control.claims import Clock
 from streambank.control.control import JobControl
 from streambank.control.operation import OperationLock
 from streambank.core.errors import ConflictError, RefusedError, StorageError
@@ -208,21 +208,3 @@ def test_many_threads_take_turns_while_no_end_can_be_written(disk: Full) -> None
     for one in threads:
         one.join()
     assert not wrong and disk.refused > 11
-
-
-def test_a_claim_whose_answer_is_lost_is_held_by_nobody(tmp_path: Path) -> None:
-    class Lost(LocalStore):
-        lost = False
-
-        def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
-            super().write(key, data, exclusive=exclusive)
-            if not self.lost and key.startswith("operation/"):
-                self.lost = True
-                raise StorageError("The answer was lost.", code="not-reachable", hint="Try again.")
-
-    store = Lost(tmp_path)
-    with pytest.raises(StorageError, match="lost"), control_of(store).operation("start", by=BY):
-        pass
-    assert store.lost and Claims(store, "operation").records.numbers() == [1]
-    with control_of(store).operation("start", by=BY) as operation:
-        assert isinstance(operation.claim, Claim) and operation.claim.epoch == 2

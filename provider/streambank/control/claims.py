@@ -12,8 +12,8 @@ How a holder is judged:
 
 * It ended, or its last beat says so: the claim is free.
 * Same boot and pid namespace as the observer: it lives while any of its processes exists, stopped ones
-  included. The observer's own process is none of them once it has let go of the epoch, and could not record
-  that: it goes on for weeks where it is a service.
+  included. The observer's own process is none of them once it has let go of the claim (by its token), and
+  could not record that: it goes on for weeks where it is a service.
 * Anywhere else: by its beat. A beat that moved under the observer's eyes lives; one that stood still for the
   TTL, on the *observer's* monotonic clock, is dead; before either is seen it is unknown. No two clocks are
   ever compared.
@@ -23,7 +23,9 @@ How a holder is judged:
 from __future__ import annotations
 
 import os
+import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,7 +35,7 @@ from typing import Any, Literal
 from streambank.control.place import MOVED
 from streambank.control.processes import HostId, ProcessId, person, this_host
 from streambank.control.records import JsonDict, RecordStream, decode_json
-from streambank.core.errors import ConflictError, FormatError, NotFoundError, StorageError
+from streambank.core.errors import ConflictError, FormatError, NotFoundError, StorageError, StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store, read_record
 
@@ -43,9 +45,9 @@ _FADING_S = 5.0
 """How long to wait for the rest of a holder's processes: Python ends 1.5 s after its JVM was killed."""
 
 State = Literal["live", "dead", "unknown", "ended"]
-_LET_GO: set[tuple[str, int, str]] = set()
-"""Claims that this process has let go of without a record of it: stream, epoch, and when they were claimed. A
-child after a fork has another process id, by which it never asks."""
+_LET_GO: set[str] = set()
+"""The tokens of claims that this process has let go of without a record of it. A child after a fork has
+another process id, by which it never asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +196,14 @@ class Claims:
         beat_bytes = self._companion(epoch, ".beat")
         beat = _or_empty(beat_bytes)
         end_bytes = self._companion(epoch, ".end")
-        holder, since, unreadable = self._holder(epoch)
+        holder, since, token, unreadable = self._holder(epoch)
         if end_bytes is not None or "how" in beat:  # by its last beat, where a full disk took no other file
             end = _or_empty(end_bytes) if end_bytes is not None else beat
             return ClaimView(epoch, "ended", _how_it_ended(end), holder, since, beat, end)
         if holder is None:
             return ClaimView(epoch, "unknown", unreadable, None, None, beat, {})
         if self.here.sees(holder.host):
-            let_go = since is not None and _claimed(self.records, epoch, to_json_time(since)) in _LET_GO
-            state, why, fading = _look(holder, let_go)
+            state, why, fading = _look(holder, token in _LET_GO)
             return ClaimView(epoch, state, why, holder, since, beat, {}, fading, _frozen(holder))
         state, why = self._judge(epoch, holder, beat_bytes or b"")
         return ClaimView(epoch, state, why, holder, since, beat, {})
@@ -213,13 +214,13 @@ class Claims:
         except NotFoundError:
             return None
 
-    def _holder(self, epoch: int) -> tuple[Holder | None, datetime | None, str]:
+    def _holder(self, epoch: int) -> tuple[Holder | None, datetime | None, str, str]:
         try:
             data = self.records.read(epoch)
-            at = data.pop("at")
-            return Holder.from_dict(data), from_json_time(str(at)), ""
+            at, token = str(data.pop("at")), str(data.pop("token", ""))
+            return Holder.from_dict(data), from_json_time(at), token, ""
         except (FormatError, KeyError, ValueError) as error:
-            return None, None, f"its record cannot be read ({error})"
+            return None, None, "", f"its record cannot be read ({error})"
 
     def _judge(self, epoch: int, holder: Holder, beat: bytes) -> tuple[State, str]:
         now = self.clock.monotonic()
@@ -269,18 +270,19 @@ class Claims:
             if view is not None and not view.free:
                 return view
             epoch = view.epoch + 1 if view else 1
-            data = {"at": to_json_time(utc_now()), **holder.to_dict()}
+            token = uuid.uuid4().hex
+            data = {"at": to_json_time(utc_now()), "token": token, **holder.to_dict()}
             if view is not None and view.state == "dead":
                 data["replaces"] = {"epoch": view.epoch, "why": view.why}
+            claim = Claim(self.records, epoch, holder, self.clock, token)
             try:
-                if self.records.create(epoch, data):
-                    claim = Claim(self.records, epoch, holder, self.clock, data["at"])
+                # Who was refused may have met its own record: a write was repeated whose answer was lost.
+                if self.records.create(epoch, data) or claim.is_there():
                     if self.records.store.exists(MOVED):
-                        claim.release()
                         raise moved_meanwhile(self.records.store)
                     return claim
-            except StorageError:
-                _LET_GO.add(_claimed(self.records, epoch, data["at"]))  # it may be there all the same
+            except BaseException:
+                claim.withdraw()
                 raise
 
     def end(self, epoch: int, how: str, **details: Any) -> bool:
@@ -294,15 +296,16 @@ class Claim:
     """A claim that is held. Beat it, ask whether it still is ours, release it.
 
     Attributes:
-        since: When it was claimed, as its record says.
+        token: What tells it from all others, in its record: of two racers in a process, both may ask for one
+            epoch in one millisecond, and one gets it.
         cramped: Why the last beat had to be written in the place of the one before; None where it had not.
     """
 
-    def __init__(self, records: RecordStream, epoch: int, holder: Holder, clock: Clock, since: str) -> None:
+    def __init__(self, records: RecordStream, epoch: int, holder: Holder, clock: Clock, token: str) -> None:
         self.records = records
         self.epoch = epoch
         self.holder = holder
-        self.since = since
+        self.token = token
         self._clock = clock
         self.cramped: str | None = None
         self._beats = 0
@@ -379,11 +382,51 @@ class Claim:
         On a disk without any room left, the heartbeat says how, in its place, and gets the second name: that
         takes none. Before the first one it is the record of the claim, which cannot say how.
         """
-        claimed = _claimed(self.records, self.epoch, self.since)
-        _LET_GO.add(claimed)
+        _LET_GO.add(self.token)
         ended = self._end({"at": to_json_time(utc_now()), "how": how, **details})
-        _LET_GO.discard(claimed)
+        _LET_GO.discard(self.token)
         return ended
+
+    def is_there(self) -> bool:
+        """Whether the record of its epoch is its own.
+
+        Raises:
+            StorageError: That cannot be found out.
+        """
+        try:
+            return self.records.read(self.epoch).get("token") == self.token
+        except (NotFoundError, FormatError):
+            return False
+
+    def withdraw(self) -> None:
+        """Give back what nobody was told to hold: the record may be there, or come, after a failed write."""
+        _LET_GO.add(self.token)
+        with suppress(StreambankError):
+            if self.is_there():
+                self.release()
+                return
+        self.release_later()
+
+    def release_later(self) -> None:
+        """Try to release it in the background, once in a while, as long as this process lives and holds it.
+
+        For others on its host, this process would be the holder. Of one whose record is not there the TTL is
+        waited for: no write takes longer on its way.
+        """
+        name = f"end-{self.records.prefix} of {self.records.store.uri}"
+        threading.Thread(target=self._release_at_last, name=name, daemon=True).start()
+
+    def _release_at_last(self) -> None:
+        began = time.monotonic()
+        while True:
+            time.sleep(self.holder.beat_s)
+            # Whatever fails must not end this.
+            with suppress(Exception):
+                if self.is_there():
+                    if not self.held() or self.release():
+                        return
+                elif time.monotonic() - began >= self.holder.ttl_s:
+                    return
 
     def _end(self, data: JsonDict) -> bool:
         try:
@@ -418,11 +461,6 @@ def _how_it_ended(end: JsonDict) -> str:
     by = end.get("by")
     who = f" by {person(by)}" if isinstance(by, Mapping) and by else ""
     return f"it was taken from its holder{who}{why}"
-
-
-def _claimed(records: RecordStream, epoch: int, since: str) -> tuple[str, int, str]:
-    """What tells a claim from all others."""
-    return f"{records.store.uri}/{records.prefix}", epoch, since
 
 
 def _look(holder: Holder, let_go: bool) -> tuple[State, str, bool]:

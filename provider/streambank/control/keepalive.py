@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -97,16 +96,8 @@ class Keeper:
             self.claim.release()
         except StorageError as error:
             _log.warning("The end of a claim of %s was not written: %s", self._name, error.message)
-            threading.Thread(target=self._end_at_last, name=f"end-{self._name}", daemon=True).start()
+            self.claim.release_later()
             raise
-
-    def _end_at_last(self) -> None:
-        while True:
-            time.sleep(self.claim.holder.beat_s)
-            # Whatever fails must not end this, as in `_run`.
-            with suppress(Exception):
-                if not self.claim.held() or self.claim.release():
-                    return
 
     def _beat_failed(self) -> str | None:
         if self.claim.beat(self._status() if self._status else None):
