@@ -136,8 +136,9 @@ HINTS = {
         "at the next start."
     ),
     "code-not-proven": (
-        "If it is right, declare that code, or give all workers the same signing keys. Otherwise change what "
-        "the job declares, such as an argument: then that counts at the next start."
+        "If it is right, ask for the same upgrade again while its driver runs, declare that code, or give "
+        "all workers the same signing keys and let somebody sign the records. Otherwise change what the job "
+        "declares, such as an argument: then that counts at the next start."
     ),
     "copy-in-use": (
         "Stop the job on the copy first: StopStreamingJobOperator with `<job>@` and the name of the copy as "

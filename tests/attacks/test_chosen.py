@@ -13,9 +13,11 @@ from streambank.code.code import Code
 from streambank.code.kept import why_not_here
 from streambank.code.vouched import is_vouched, state_folder, vouch
 from streambank.control.control import JobControl
-from streambank.core.errors import RefusedError
+from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.signing import VARIABLE, new_key
 from streambank.declaration.declaration import Job
 from streambank.job.move_records import move_records
+from streambank.job.sign_records import sign_records
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.storage import open_store
@@ -280,3 +282,17 @@ def test_a_key_vouches_on_each_host(job: Job, key: Path) -> None:
     choose_code(job.records(), Code.declared(job), chosen, by=BY, why="")
     assert not state_folder(job.name).exists()
     assert as_chosen(job, job.records())[0].args == ("as", "chosen")
+
+
+def test_a_choice_of_before_there_were_proofs_is_signed_with_the_records(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(job, chosen := replace(Code.declared(job), args=("as", "chosen")))
+    hint = refused(job).hint
+    assert "the same upgrade" in hint and "`streambank job sign-records flights`" in hint
+    new_key(tmp_path / "keys")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "keys"))
+    with pytest.raises(StreambankError):
+        as_chosen(job, job.records())
+    sign_records(job, by=BY, yes=True)
+    assert as_chosen(job, job.records())[0].args == chosen.args

@@ -148,9 +148,11 @@ def unproven(control: JobControl, code: Code) -> RefusedError:
         f"The records of job {control.name} say that an upgrade has chosen the code of {code.application}, "
         f"but {UNPROVEN}.",
         code="code-not-proven",
-        hint="If it is right: start the job on the host and as the user of the upgrade, or declare that code "
-        "in the jobs file; signing keys prove it on each host. Otherwise let the next start run what the "
-        f"jobs file declares, without a rehearsal: `streambank upgrade {control.name} --declared`.",
+        hint="If it is right: start the job on the host and as the user of the upgrade; or ask for the same "
+        "upgrade from here while its driver runs, as for a choice of before there were proofs; or declare "
+        "that code in the jobs file. Signing keys prove it on each host once `streambank job sign-records "
+        f"{control.name}` has signed it. Otherwise let the next start run what the jobs file declares, "
+        f"without a rehearsal: `streambank upgrade {control.name} --declared`.",
     )
 
 
