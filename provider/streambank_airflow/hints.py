@@ -112,6 +112,9 @@ HINTS = {
         "Save it under another job's name. If the job has begun again from nothing on purpose, set "
         "new_query of CreateSavepointOperator."
     ),
+    "bad-signature": (
+        "Let somebody with a shell look at it, and sign it anew if it is right: docs/howto/access.md."
+    ),
     "bad-key-text": "Give the fields of one key as a JSON object.",
     "batch-begun": (
         "Start the job to go on there: trigger <job>.run. It repeats that batch, as any restart does. "

@@ -35,7 +35,7 @@ IDENTITY = "identity.json"
 _OF_NO_PLACE = "streambank record 1"
 _OF_A_PLACE = "streambank record 2"
 _OF_IDENTITIES = "streambank identity 1"
-_VOUCH = "`streambank job sign-records` signs them anew, and shows what they say."
+_VOUCH = "`streambank job sign-records --unsigned` signs them anew, and shows what they say."
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +229,8 @@ class Signer:
                 code="records-of-another-place",
                 hint="The same records, reached by another path (a host and its containers), need the same "
                 f"path everywhere, {identity.place}: by a mount, or as `control`. Those of another site or "
-                f"environment do not count here. Only where they were moved for good: {_VOUCH} Then they are "
-                "refused at the path before.",
+                "environment do not count here. Only where they were moved for good: `streambank job "
+                "sign-records` shows what they say and signs it, and then refuses them at the path before.",
             )
 
     def to_vouch(self, *, unsigned: bool, begin: bool = False) -> Identity:
