@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ from streambank.code.code import Code
 from streambank.code.kept import why_not_here
 from streambank.code.vouched import is_vouched, state_folder, vouch
 from streambank.control.control import JobControl
-from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.core.signing import VARIABLE, new_key
 from streambank.declaration.declaration import Job
+from streambank.driver.launchers.local import LocalLauncher
+from streambank.job import start as starting
 from streambank.job.move_records import move_records
 from streambank.job.sign_records import sign_records
 from streambank.job.start import start_job
@@ -28,7 +32,7 @@ from streambank.upgrade.undo import why_undone
 from streambank.upgrade.upgrade import _Upgrading, undo_upgrade, upgrade
 from streambank_spark.runner import entry
 from tests.support.jobs.declared import BY, declare, fake_launcher
-from tests.support.jobs.upgraded_job import Killed, before
+from tests.support.jobs.upgraded_job import Fault, Killed, before
 
 
 @pytest.fixture(autouse=True)
@@ -296,3 +300,50 @@ def test_a_choice_of_before_there_were_proofs_is_signed_with_the_records(
         as_chosen(job, job.records())
     sign_records(job, by=BY, yes=True)
     assert as_chosen(job, job.records())[0].args == chosen.args
+
+
+def test_what_runs_is_vouched_for_although_no_copy_of_it_can_be_kept(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = fake_launcher(tmp_path)
+    monkeypatch.setattr(launcher, "submit", before(launcher.submit))
+    full = StorageError("The disk is full.", code="io-error")
+    fault = Fault(monkeypatch, starting, "keep", full)
+    with pytest.raises(Killed):
+        start_job(job, by=BY, wait=False, launcher=launcher)
+    assert fault.fired and is_vouched(job.records(), "code", Code.declared(job).to_dict())
+
+
+def test_what_another_process_removes_meanwhile_is_passed_over(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing, gone = Path.glob, []
+
+    def and_one_that_is_gone(folder: Path, pattern: str) -> Any:
+        gone.append(folder / "code-of-before")
+        return [*listing(folder, pattern), *gone]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "glob", and_one_that_is_gone)
+        vouch(job.records(), "code", Code.declared(job).to_dict())
+    assert gone and is_vouched(job.records(), "code", Code.declared(job).to_dict())
+
+
+def test_a_user_without_a_home_can_look_at_a_job_and_proves_nothing(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen_here(job, args=("as", "chosen"))
+    for name in ("XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(pwd, "getpwuid", dict[int, Any]().__getitem__)
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert job_status(job).code.endswith("no start from here runs it.")
+    assert refused(job).code == "code-not-proven"
+    far = JobControl(open_store("s3://bucket/control/flights"), job.name)
+    assert LocalLauncher().log_path(far, "a-launch").startswith(f"{os.devnull}/"), "where nothing can be"
+    with pytest.raises(StorageError) as caught:
+        vouch(job.records(), "code", Code.declared(job).to_dict())
+    assert caught.value.code == "code-not-laid" and "XDG_STATE_HOME" in caught.value.hint
+    choose_code(job.records(), Code.declared(job), None, by=BY, why="the way out")
+    assert as_chosen(job, job.records()) == (job, None)

@@ -40,7 +40,10 @@ Kind = Literal["code", "choice"]
 
 def state_folder(job: str) -> Path:
     """Where this user keeps what belongs to a job."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    try:
+        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    except RuntimeError:  # a user without a home: nothing is there, and nothing can be laid there
+        state = Path(os.devnull)
     return state / "streambank" / job
 
 
@@ -62,7 +65,7 @@ def vouch(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.touch(mode=0o600)
         check_own(file.parent)
-        files = sorted(file.parent.glob("code-*"), key=lambda one: one.stat().st_mtime_ns)
+        files = sorted(file.parent.glob("code-*"), key=_mtime_ns)
         for old in files[:-_KEPT]:
             old.unlink(missing_ok=True)
     except OSError as error:
@@ -158,6 +161,13 @@ def unproven(control: JobControl, code: Code) -> RefusedError:
 
 def _file(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> Path:
     return _folder(control) / f"{kind}-{_digest(json.dumps(said, sort_keys=True))}"
+
+
+def _mtime_ns(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:  # another process has just removed it as an old one
+        return 0
 
 
 def _folder(control: JobControl) -> Path:

@@ -78,8 +78,9 @@ class LocalLauncher:
         """Where a driver's log is: among the job's records, or in the user's state folder."""
         root = local_path(control.store.uri)
         if root is None:
-            state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-            root = state / "streambank" / control.name
+            from streambank.code.vouched import state_folder
+
+            root = state_folder(control.name)
         return str(root / "logs" / f"{launch_id}.log")
 
     def check(self, job: Job) -> str | None:
