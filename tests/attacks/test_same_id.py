@@ -15,6 +15,7 @@ from streambank.recovery.restore import restore
 from streambank.replicas.repair import RepairReport, repair
 from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate
 from streambank.repository.catalog import listed, manifest_key
+from streambank.repository.marks import VERIFIED, add_mark
 from streambank.repository.repository import Repository
 from streambank.savepoint.import_copy import import_copy
 from streambank.savepoint.plan import check_same
@@ -277,6 +278,63 @@ def test_repair_brings_the_very_manifest_back(two: Two, how: str) -> None:
     damage(two, savepoint, how)
     assert two.repair(savepoint).ok
     assert two.shop.repository_store.read(manifest_key(JOB, savepoint)) == was
+
+
+def cut_the_power(two: Two, savepoint: str) -> None:
+    """What a take wrote last is zeros: its packs, its index file, its manifest."""
+    place = two.shop.repository_store
+    for info in [*place.list("packs"), *place.list("index")]:
+        place.write(info.path, b"\0" * info.size_bytes)
+    place.write(manifest_key(JOB, savepoint), b"\0" * 900)
+    assert Repository.open(place).objects.check_index(), "the fault was injected"
+
+
+def test_repair_mends_a_take_that_a_power_cut_zeroed(two: Two) -> None:
+    """Nothing is left that speaks for the replica's savepoint, and nothing that speaks against it."""
+    savepoint = two.take().savepoint
+    was = two.shop.repository_store.read(manifest_key(JOB, savepoint))
+    assert two.replicate().state == "copied"
+    assert verify(two.reopened(), JOB, savepoint, "full").ok, "a verification of the very bytes is no matter"
+    cut_the_power(two, savepoint)
+    assert two.repair(savepoint).ok
+    assert two.shop.repository_store.read(manifest_key(JOB, savepoint)) == was
+
+
+def test_an_index_that_is_lost_says_nothing_that_the_packs_do_not(two: Two) -> None:
+    """The packs are whole: they name what the very savepoint needs, and nothing of another one."""
+    savepoint, place = two.take_both(), two.shop.repository_store
+    was = place.read(manifest_key(JOB, savepoint))
+    copy = Repository.open(quick_store(two.shop.base.removeprefix("file://") + "/copy"), create=True)
+    (done,) = replicate(two.reopened(), copy, newest_first(two.reopened()))
+    assert done.state == "copied"
+    for replica, is_it in ((copy, True), (two.other, False)):
+        for info in list(place.list("index")):
+            place.write(info.path, b"")
+        damage(two, savepoint, "empty")
+        assert repair(two.reopened(), [Repository.open(replica.store)], [(JOB, savepoint)]).ok is is_it
+        assert (place.read(manifest_key(JOB, savepoint)) == was) is is_it
+
+
+def test_of_two_replicas_with_two_savepoints_none_is_believed(two: Two) -> None:
+    savepoint = two.take_both()
+    copy = Repository.open(quick_store(two.shop.base.removeprefix("file://") + "/copy"), create=True)
+    assert [done.state for done in replicate(two.reopened(), copy, newest_first(two.reopened()))] == [
+        "copied"
+    ]
+    cut_the_power(two, savepoint)
+    for replicas in ([two.other, copy], [copy, two.other]):
+        fresh = [Repository.open(one.store) for one in replicas]
+        assert not repair(two.reopened(), fresh, [(JOB, savepoint)]).ok
+    assert repair(two.reopened(), [Repository.open(copy.store)], [(JOB, savepoint)]).ok
+
+
+def test_a_verification_that_saw_other_bytes_speaks_against_a_copy(two: Two) -> None:
+    savepoint = two.take_both()
+    report = verify(two.other, JOB, savepoint, "full")
+    fields = {"level": "full", "ok": True, "files": report.files, "bytes": report.bytes + 1}
+    add_mark(two.shop.repository_store, "blake3", JOB, savepoint, VERIFIED, fields=fields)
+    cut_the_power(two, savepoint)
+    assert not two.repair(savepoint).ok
 
 
 @pytest.mark.parametrize("how", ["flip", "empty"])

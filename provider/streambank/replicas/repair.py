@@ -28,8 +28,10 @@ from streambank.replicas.replicate import read_manifest
 from streambank.repository.catalog import manifest_key
 from streambank.repository.header import HEADER_KEY
 from streambank.repository.manifest import MANIFEST_SEAL, Manifest, glance
+from streambank.repository.objects.packs import read_pack
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import lacking_signatures, signatures_of, signing_of
+from streambank.savepoint.plan import check_same
 from streambank.savepoint.verify import VerifyReport, flaws, verify
 from streambank.storage.store import Store
 from streambank.storage.threads import at_once
@@ -268,10 +270,44 @@ class _Repair:
         head = glance(left)
         if head is not None:
             return (head.taken_at, head.checkpoint) == (manifest.taken_at, manifest.checkpoint)
+        return self._may_be(which, manifest)
+
+    def _may_be(self, which: Which, manifest: Manifest) -> bool:
+        """Whether all objects of a copy are known here, or may have been in a pack that nobody can read now.
+
+        A power cut takes the last pack with its index file and the manifest. Then the copy counts unless a
+        verification saw other bytes, or another replica has another savepoint.
+        """
+        repository = self.repository
+        known: set[str] = set()
+        is_lost = False
+        for pack_id in repository.objects.unindexed_packs():
+            try:
+                known.update(entry.digest for entry in read_pack(repository.store, pack_id).entries)
+            except NotFoundError:
+                continue  # it was deleted since it was listed
+            except DAMAGE:
+                is_lost = True
+        if all(digest in known or self._is_listed(digest) for digest in manifest.objects()):
+            return True
+        said = [one for one in repository.verifications(*which) if one.files and one.level != "sampled"]
+        seen = (len(list(manifest.all_files())), sum(manifest.objects().values()))
+        if not is_lost or any((one.files, one.bytes) != seen for one in said):
+            return False
+        for replica in self.replicas:
+            try:
+                check_same(manifest, read_manifest(replica, *which)[1], replica.store.uri)
+            except (NotFoundError, *DAMAGE) as error:
+                if error.code == "other-savepoint":
+                    return False
+        return True
+
+    def _is_listed(self, digest: str) -> bool:
         try:
-            return all(repository.objects.locate(digest) for digest in manifest.objects())
+            self.repository.objects.locate(digest)
         except DAMAGE:
             return False
+        return True
 
     def _users(self, digests: Container[str]) -> dict[str, list[Which]]:
         """Which savepoints need some objects; manifests are read again rather than kept."""
