@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from streambank.savepoint.plan import check_same
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.unguarded import sinks_from_descriptions
+from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.checkpoint.recorded import checkpoint as recorded
@@ -214,6 +216,35 @@ def test_a_savepoint_of_the_restored_job_is_the_one_that_a_replica_has(
     (done,) = replicate(anew, open_replica(anew, moved.repository.store), newest_first(anew))
     assert done.state == ("failed" if changed else "there")
     assert [error.code for _, error in done.errors] == ["other-savepoint"] * changed
+
+
+class Spelled(LocalStore):
+    """A checkpoint on a NameNode, by one of its names, which counts how often it is listed."""
+
+    def __init__(self, folder: Path, uri: str) -> None:
+        super().__init__(str(folder), fsync=False)
+        self.name, self.listings = uri, 0
+
+    @property
+    def uri(self) -> str:
+        return self.name
+
+    def names(self, prefix: str = "") -> Sequence[str]:
+        self.listings += not prefix
+        return super().names(prefix)
+
+
+@pytest.mark.parametrize(("uri", "is_same"), [("hdfs://nn/ck", True), ("hdfs://nn/other", False)])
+def test_a_checkpoint_by_another_name_of_its_service_is_not_read_again(
+    two: Two, tmp_path: Path, uri: str, is_same: bool
+) -> None:
+    two.take(Spelled(tmp_path / "primary/ck", "hdfs://nn:8020/ck"))
+    again = Spelled(tmp_path / "primary/ck", uri)
+    assert two.take(again).already_there
+    assert (again.listings == 0) is is_same
+    two.shop.run(1)
+    later = two.take(Spelled(tmp_path / "primary/ck", uri))
+    assert not later.already_there and (later.new_files < later.files) is is_same
 
 
 @pytest.mark.parametrize(

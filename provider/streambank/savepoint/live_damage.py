@@ -34,6 +34,7 @@ from streambank.repository.digest import digest_of, split_digest
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.lost_state import lost_operators
+from streambank.storage import service_name
 from streambank.storage.store import FileInfo, Store
 from streambank.storage.threads import each
 
@@ -114,8 +115,9 @@ def find_damage(
 
 def _without_state(checkpoint: Store, closure: Closure, savepoints: Sequence[Manifest]) -> Iterator[Damage]:
     """Operators of which nothing is left, though a savepoint of the query had them."""
+    place = service_name(checkpoint.uri)
     for head in savepoints:
-        if head.checkpoint == checkpoint.uri and head.derived_from is None:
+        if service_name(head.checkpoint) == place and head.derived_from is None:
             for operator in lost_operators(closure, head):
                 path = f"state/{operator}"
                 yield Damage(path, f"{path} is missing, and savepoint {head.savepoint} has it.")

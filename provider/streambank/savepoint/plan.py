@@ -17,6 +17,7 @@ from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.savepoint.sinks import Captured, SinkCapture
 from streambank.savepoint.verify import healed_objects
+from streambank.storage import service_name
 from streambank.storage.store import FileInfo, Store, chunks
 from streambank.work.check import damaged_objects
 from streambank.work.copy import CHECKPOINT, CopyTask, run_task
@@ -171,7 +172,7 @@ def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | Non
     # By time, not by batch: a checkpoint that began again at the same place counts from 0 again.
     for head in catalog.recent_heads(repository.store, job):
         # What was derived from a savepoint says where that was taken, and has other files.
-        if head.checkpoint == checkpoint and head.derived_from is None:
+        if service_name(head.checkpoint) == service_name(checkpoint) and head.derived_from is None:
             try:
                 return repository.load(job, head.savepoint)
             except (NotFoundError, IntegrityError, FormatError):
@@ -237,8 +238,9 @@ def check_is_of(
         IntegrityError: It is another savepoint (code `other-savepoint`).
     """
     saved = {entry.path: entry for entry in there.files}
+    same = service_name(there.checkpoint) == service_name(checkpoint.uri)
+    same = same or checkpoint.features.identity_of_bytes
     for path in (file.path for file in closure.files if file.path in saved and _is_compared(file.path)):
-        same = there.checkpoint == checkpoint.uri or checkpoint.features.identity_of_bytes
         known = same and saved[path].identity == listing[path].identity
         if not known and _unchanged(checkpoint, saved[path]) is None and checkpoint.exists(path):
             raise other_savepoint(there, path, "The repository")

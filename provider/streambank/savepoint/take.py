@@ -62,6 +62,7 @@ from streambank.savepoint.sinks import (
     require_sinks,
 )
 from streambank.savepoint.warnings import first_said, left_out, missing_output, no_sink, not_asked
+from streambank.storage import service_name
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
@@ -475,9 +476,8 @@ class _Take:
     def _check_known(self, commit: str, there: Manifest) -> None:
         """Leave it to the plan to compare a savepoint that may be of another checkpoint, or of one before."""
         now = self.checkpoint.stat(commit).identity
-        if there.checkpoint != self.checkpoint.uri or now not in [
-            one.identity for one in there.files if one.path == commit
-        ]:
+        same = service_name(there.checkpoint) == service_name(self.checkpoint.uri)
+        if not same or now not in [one.identity for one in there.files if one.path == commit]:
             raise ConflictError(f"{commit} was written again.", code="checkpoint-moved", hint="Take again.")
 
     def _copy(self, plan: TakePlan, writer: ObjectWriter, arrived: Arrived) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -268,3 +269,19 @@ def test_a_checkpoint_without_its_state_is_damaged_though_a_query_without_state_
     with pytest.raises(NotFoundError) as raised:
         live.take()
     assert raised.value.code == "missing-state-file" and raised.value.hint
+
+
+@pytest.mark.parametrize(("place", "is_found"), [("hdfs://nn:8020/ck", True), ("hdfs://nn/other", False)])
+def test_state_that_is_missing_is_seen_by_another_name_of_the_checkpoint_s_service(
+    tmp_path: Path, place: str, is_found: bool
+) -> None:
+    live = Live(tmp_path, "4.3.0/rocksdb-transform").take()
+
+    class Named(type(live.store)):  # type: ignore[misc]  # the class of the store at hand
+        uri = "hdfs://nn/ck"
+
+    saved = [replace(head, checkpoint=place) for head in newest_good(live.repository.store, "orders", 5)]
+    shutil.rmtree(live.path / "state")
+    live.store.__class__ = Named
+    found = find_damage(live.store, live.planner(), saved, live.repository)
+    assert ("state/0" in {one.path for one in found}) is is_found
