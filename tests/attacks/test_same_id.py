@@ -328,6 +328,7 @@ def test_repair_mends_a_take_that_a_power_cut_zeroed(two: Two) -> None:
     assert verify(two.reopened(), JOB, savepoint, "full").ok, "a verification of the very bytes is no matter"
     cut_the_power(two, savepoint)
     assert two.repair(savepoint).ok
+    assert two.repair(savepoint).repaired == [] and not two.reopened().objects.rebuild_index().damaged
     assert two.shop.repository_store.read(manifest_key(JOB, savepoint)) == was
 
 

@@ -254,7 +254,7 @@ class _Repair:
         """Whether a copy is of the damaged manifest: its id may be that of another savepoint, too.
 
         A signature that lies here decides. Else what is left of the manifest does: its seal, which is of all
-        its bytes, or its head. Where that says nothing, all that the copy names has to be known here.
+        its bytes, or its head. Where that says nothing, the objects that the copy names do (`_may_be`).
         """
         repository = self.repository
         names = signatures_of(repository.store, *which)
