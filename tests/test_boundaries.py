@@ -33,6 +33,7 @@ STORIES = {
     "streambank/retention/test_state_machine.py",
     "streambank_airflow/hooks/test_parts.py",
     "streambank_airflow/page/test_actions_storm.py",
+    "streambank_airflow/page/test_hostile_storm.py",
     "streambank_airflow/page/test_judging_storm.py",
     "streambank_airflow/page/test_page_storm.py",
     "streambank_airflow/page/test_plots_storm.py",

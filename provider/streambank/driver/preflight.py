@@ -129,13 +129,11 @@ def records_lost(query: DeclaredQuery) -> RefusedError | None:
         if isinstance(unread, StorageError):
             raise unread
         return _lost(query, f"and {unread.message}")
-    if marker is None or not marker.has_worked:
-        return _beside(query) if current is None else None
-    if (marker.job, marker.query) != (query.job, query.name):
-        return _of_another(query, marker)
-    elsewhere = _runs_elsewhere(query, marker)
+    elsewhere = _held_by(marker, query)
     if elsewhere is not None:
         return elsewhere
+    if marker is None or not marker.has_worked:
+        return _beside(query) if current is None else None
     worked = (
         f"but generation {marker.generation} in {marker.location} was current when the marker "
         f"{marker_location(query.checkpoint)} was last written, at {marker.at}"
@@ -272,14 +270,17 @@ def held_elsewhere(query: DeclaredQuery) -> RefusedError | None:
         An error with the code `checkpoint-of-another-job`.
     """
     try:
-        marker = read_marker(query.checkpoint)
+        return _held_by(read_marker(query.checkpoint), query)
     except (FormatError, StorageError):
         return None
-    if marker is None or not marker.has_worked:
+
+
+def _held_by(marker: Marker | None, query: DeclaredQuery) -> RefusedError | None:
+    if marker is None:
         return None
-    if (marker.job, marker.query) != (query.job, query.name):
-        return _of_another(query, marker)
-    return _runs_elsewhere(query, marker)
+    if (marker.job, marker.query) == (query.job, query.name):
+        return _runs_elsewhere(query, marker)  # a driver that has just begun lives, too
+    return _of_another(query, marker) if marker.has_worked else None
 
 
 def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None:
