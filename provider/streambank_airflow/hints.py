@@ -267,6 +267,11 @@ HINTS = {
         "Set the jobs file of the job that is restored. If its records are lost, use a jobs file whose "
         "`control` is the location for the new ones."
     ),
+    "other-savepoint": (
+        "Two lines of the query finished the same batch, or a file is damaged. DiagnoseStreamingJobOperator "
+        'looks at the checkpoint, VerifySavepointOperator with `level="full"` at the savepoint. If neither '
+        "finds anything, look which line is the job's: the next batch of that one has another id."
+    ),
     "pack-damaged": "Rebuild the index of the repository; the next sweep looks again.",
     "paths-not-shared": "Set `work` to a location that all machines see, such as s3://bucket/work.",
     "quarantine-purged": (
