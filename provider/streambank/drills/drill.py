@@ -70,6 +70,7 @@ from streambank.savepoint.materialize import materialize
 from streambank.sinks.file.capture import KIND as FILE
 from streambank.sites.forks import Lines
 from streambank.storage import open_store
+from streambank.storage.local.trees import Judged
 from streambank.work.executor import DEFAULT_PACE, Pace
 
 _LOOK_S = 0.5
@@ -207,6 +208,7 @@ class _Drill:
         self.rejected: list[str] = []
         self.changed: dict[str, str] = {}
         self.interrupted = False
+        self.made: Judged | None = None  # which directory the scratch is, once it was made
 
     def run(self) -> DrillReport:
         """Do every step; the report says how far it came."""
@@ -255,7 +257,7 @@ class _Drill:
             if self.request.keep:
                 left.keep(self.scratch)
             else:
-                left.remove(self.scratch)
+                left.remove(self.scratch, self.made)
 
     def _clean_up_after_others(self) -> None:
         """Remove what drills left that were killed; what cannot be removed does not keep this one from it."""
@@ -287,7 +289,7 @@ class _Drill:
             repository.zone_of = self.job.zone_of
             manifests = self._choose(repository, stack)
         with self._in("restore", "restoring into scratch"):
-            left.mark(self.scratch, self.control)
+            self.made = left.mark(self.scratch, self.control)
             for name, manifest in manifests.items():
                 self.at = {name}
                 self._restore(repository, name, manifest)

@@ -23,8 +23,9 @@ from streambank.drills.copy_of_job import copy_of
 from streambank.driver.launcher import NOT_ITS_DRIVER, Launcher
 from streambank.job.stop import stop_job
 from streambank.storage import local_path, open_store, service_name
+from streambank.storage.local.trees import Judged
 from streambank.storage.store import read_record
-from streambank.work.remove import remove_tree
+from streambank.work.remove import just_made, remove_tree
 
 _log = logging.getLogger(__name__)
 
@@ -52,9 +53,11 @@ def keep(scratch: str) -> None:
     open_store(scratch).write(KEPT, b"")
 
 
-def mark(scratch: str, control: JobControl) -> None:
-    """Say of what job a copy is, before anything else is written there."""
-    open_store(scratch).write(MARKER, encode_json(_said_of(control)))
+def mark(scratch: str, control: JobControl) -> Judged | None:
+    """Say of what job a copy is, before anything else is written there; which directory that has made."""
+    store = open_store(scratch)
+    store.write(MARKER, encode_json(_said_of(control)))
+    return just_made(store)
 
 
 def is_of(scratch: str, control: JobControl) -> bool:
@@ -143,15 +146,19 @@ def left_by_drills(folder: str, older_than_s: float) -> Iterator[str]:
             yield f"{store.uri.rstrip('/')}/{name}"
 
 
-def remove(scratch: str) -> None:
+def remove(scratch: str, made: Judged | None = None) -> None:
     """Remove everything at a scratch location, and the location; what says whose it is goes last.
+
+    Args:
+        scratch: The location.
+        made: What `mark` gave, of a scratch of one's own; None for what was found.
 
     Raises:
         RefusedError: Something else lies there by now; see `remove_tree`.
         StorageError: The environment failed.
     """
     store = open_store(scratch)
-    remove_tree(store, last=(MARKER,))
+    remove_tree(store, last=(MARKER,), judged=made)
     _end_empty(store.uri.rpartition("/")[0])  # the folder of the job, where no other drill has a copy in it
 
 

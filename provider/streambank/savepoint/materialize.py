@@ -84,6 +84,11 @@ class MaterializeReport:
         }
 
 
+def openness_of(manifest: Manifest) -> Openness | None:
+    """Who may look into what is laid out of a savepoint: as of its checkpoint; None where that is unknown."""
+    return openness(manifest.checkpoint) or Openness.parse(manifest.taken_by.get("mode"))
+
+
 def materialize(
     repository: Repository,
     manifest: Manifest,
@@ -208,8 +213,7 @@ class _Materialize:
         self.note = json.dumps(note).encode()
         if leftovers:
             self._clear(leftovers)
-        saved_as = Openness.parse(self.manifest.taken_by.get("mode"))
-        make_directory(self.target.uri, openness(self.manifest.checkpoint) or saved_as)
+        make_directory(self.target.uri, openness_of(self.manifest))
         try:
             self.target.write(METADATA, self.note, exclusive=True)
         except ConflictError as error:

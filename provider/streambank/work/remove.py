@@ -108,6 +108,16 @@ def remove_tree(
     return len(found), size_bytes
 
 
+def just_made(store: Store) -> Judged | None:
+    """Which directory of this machine was made right now by whoever asks, for `remove_tree` later on.
+
+    Raises:
+        StreambankError: As `judge`.
+    """
+    path = local_path(store.uri)
+    return None if path is None else judge(path, made=True)
+
+
 def _judged(path: Path) -> Judged | None:
     with suppress(NotFoundError):
         return judge(path)

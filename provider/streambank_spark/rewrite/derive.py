@@ -178,7 +178,7 @@ def derive(
                 session = quiet_session(spark, state.closure.spark.checkpoint_format)
                 counts = _counted(list(store_rows(session, state)), gone) if gone else {}
                 return Derived(laid.of, state.closure.batch, _going(gone, keys, counts))
-            with place_beside(laid.location) as target:
+            with place_beside(laid.location, staging.warn) as target:
                 say("Rewriting the state, and reading it again")
                 token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
                 more: dict[str, Any] = {"patches": patches} if patches else {}

@@ -7,6 +7,7 @@ nothing that reads state writes to them.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,14 +25,21 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.schema.unnamed import write_missing_metadata
 from streambank.control.processes import who
-from streambank.core.errors import FormatError, InputError, NotFoundError, RefusedError, StorageError
+from streambank.core.errors import (
+    FormatError,
+    InputError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+    StreambankError,
+)
 from streambank.declaration.launch import is_local
 from streambank.inputs.folders import folders_of_live, folders_of_savepoint
 from streambank.recovery.restore import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.savepoint.materialize import materialize
+from streambank.savepoint.materialize import materialize, openness_of
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import FileInfo, Store, local_path, open_store
 from streambank.storage.local.modes import Openness, make_directory, openness
@@ -39,10 +47,12 @@ from streambank.storage.local.trees import is_private
 from streambank.storage.locations import is_inside
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
-from streambank.work.remove import remove_tree
+from streambank.work.remove import just_made, remove_tree
 from streambank.work.staging import INSPECTED, TEMPORARY, beside, checkpoint_name, is_staging, repository_name
 from streambank.work.target import check_target_apart
 from streambank_spark.failures import first_line
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +131,40 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
             )
         if staging.work is not None:
             folders_of_live(source).without([source.uri]).check(place.uri, "staging directory")
-        stack.callback(remove_tree, place)
+        found = openness(source.uri)
+        stack.enter_context(_made(place, None if found is None else found.readers(), staging.warn))
         repository = Repository.open(place, create=True, like=source.uri)
         taken = take(
             TakeRequest(source, repository, INSPECTED, batch=batch, closure="minimal"),
             pace=Pace(progress=staging.progress),
         )
-        found = stack.enter_context(_laid_out(repository, INSPECTED, taken.savepoint, work, staging))
-        yield replace(found, of=source.uri)
+        laid = stack.enter_context(_laid_out(repository, INSPECTED, taken.savepoint, work, staging))
+        yield replace(laid, of=source.uri)
 
 
 @contextmanager
-def place_beside(location: str) -> Iterator[Store]:
+def place_beside(location: str, warn: Callable[[str], None] = _log.warning) -> Iterator[Store]:
     """An empty place beside what was laid out, for a `with`; gone with all that is in it when that ends."""
     target = open_store(beside(location))
-    make_directory(target.uri, openness(location))
-    try:
+    with _made(target, openness(location), warn):
         yield target
+
+
+@contextmanager
+def _made(target: Store, like: Openness | None, warn: Callable[[str], None]) -> Iterator[None]:
+    """A new directory, for a `with`; it goes with all that is in it when that ends.
+
+    What cannot be removed is told, and raises nothing: what was done meanwhile, such as a savepoint, is done.
+    """
+    make_directory(target.uri, like or Openness(0o777))  # whatever the umask leaves
+    made = just_made(target)
+    try:
+        yield
     finally:
-        remove_tree(target)
+        try:
+            remove_tree(target, judged=made)
+        except StreambankError as error:
+            warn(f"State that was laid out is left at {target.uri}: remove it yourself. {error.message}")
 
 
 def _work(stack: ExitStack, staging: Staging) -> str:
@@ -192,9 +217,9 @@ def _laid_out(
             if staging.work is not None:
                 folders = folders_of_savepoint(repository, manifest).without([manifest.checkpoint])
                 folders.check(target.uri, "staging directory")
-            stack.callback(remove_tree, target)
-            if is_local(staging.master):  # nobody but this user's processes has to read it
-                make_directory(target.uri, Openness(0o700))
+            # On this machine nobody but this user's processes has to read it.
+            like = Openness(0o700) if is_local(staging.master) else openness_of(manifest)
+            stack.enter_context(_made(target, like, staging.warn))
             materialize(
                 repository, manifest, target, owner=owner, link=True, pace=Pace(progress=staging.progress)
             )

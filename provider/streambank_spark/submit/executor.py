@@ -23,7 +23,7 @@ from streambank.core.json_text import loads
 from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation, entry_path, find_installation
 from streambank.storage import scheme_of
-from streambank.storage.local.trees import remove_directory
+from streambank.storage.local.trees import judge, remove_directory
 from streambank.work.executor import O, T, Threads, Work
 from streambank.work.plan_lines import read_error, write_plan
 from streambank_spark.submit.bundle import PACKAGES, write_bundle, write_packages
@@ -262,20 +262,21 @@ LOG = "spark.log"
 def submit_folder() -> Iterator[Path]:
     """A folder that nobody else may look into; of a run that failed only Spark's log stays there."""
     folder = Path(tempfile.mkdtemp(prefix="streambank-spark-"))
+    made = judge(folder, made=True)
     try:
         yield folder
     except StorageError as error:
         if error.code != "spark-failed" or not (folder / LOG).exists():
-            remove_directory(folder)
+            remove_directory(folder, made)
             raise
         for path in folder.iterdir():
             if path.name != LOG:
                 path.unlink()
         raise
     except BaseException:
-        remove_directory(folder)
+        remove_directory(folder, made)
         raise
-    remove_directory(folder)
+    remove_directory(folder, made)
 
 
 def write_properties(

@@ -109,6 +109,7 @@ class ClusterSubmit:
         found = installation or installation_that_submits(job)
         _sweep()
         folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
+        made = judge(folder, made=True)
         process: subprocess.Popen[bytes] | None = None
         try:
             with (folder / _OUTPUT).open("wb") as log:
@@ -123,7 +124,7 @@ class ClusterSubmit:
                 _end(process)
             if process is not None or _is_left(folder):
                 with contextlib.suppress(StreambankError):
-                    remove_directory(folder)
+                    remove_directory(folder, made)
 
     def _environment(
         self, found: Installation, job: Job, spec: LaunchSpec, environment: Mapping[str, str]

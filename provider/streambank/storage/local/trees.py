@@ -28,13 +28,19 @@ class Judged(NamedTuple):
     inode: int
 
 
-def judge(path: Path) -> Judged:
+def judge(path: Path, *, made: bool = False) -> Judged:
     """Look at a directory that may be removed.
+
+    Args:
+        path: Where it is.
+        made: It was made right now by whoever asks: on a share that shows everything as open to everybody, or
+            as another user's, that is known of nothing that is found.
 
     Raises:
         NotFoundError: There is none (code `no-such-file`).
         RefusedError: It is a link, or no directory (code `not-a-directory`); or everybody may write into the
-            folder that it is in, and it is not this user's alone (`not-this-users`).
+            folder that it is in, and it was neither made right now nor is this user's alone
+            (`not-this-users`).
         StorageError: It cannot be looked at.
     """
     try:
@@ -49,7 +55,7 @@ def judge(path: Path) -> Judged:
             code="not-a-directory",
             hint="Look at where it leads, and remove that or the link yourself.",
         )
-    if above.st_mode & statmod.S_IWOTH and not _is_this_users(found, statmod.S_IWOTH):
+    if not made and above.st_mode & statmod.S_IWOTH and not _is_this_users(found, statmod.S_IWOTH):
         raise RefusedError(
             f"{path} is in a folder into which everybody may write, and it is not this user's alone.",
             code="not-this-users",
