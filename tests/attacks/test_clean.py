@@ -192,6 +192,33 @@ def test_a_record_sends_no_driver_and_no_restore_elsewhere(tmp_path: Path) -> No
     prepare_launch(job, job.records(), by=BY)
 
 
+@pytest.mark.parametrize("way", ["moved", "link"])
+@pytest.mark.parametrize("restores", [0, 1])
+def test_a_checkpoint_that_is_declared_elsewhere_by_now_is_no_forgery(
+    tmp_path: Path, way: str, restores: int
+) -> None:
+    job = declare(tmp_path)
+    LiveCheckpoint(open_store(job.checkpoint)).run(2)
+    prepare_launch(job, job.records(), by=BY)
+    saved = save(job)
+    for _ in range(restores):
+        next_generation(job, saved, sink="accept")
+    (tmp_path / "link").symlink_to(tmp_path)
+    place = job.checkpoint.replace(str(tmp_path), f"{tmp_path}/{way}")
+    assert place != job.checkpoint
+    other = replace(job, checkpoint=place, queries={"main": place})
+    for act in (
+        lambda: prepare_launch(other, job.records(), by=BY),
+        lambda: next_generation(other, saved, sink="accept"),
+    ):
+        with pytest.raises(RefusedError) as caught:
+            act()
+        assert caught.value.code == "checkpoint-changed" and place in caught.value.message
+    report = clean_job(other, jobs={other.name: other}, policy=AT_ONCE, dry_run=False, by=BY)
+    assert [(where, "began in" in why) for where, why in report.unread] == [(place, True)]
+    next_generation(job, saved, sink="accept")
+
+
 # What holds something alive.
 
 

@@ -316,8 +316,7 @@ class _Search:
         lost = records_lost(declared_query(self.job, self.query, self.records))
         if lost is not None:
             raise lost
-        for one in self.generations:
-            one.check_of(self.declared, self.called)
+        self.records.generations(self.query).check_of(self.generations, self.declared)
         self._earlier_generations()
         self._siblings()
 

@@ -8,7 +8,7 @@ conditional create: it has happened, or it has not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -197,16 +197,29 @@ class Generations:
         if not self.records.numbers():
             self.records.create(1, Generation(1, location, None, utc_now(), by).to_dict())
         generations = self.all()
-        if generations[0].base != location:
-            raise RefusedError(
-                f"Job {self.job} declares the checkpoint {location}, but query {self.query} began in "
-                f"{generations[0].base}.",
-                code="checkpoint-changed",
-                hint="Declare the old location again. To begin from nothing, give the job a new name.",
-            )
-        for one in generations:
-            one.check_of(location, str(QueryRef.of(self.job, self.query)))
+        self.check_of(generations, location)
         return generations[-1]
+
+    def check_of(self, generations: Sequence[Generation], declared: str) -> None:
+        """Make sure that the directories of generations are those of a declared checkpoint.
+
+        Args:
+            generations: Them, oldest first.
+            declared: The checkpoint.
+
+        Raises:
+            RefusedError: The query began in another one (code `checkpoint-changed`), or a record names
+                another one than that (`foreign-generation`).
+        """
+        for one in generations:
+            if one.number == 1 and service_name(one.base) != service_name(declared):
+                raise RefusedError(
+                    f"Job {self.job} declares the checkpoint {declared}, but query {self.query} began in "
+                    f"{one.base}.",
+                    code="checkpoint-changed",
+                    hint="Declare the old location again. To begin from nothing, give the job a new name.",
+                )
+            one.check_of(declared, str(QueryRef.of(self.job, self.query)))
 
     def adopt(self, declared: str, location: str, *, above: int, by: Mapping[str, str]) -> Generation | None:
         """Let a directory of the query count although its records are lost; None where it is none of its own.

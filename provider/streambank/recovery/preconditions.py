@@ -346,7 +346,11 @@ def _target(request: RestoreRequest, chosen: Chosen, owner: Owner) -> tuple[Stor
     base = request.checkpoint or manifest.checkpoint
     current = generations.current()
     if current is not None and request.checkpoint is not None:
-        current.check_of(request.checkpoint, manifest.job)
+        try:
+            generations.check_of([current], request.checkpoint)
+        except RefusedError:  # because another one is declared by now, or because this record is altered
+            generations.check_of(generations.known(), request.checkpoint)
+            raise
     marked = marked_generation(current.base if current is not None else base, manifest.job)
     proposed = generations.propose(taken=taken, base=base, above=marked)
     filled = replace(proposed, from_savepoint=manifest.savepoint, by=request.by)
