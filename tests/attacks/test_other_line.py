@@ -117,6 +117,30 @@ def test_a_whole_restore_leaves_it_out_too(job: Job, tmp_path: Path) -> None:
         assert any("another line" in one.why for one in found.passed_over), other
 
 
+@pytest.mark.parametrize("reference", ["latest-good", "latest"])
+def test_one_that_is_older_than_what_is_restored_is_not_spoken_of(
+    job: Job, tmp_path: Path, reference: str
+) -> None:
+    checkpoint = worked(job)
+    saved(job, checkpoint)
+    other = planted(tmp_path, job)
+    checkpoint.run(1)
+    own = saved(job, checkpoint)
+
+    def found() -> Chosen:
+        return choose_nearest(
+            (job.repository,), reference, job.name, target=job.checkpoint, record=False,
+            open_place=job.open_place, lines=Lines.of(job.records(), "main"),
+        )[1]  # fmt: skip
+
+    assert (found().manifest.savepoint, found().passed_over) == (own, ())
+    assert other in [one.savepoint for one in job.open_repository().candidates(job.name)]
+    later = tmp_path / "later"
+    later.mkdir()
+    newer = planted(later, job, batches=9)
+    assert [newer in one.why for one in found().passed_over] == [True]
+
+
 def test_by_its_id_the_plan_says_it_first_and_the_approval_shows_it(job: Job, tmp_path: Path) -> None:
     own = saved(job, worked(job))
     other = planted(tmp_path, job)
@@ -135,11 +159,20 @@ def test_by_its_id_the_plan_says_it_first_and_the_approval_shows_it(job: Job, tm
 def test_where_only_another_is_there_the_error_says_so(job: Job, tmp_path: Path) -> None:
     worked(job)
     job.open_repository(create=True)
-    planted(tmp_path, job)
-    for reference in ("latest", "batch:4"):
+    other = planted(tmp_path, job)
+    for reference in ("latest", "latest-good", "batch:4"):
         with pytest.raises(NotFoundError) as missing:
             chosen(job, reference)
         assert missing.value.code == "no-such-savepoint" and "another query" in missing.value.message
+        assert f"`streambank restore {other} --job {job.name} --dry-run`" in missing.value.hint
+
+
+def test_where_its_own_is_damaged_the_error_says_that_none_verifies(job: Job, tmp_path: Path) -> None:
+    saved(job, worked(job))
+    store = open_store(job.repository)
+    for info in [*store.list("packs"), *store.list("objects")]:
+        store.write(info.path, bytes(info.size_bytes))
+    planted(tmp_path, job)
     with pytest.raises(NotFoundError) as missing:
         chosen(job, "latest-good")
     assert missing.value.code == "no-good-savepoint" and "another line" in missing.value.message
@@ -356,6 +389,5 @@ def test_a_fail_over_passes_it_over_and_its_plan_says_it_first(tmp_path: Path, k
     other = planted(tmp_path, sites.at(STANDBY), name="orders")
     found = plan_failover(FailoverRequest(sites.job, to=STANDBY, by=BY))
     assert found.savepoints["main"].savepoint == own, "known by what was saved in its own place"
-    assert worked(sites.at(STANDBY)).last
     ask = ("failover", "orders", "--jobs", sites.jobs, "--to", STANDBY, "--savepoint", other, "--dry-run")
     assert streambank(*ask).out.startswith("It is of another line: of query ")

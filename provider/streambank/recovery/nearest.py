@@ -305,12 +305,13 @@ def _meant(
         return
     found: list[tuple[datetime, Found]] = []
     missing: list[NotFoundError] = []
+    left_out: list[_LeftOut] = []
     for place in declared:
         try:
             others: list[tuple[Manifest, str]] = []
             leave_out = leaving_out(lines, others)
             one = place.repository.resolve(reference, job, leave_out=leave_out)
-            passed += [PassedOver(place.location, f"Savepoint {it.savepoint}: {why}") for it, why in others]
+            left_out += [_left_out(place, it, why) for it, why in others]
             head = glimpse(place.repository.store, one.job, one.savepoint)
         except NotFoundError as error:
             missing.append(error)
@@ -327,8 +328,9 @@ def _meant(
         if missing:
             raise missing[0]
         raise _none_answers(job, passed)
+    taken_at, newest = max(found, key=lambda each: each[0])
+    _say_newer(left_out, taken_at if asked.kind in BY_AGE else _OLDEST, passed)
     if asked.kind in BY_AGE:
-        newest = max(found, key=lambda each: each[0])[1]
         head = _glimpse(places, newest)
         hidden = (
             Unreadable()
@@ -366,13 +368,30 @@ def _newest_of_all(
     passed: list[PassedOver],
     lines: Lines,
 ) -> Iterator[Found]:
-    known = _known(declared, job, lines, passed, places)
+    left_out: list[_LeftOut] = []
+    known = _known(declared, job, lines, passed, places, left_out)
     if not places:
         raise _none_answers(job, passed)
-    if not known and not passed:
+    if not known and not passed and not left_out:
         raise none_of(declared[0].repository.store, job)
     by_age = sorted(known, key=lambda one: one.taken_at or _OLDEST)
-    yield from (Found(job, one.savepoint) for one in newest_first(by_age))
+    for one in newest_first(by_age):
+        _say_newer(left_out, one.taken_at or _OLDEST, passed)
+        yield Found(job, one.savepoint)
+    _say_newer(left_out, _OLDEST, passed)
+
+
+_LeftOut = tuple[datetime, PassedOver]
+"""A savepoint of another line: when it was taken, and what is said of it."""
+
+
+def _left_out(place: Place, one: Manifest | SavepointSummary, why: str) -> _LeftOut:
+    return one.taken_at or _OLDEST, PassedOver(place.location, f"Savepoint {one.savepoint}: {why}")
+
+
+def _say_newer(left_out: Sequence[_LeftOut], than: datetime, passed: list[PassedOver]) -> None:
+    """Let `passed` have those that are not older than what is meant: only those could have been meant."""
+    passed += [said for at, said in left_out if at >= than and said not in passed]
 
 
 def _known(
@@ -381,8 +400,11 @@ def _known(
     lines: Lines,
     passed: list[PassedOver] | None = None,
     places: list[Place] | None = None,
+    left_out: list[_LeftOut] | None = None,
 ) -> list[SavepointSummary]:
     """The candidates that any place has, each once; `passed` and `places` hear of what cannot be read.
+
+    Those of other lines go to `left_out`.
 
     The mark of a rehearsal that was made last in any place decides whether a savepoint is rejected.
     """
@@ -397,7 +419,8 @@ def _known(
                 if one.error is not None:
                     passed.append(PassedOver(place.location, one.error.message))
                 elif why := lines.why_not(one):
-                    passed.append(PassedOver(place.location, why))
+                    if left_out is not None:
+                        left_out.append(_left_out(place, one, why))
                 else:
                     there = known.setdefault(one.savepoint, one)
                     restored = there.restored or one.restored

@@ -24,7 +24,7 @@ from streambank.repository.catalog import (
 )
 from streambank.repository.manifest import Manifest
 from streambank.repository.marks import Verification
-from streambank.repository.references import AsOf, Found, only_job, parse_reference
+from streambank.repository.references import AsOf, Found, only_job, only_others, parse_reference
 from streambank.repository.repository import Repository
 from streambank.repository.signatures import refuse_without_key
 from streambank.savepoint.verify import VerifyReport, verify
@@ -365,8 +365,11 @@ def _latest_good(
     readable = [one for one in summaries if one.error is None and not one.rejected]
     lines = lines.knowing(readable)
     others = {one.savepoint: lines.why_not(one) for one in newest_first(readable)}
+    own = [one for one in readable if not others[one.savepoint]]
     damaged = [Skipped(savepoint, why) for savepoint, why in others.items() if why]
-    for summary in newest_first([one for one in readable if not others[one.savepoint]]):
+    if readable and not (own or unreadable):
+        raise only_others([(job, savepoint) for savepoint in others])
+    for summary in newest_first(own):
         try:
             report = verify(
                 repository,

@@ -243,7 +243,7 @@ def resolve(
         read = {which: glimpse(store, *which) for which in chosen[:_READ]}
         own = [which for which in chosen if (head := read.get(which)) is None or not leave_out(head)]
         if not own:
-            raise _only_others(chosen)
+            raise only_others(chosen)
         chosen = own
     if not chosen:
         raise NotFoundError(
@@ -399,17 +399,23 @@ def _own(store: Store, job: str, leave_out: LeaveOut | None, until: datetime | N
     meant = [head for head in there if until is None or head.taken_at <= until]
     own = [head for head in meant if not leave_out(head)]
     if meant and not own:
-        raise _only_others([(head.job, head.savepoint) for head in meant])
+        raise only_others([(head.job, head.savepoint) for head in newest_heads(store, meant)])
     return own or there
 
 
-def _only_others(others: Sequence[tuple[str, str]]) -> NotFoundError:
-    """The error of what could mean none but savepoints that are left out."""
+def only_others(others: Sequence[tuple[str, str]]) -> NotFoundError:
+    """The error of what could mean none but savepoints of other lines.
+
+    Args:
+        others: Their jobs and ids, the newest first.
+    """
+    job, newest = others[0]
     return NotFoundError(
-        f"Of {others[0][0]} only savepoints of another query could be meant: "
+        f"Of {job} only savepoints of another line of the query, or of another query, could be meant: "
         f"{some([savepoint for _, savepoint in others])}.",
         code="no-such-savepoint",
-        hint="They were taken in other checkpoints. Only its id or its name means such a savepoint.",
+        hint="Only its id or its name means such a savepoint. The plan says first what it is of: "
+        f"`streambank restore {newest} --job {job} --dry-run`.",
     )
 
 
