@@ -80,7 +80,7 @@ def test_secrets_are_in_no_argument_and_in_no_environment_that_did_not_hold_them
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", SECRET)
     kept: list[str] = []
 
-    def keeping(folder: Path) -> None:
+    def keeping(folder: Path, judged: object) -> None:
         kept.append((folder / "plan.jsonl").read_text())
         shutil.rmtree(folder)
 
