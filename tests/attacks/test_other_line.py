@@ -164,7 +164,8 @@ def test_where_only_another_is_there_the_error_says_so(job: Job, tmp_path: Path)
         with pytest.raises(NotFoundError) as missing:
             chosen(job, reference)
         assert missing.value.code == "no-such-savepoint" and "another query" in missing.value.message
-        assert f"`streambank restore {other} --job {job.name} --dry-run`" in missing.value.hint
+        assert f"such as {job.name}/{other}: " in missing.value.hint
+        assert plan(job, f"{job.name}/{other}").possible
 
 
 def test_where_its_own_is_damaged_the_error_says_that_none_verifies(job: Job, tmp_path: Path) -> None:
