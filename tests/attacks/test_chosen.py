@@ -26,7 +26,7 @@ from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.storage import open_store
 from streambank.upgrade.declared import choose_declared
-from streambank.upgrade.plan import UpgradeRequest
+from streambank.upgrade.plan import UpgradeRequest, proven_here_only
 from streambank.upgrade.record import Upgrade, newest_upgrade, remember
 from streambank.upgrade.undo import why_undone
 from streambank.upgrade.upgrade import _Upgrading, undo_upgrade, upgrade
@@ -286,6 +286,14 @@ def test_a_key_vouches_on_each_host(job: Job, key: Path) -> None:
     choose_code(job.records(), Code.declared(job), chosen, by=BY, why="")
     assert not state_folder(job.name).exists()
     assert as_chosen(job, job.records())[0].args == ("as", "chosen")
+    assert proven_here_only(chosen.identity, Code.declared(job), job.records()) == ()
+
+
+def test_without_one_a_person_is_told_that_it_does_not(job: Job) -> None:
+    chosen, declared = replace(Code.declared(job), args=("as", "chosen")), Code.declared(job)
+    (note,) = proven_here_only(chosen.identity, declared, job.records())
+    assert "only for this user on this host" in note
+    assert proven_here_only(declared.identity, declared, job.records()) == ()
 
 
 def test_a_choice_of_before_there_were_proofs_is_signed_with_the_records(

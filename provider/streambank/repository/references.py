@@ -414,8 +414,8 @@ def only_others(others: Sequence[tuple[str, str]]) -> NotFoundError:
         f"Of {job} only savepoints of another line of the query, or of another query, could be meant: "
         f"{some([savepoint for _, savepoint in others])}.",
         code="no-such-savepoint",
-        hint="Only its id or its name means such a savepoint. If you want one of them, restore it by that, such "
-        f"as {job}/{newest}: the plan says first what it is of.",
+        hint="Only its id or its name means such a savepoint. If you want one of them, restore it by that, "
+        f"such as {job}/{newest}: the plan says first what it is of.",
     )
 
 

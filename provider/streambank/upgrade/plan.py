@@ -116,8 +116,8 @@ class UpgradePlan:
         no_way_back: Why the upgrade could not be undone by itself; empty where it could.
         for_good: Whether that stays so, although the old program may be there again.
         launch_id: The launch that runs.
-        notes: New settings that change nothing, since the checkpoint keeps other values; and what may stand
-            in the way back though it is not sure.
+        notes: New settings that change nothing, since the checkpoint keeps other values; what may stand in
+            the way back though it is not sure; and where a choice of the new code counts.
     """
 
     before: Code | None
@@ -169,8 +169,26 @@ def plan_upgrade(request: UpgradeRequest, control: JobControl, launcher: Launche
     notes = settings_without_effect(runs, control, {} if before is None else before.spark)
     notes += (*cleaned_sources(after), *cannot_rehearse(job, control))
     declared = Code.declared(job)
+    notes += proven_here_only(after.identity, declared, control)
     return UpgradePlan(
         before, after, declared, runs, tuple(changes), no_way_back, for_good, launched.launch_id, notes
+    )
+
+
+def proven_here_only(identity: str, declared: Code, control: JobControl) -> tuple[str, ...]:
+    """That a choice of code keeps everybody else from starting the job; for people.
+
+    Args:
+        identity: That of the code that counts.
+        declared: What the job declares: that needs no proof.
+        control: The job's records.
+    """
+    if control.signer.keys or identity == declared.identity:
+        return ()
+    return (
+        "No signing key vouches for the code that this upgrade chooses: it counts only for this user on this "
+        "host, or with the same XDG_STATE_HOME. Any other start is refused (code-not-proven) until the job "
+        "declares that code.",
     )
 
 

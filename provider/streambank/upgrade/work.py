@@ -5,19 +5,19 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from streambank.code.chosen import choose_code, chosen_records, code_that_counts, newest_choice
 from streambank.code.code import Code
 from streambank.control.control import JobControl
-from streambank.core.errors import ConflictError
+from streambank.core.errors import ConflictError, StreambankError
 from streambank.core.units import utc_now
 from streambank.driver.connections import placed
 from streambank.driver.launcher import Launcher
 from streambank.job.start import StartResult, start_job
-from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code
+from streambank.upgrade.plan import UpgradePlan, UpgradeRequest, last_code, proven_here_only
 from streambank.upgrade.record import Upgrade, remember
 from streambank.upgrade.undo import OPERATION, why_undone
 
@@ -84,7 +84,11 @@ class Work:
 
     def end(self, kind: str, **changes: Any) -> Upgrade:
         """Record the report, and an event that says so."""
-        done = self.record(**changes)
+        notes = changes.pop("notes", self.upgrade.notes)
+        with suppress(StreambankError):  # it ends all the same
+            here = proven_here_only(self.counts(), Code.declared(self.job), self.control)
+            notes = tuple(dict.fromkeys((*notes, *here)))
+        done = self.record(notes=notes, **changes)
         self.control.record_event(
             kind,
             upgrade=done.name,

@@ -33,6 +33,9 @@ def test_a_plan_says_what_changes_and_touches_nothing(managed: Managed) -> None:
         ["there", "are"],
         ["the", "setting"],
     ]
+    (note,) = planned.notes
+    assert "only for this user on this host" in note and "(code-not-proven)" in note
+    assert upgrade(request_of(managed), plan_only=True).notes == (), "what is declared needs no proof"
     assert newest_upgrade(managed.control) is None
     assert chosen_records(managed.control).numbers() == []
     assert kinds(managed) == before

@@ -78,6 +78,7 @@ def test_what_the_rehearsal_finds_leaves_the_old_driver_alone(managed: Managed) 
     managed.differs.touch()
     done = upgraded(managed, compare="values")
     assert (done.state, done.code) == ("refused", "drill-differs")
+    assert "only for this user on this host" in done.notes[-1], "the old code is chosen, the new one declared"
     assert epoch(managed) == 1 and managed.driver_lives()
     # Each start keeps to the old code, although its file was replaced.
     assert job_status(managed.job).code.startswith("An upgrade has chosen the code of")
