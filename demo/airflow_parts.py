@@ -85,6 +85,7 @@ def environment(places: Places, port: int, database: str = "") -> dict[str, str]
     url = f"http://{HOST}:{port}"
     settings = {
         "AIRFLOW_HOME": str(places.airflow),
+        "XDG_STATE_HOME": str(places.home / "state"),
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__API__HOST": HOST,
         "AIRFLOW__API__PORT": str(port),

@@ -65,6 +65,7 @@ def _isolate_environment() -> Path:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(home / "spark"),
+            "XDG_STATE_HOME": str(home / "state"),
             "SPARK_SUBMIT_OPTS": spark_options(),
             "NO_COLOR": "1",
             "TZ": "UTC",

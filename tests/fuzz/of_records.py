@@ -8,6 +8,7 @@ from functools import cache
 
 from streambank.code.chosen import choose_code, needed_programs, newest_choice
 from streambank.code.code import Code
+from streambank.code.vouched import vouch
 from streambank.control.control import JobControl
 from streambank.control.copies import (
     CopiedQuery,
@@ -103,6 +104,7 @@ CODE = Code("/srv/a.py", ("x",), {"spark.a": "b"}, "/usr/bin/python3", None, "sh
 
 
 def _make_choice(control: JobControl) -> None:
+    vouch(control, "code", CODE.to_dict())
     choose_code(control, replace(CODE, program=None), CODE, by=BY, why="an upgrade")
 
 

@@ -132,6 +132,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="what a failure has named, to see it again")
     parser.add_argument("--kinds", action="store_true", help="go on after a failure, and list each kind once")
     asked = parser.parse_args()
+    os.environ["XDG_STATE_HOME"] = str((KEPT / "state").resolve())  # what a choice is proven by
     worst = 0
     for name in asked.target or sorted(TARGETS):
         sys.stdout.flush()

@@ -384,7 +384,8 @@ class _Start:
         try:
             if self.chosen is None:
                 settle_choice(self.declared, self.control, by=self.by)
-            vouch(self.control, "code", code.to_dict())  # declared or proven, and so kept or not
+            if not self.declared.redirects:  # the copy of a drill is gone soon, and nothing goes back to it
+                vouch(self.control, "code", code.to_dict())  # declared or proven, and so kept or not
             why = "it cannot be read here" if program is None else keep(self.control, program)
             launched = set() if code.program is None else {code.program}
             drop_old(self.control, launched | needed_programs(self.control))

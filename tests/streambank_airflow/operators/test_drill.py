@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
+from streambank.code.vouched import state_folder
 from streambank.control.control import JobControl
 from streambank.control.drills import drills_of
 from streambank.control.processes import ProcessId
@@ -68,6 +69,8 @@ def reports(managed: Managed) -> list[dict[str, Any]]:
 def test_a_drill_leaves_its_report_and_the_job_runs_on(saved: Managed) -> None:
     before = saved.control.lease.view()
     run = run_dag(dag_of(saved, batches="{{ 2 }}", note="the audit"))
+    kept = [one.name for one in state_folder("flights").parent.iterdir()]
+    assert "flights" in kept and not [one for one in kept if "drill" in one], "nothing goes back to its code"
 
     assert task_states(run) == {"drill": "success"}
     result, shown = xcom(run, "drill"), xcom(run, "drill", REPORT_KEY)
