@@ -83,7 +83,6 @@ def batch_asset(job: str, every: int = 1, **how: Any) -> Asset:
     Args:
         job: As for `watermark_asset`.
         every: After how many batches there is another event.
-        how: See there.
     """
     from streambank_airflow.triggers.events import BatchCommittedEventTrigger
 

@@ -101,7 +101,6 @@ def where_choice(value: str | bool | None, job: Job) -> tuple[str | None, bool]:
 
     Args:
         value: What the form says: true for the declared one, a text, or false for none.
-        job: The job.
 
     Raises:
         InputError: It is another one, and the job does not allow that (code `expression-not-declared`).
@@ -133,7 +132,6 @@ def transform_choice(job: Job, given: Mapping[str, Any], query: str | None) -> t
     """What a form sets or deletes in state, and whether that is something else than the job declares.
 
     Args:
-        job: The job.
         given: What the form says, by the fields of `TransformRequest`; an empty one stands for the declared
             one, unless the job allows any expression.
         query: Of which query; None for the only one.
@@ -149,7 +147,6 @@ def bootstrap_choice(job: Job, given: Mapping[str, Any], query: str | None) -> t
     """From which table, by which expressions, a form makes state, and whether a person has typed any of it.
 
     Args:
-        job: The job.
         given: As for `transform_choice`, with the `table`.
         query: Of which query; None for the only one.
 
@@ -195,7 +192,6 @@ def check_sql(job: Job, sql: str | bool | None, *, from_form: bool) -> str | Non
     """The SELECT over a table from which state is made: it may do what Spark may, so it is a declared one.
 
     Args:
-        job: The job.
         sql: True for the declared one; None or false for none, which in a form is the declared one.
         from_form: Whether it comes from a form.
 
@@ -261,7 +257,6 @@ def check_form_places(
     """Make sure that a form names only places in which the job lets a restore write.
 
     Args:
-        job: The job.
         query: Which of its queries; None for the only one.
         into: The directory to restore into.
         new_sinks: The new output directories, by the old ones.
@@ -299,11 +294,7 @@ def _check_place(job: Job, field: str, place: str, beside: str, below: Sequence[
 
 
 def drill_repositories(job: Job) -> tuple[str, ...]:
-    """Where a drill that a form asks for may take savepoints from: the usual place first.
-
-    Args:
-        job: The job.
-    """
+    """Where a drill that a form asks for may take savepoints from: the usual place first."""
     usual = job.drill.repository or job.repository
     return tuple(dict.fromkeys((usual, job.repository, *job.replicate.to)))
 
@@ -312,7 +303,6 @@ def check_form_repository(job: Job, repository: str | None) -> None:
     """Make sure that a form names only a repository that the job declares.
 
     Args:
-        job: The job.
         repository: What the form names; None for the usual one.
 
     Raises:
@@ -329,12 +319,7 @@ def check_form_repository(job: Job, repository: str | None) -> None:
 
 
 def refresh_repositories(job: Job, copy: CopyPolicy) -> tuple[str, ...]:
-    """Where a refresh of a copy that a form asks for may take savepoints from, `declared` first.
-
-    Args:
-        job: The job.
-        copy: The copy.
-    """
+    """Where a refresh of a copy that a form asks for may take savepoints from, `declared` first."""
     own = () if copy.repository is None else (copy.repository,)
     return tuple(dict.fromkeys((DECLARED, *own, *restore_repositories(job))))
 
@@ -343,8 +328,6 @@ def check_form_copy(job: Job, copy: str, repository: str | None) -> None:
     """Make sure that the form of a refresh names only a repository that the job declares.
 
     Args:
-        job: The job.
-        copy: The copy.
         repository: What the form names; None for the usual one.
 
     Raises:
@@ -357,11 +340,7 @@ def check_form_copy(job: Job, copy: str, repository: str | None) -> None:
 
 
 def restore_repositories(job: Job) -> tuple[str, ...]:
-    """Where a restore that a form asks for may take savepoints from; the job's repository alone, or first.
-
-    Args:
-        job: The job.
-    """
+    """Where a restore that a form asks for may take savepoints from; the job's repository alone, or first."""
     places = tuple(dict.fromkeys((job.repository, *job.replicate.to)))
     return (*places, NEAREST) if len(places) > 1 else places
 
@@ -370,7 +349,6 @@ def check_form_origin(job: Job, repository: str | None) -> None:
     """Make sure that a form lets a restore take savepoints only from what the job declares.
 
     Args:
-        job: The job.
         repository: What the form names; None for the job's repository.
 
     Raises:
@@ -467,9 +445,7 @@ def check_form_upgrade(job: Job, application: str | None, conf: Iterable[str]) -
     """Make sure that the form of an upgrade runs no code but what it may, by the declaration.
 
     Args:
-        job: The job.
         application: The application that the form names; None for the declared one.
-        conf: The settings that it names.
 
     Raises:
         InputError: It would (code `place-not-allowed`, `bad-option`).

@@ -55,7 +55,6 @@ def airflow_failures() -> Iterator[None]:
     retry may heal, and a defect of ours, keep theirs.
 
     Raises:
-        AirflowException: The engine raised something that a retry may heal.
         AirflowFailException: The engine raised something that somebody has to decide or repair.
     """
     try:

@@ -410,7 +410,6 @@ def hint_for(code: str, hint: str, job: str | None = None, dag: object = None) -
     """A hint in Airflow's words: that of an error, a finding, or a verdict.
 
     Args:
-        code: What the hint is about.
         hint: The engine's hint.
         job: The job whose DAGs are named; `<job>` stands for it where it is not known.
         dag: The DAG in which it is read; that of the task that runs here where it is left out.
@@ -429,7 +428,6 @@ def hint_of_code(code: str, job: str | None = None) -> str:
     """The hint of an error of which only the code is known; empty where no code has one here.
 
     Args:
-        code: The code.
         job: The job whose DAGs are named; `<job>` stands for it where it is not known.
     """
     own = is_own_dag()
@@ -440,7 +438,6 @@ def in_words(text: str, job: str | None = None, dag: object = None) -> str:
     """A sentence of the engine, such as a warning, as the task that runs here says it.
 
     Args:
-        text: The sentence.
         job: The job whose DAGs it names.
         dag: As for `hint_for`.
     """
@@ -469,7 +466,6 @@ def in_data(value: Any, job: str | None = None) -> Any:
     touched: names, places and lines of logs are what they are.
 
     Args:
-        value: Plain data.
         job: The job whose DAGs are named.
     """
     if isinstance(value, list | tuple):

@@ -60,7 +60,6 @@ class Work:
     """What a task did with one savepoint.
 
     Attributes:
-        verb: What it was.
         job: `job` or `job/query` of the savepoint.
         savepoint: Its id; where one was made, that one's.
         repository: Where it is; None for the job's repository.
@@ -80,7 +79,6 @@ class Work:
         """By what the engine says of it.
 
         Args:
-            verb: What was done.
             result: Its report, as JSON.
         """
         made = verb == "made"
@@ -97,12 +95,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What a task has read and written.
-
-    Attributes:
-        inputs: What it read.
-        outputs: What it wrote.
-    """
+    """What a task has read and written."""
 
     inputs: Sequence[Dataset] = ()
     outputs: Sequence[Dataset] = ()
@@ -135,7 +128,6 @@ def topics_of(bootstrap: object, topics: Mapping[str, Any]) -> Iterator[Dataset]
 
     Args:
         bootstrap: Its servers, `host:port,...`, of which the first by name names it.
-        topics: By name.
     """
     named = (one.rpartition("//")[2].strip() for one in str(bootstrap or "").split(","))
     servers = sorted(_host(one, _PORTS["kafka"]) for one in named if one)
@@ -180,7 +172,6 @@ def savepoint_dataset(repository: str, manifest: Manifest) -> Dataset | None:
     """A savepoint: a version of what a repository has of a query.
 
     Args:
-        repository: The location of the repository.
         manifest: The savepoint, without its files.
     """
     found = dataset_of(f"{repository.rstrip('/')}/savepoints/{manifest.job}")
@@ -193,10 +184,6 @@ def savepoint_dataset(repository: str, manifest: Manifest) -> Dataset | None:
 
 def touched_by(declared: DeclaredJobs, work: Sequence[Work]) -> Touched:
     """What a task has read and written. Reads the manifests of its savepoints.
-
-    Args:
-        declared: Finds the repositories.
-        work: What it did.
 
     Raises:
         StreambankError: A repository cannot be reached.

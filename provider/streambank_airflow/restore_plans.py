@@ -20,7 +20,6 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
     """A restore's plan as a person reads it before approving.
 
     Args:
-        plan: The plan.
         offered: What they may choose, where that is more than yes or no.
     """
     return f"{table([*_rows(plan), *_alive({'': plan})])}{shown_choices(offered)}"
@@ -30,7 +29,6 @@ def together_markdown(plan: TogetherPlan, offered: Sequence[Choice] = ()) -> str
     """The plan of a restore of all queries of a job: a table of each, and what is of all of them.
 
     Args:
-        plan: The plan.
         offered: What they may choose, where that is more than yes or no.
     """
     shown = [f"**Query {code(name)}**\n\n{table(_rows(one))}" for name, one in plan.plans.items()]
@@ -93,11 +91,7 @@ def _rows(plan: RestorePlan) -> list[tuple[str, str]]:
 
 
 def refresh_markdown(report: RefreshReport) -> str:
-    """The report of a refresh as a person reads it.
-
-    Args:
-        report: The report.
-    """
+    """The report of a refresh as a person reads it."""
     rows: list[tuple[str, str]] = [("Copy", code(report.runs_as))]
     for one in report.queries:
         age = say_duration(round(one.age_s))

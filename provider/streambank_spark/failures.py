@@ -22,11 +22,7 @@ WRONG_SCHEMA = (
 
 
 def say_error(error: StreambankError) -> int:
-    """Say it.
-
-    Returns:
-        Its exit code.
-    """
+    """Say it."""
     say(error.message)
     for line in error.hint.splitlines():
         say(line)

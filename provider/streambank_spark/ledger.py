@@ -50,8 +50,6 @@ class Batch:
     """One batch of a query that is written now.
 
     Attributes:
-        frame: Its rows.
-        query_id: The query.
         batch_id: The batch's number in it.
         run_id: The run of the query; None where Spark does not tell.
         connection: A transaction in the ledger's database. It is committed after the function has returned,
@@ -74,9 +72,6 @@ class Batch:
 
         Args:
             table: Its name, with its schema where it has one (`sales.orders`).
-
-        Returns:
-            How many rows they are.
 
         Raises:
             sqlalchemy.exc.SQLAlchemyError: The database refuses them.
@@ -126,7 +121,6 @@ class Ledger:
 
         Returns:
             The function. It raises
-
             * StorageError: the database cannot be reached, or the line cannot be written (code
               `sink-not-reachable`),
             * ConflictError: another driver wrote the batch meanwhile; nothing of it is written twice (code

@@ -46,10 +46,7 @@ class Measured:
     """One store with one number of keys; medians.
 
     Attributes:
-        keys: How many.
         restart_s: From another start of the query to the commit of its first batch, in a JVM that is warm.
-        heap_bytes: What it has in the heap.
-        native_bytes: What it has outside of it.
         state_bytes: All files of its state, with the versions that Spark retains.
         shares: By the part of the keys that a batch changes.
     """
@@ -67,12 +64,7 @@ class Measurements:
     """What was measured, and where.
 
     Attributes:
-        made: The day.
-        command: What made it.
-        spark: The version of Spark.
         machine: The machine, in a few words.
-        rounds: How many.
-        partitions: Partitions of the state.
         row_bytes: Bytes of a key and its value.
         load: The load average before it: far above the cores, times by the clock mean little.
         stores: By store, by rising numbers of keys.
@@ -152,7 +144,6 @@ def between(points: Sequence[tuple[float, float]], at: float) -> float:
 
     Args:
         points: Where, and the value there; by rising places, at least one.
-        at: Where.
     """
     if at <= points[0][0]:
         return points[0][1]

@@ -85,7 +85,6 @@ class Cluster:
     """Where the stores are.
 
     Attributes:
-        executors: How many.
         cores: Task slots of each.
         partitions: Partitions of each store: `spark.sql.shuffle.partitions` when the query first ran.
         stores: Stores of all stateful operators: 1 of an aggregation or a deduplication, 4 of a join of two
@@ -142,11 +141,9 @@ class Part:
     """One kind of memory.
 
     Attributes:
-        name: Which.
         each: Bytes of an instance as expected; None where the state is not known.
         executor: Bytes of an executor as expected.
         most: Bytes of an executor that the settings allow; None where only the state limits them.
-        how: How it is calculated.
         query: Of which query, where several are planned together; empty otherwise.
     """
 
@@ -158,7 +155,6 @@ class Part:
     query: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "part": self.name,
             "each_bytes": self.each,
@@ -176,7 +172,6 @@ class MemoryPlan:
     Attributes:
         instances: RocksDB instances in the fullest executor.
         after_loss: The same with one executor fewer; None where there is only one.
-        parts: By kind.
         expected: Bytes that RocksDB counts in an executor, as expected; None where the state is not known.
         most: Bytes that it may count there by the settings.
         resident: Bytes that the process gets beside the JVM's own, with instances and the allocator: of the
@@ -185,7 +180,6 @@ class MemoryPlan:
         python: Bytes of Python workers in the overhead.
         memory_overhead: What to set as `spark.executor.memoryOverhead`.
         container: What the cluster gives an executor then: heap, overhead, `spark.executor.pyspark.memory`.
-        warnings: What should be changed.
         unknown: What it cannot know.
     """
 
@@ -203,7 +197,6 @@ class MemoryPlan:
     unknown: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "instances": self.instances,
             "instances_after_loss": self.after_loss,

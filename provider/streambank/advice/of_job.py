@@ -20,13 +20,11 @@ class StateNow:
     """The state of a query after its newest batch.
 
     Attributes:
-        batch: The batch.
         at: When it was recorded, as JSON has it.
         provider: `hdfs` or `rocksdb`.
         rows: Rows of all stateful operators.
         row_bytes: Bytes of a row; None where the batch wrote none.
         update_share: The part of the rows that the batch changed; None if it changed none.
-        batch_ms: The whole batch.
         memory_bytes: What Spark reports of the state's memory.
         stores: Stores of all operators; None where Spark does not say.
         partitions: Partitions of each.
@@ -44,7 +42,6 @@ class StateNow:
     partitions: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -52,7 +49,6 @@ def state_of_job(job: Job, query: str | None) -> StateNow | None:
     """What the newest progress record of a job's query says of its state; None where none shows state.
 
     Args:
-        job: The job.
         query: The query; None for the only one.
 
     Raises:
@@ -88,7 +84,6 @@ def is_stateless(job: Job, query: str | None) -> bool:
     """Whether the newest progress record of a job's query shows that it keeps no state.
 
     Args:
-        job: The job.
         query: The query; None for the only one.
 
     Raises:

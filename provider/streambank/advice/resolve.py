@@ -159,7 +159,6 @@ def cluster_of(
     """Where the query runs.
 
     Args:
-        given: The options.
         values: Takes each value from where it is set.
         now: The state as the job's newest progress record shows it.
         of_cores: Whether each task slot gets a partition where their number is not known.
@@ -203,7 +202,6 @@ def settings_of(given: RocksDBOptions, values: Values) -> RocksDBSettings:
     """RocksDB's settings.
 
     Args:
-        given: The options.
         values: Takes each value from where it is set.
 
     Raises:
@@ -263,7 +261,6 @@ def rows_of(
     """Rows of the state, and bytes of one: what is given, else what the job's progress shows.
 
     Args:
-        given: The options.
         values: Takes each value from where it is set.
         now: The state as the job's newest progress record shows it.
         estimated: Whether the rows are estimated from the keys, so that those of the job do not count.
@@ -317,7 +314,6 @@ def warnings_of_job(
     Args:
         declared: The job's settings.
         queries: How many queries the job has.
-        query: The query that the plan is for.
         now: Its state as the newest progress record shows it.
         executors: `--executors`.
 

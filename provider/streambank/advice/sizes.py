@@ -30,7 +30,6 @@ class Load:
         events_per_s: Events a second.
         window_s: Length of the windows; None without windows.
         slide_s: How far the next window begins after one; the length where None.
-        watermark_s: The watermark's delay.
         dedup_s: The delay of `dropDuplicatesWithinWatermark`: a row lives for that behind the watermark,
             which is as far behind itself.
         ttl_s: How long a row lives after its last event otherwise: the TTL of a state variable, or for a join
@@ -80,7 +79,6 @@ class StateSize:
         return self.rows * self.row_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "rows": self.rows,
             "most_rows": self.most_rows,

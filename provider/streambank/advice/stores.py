@@ -60,7 +60,6 @@ class Asked:
     """What a store is chosen for.
 
     Attributes:
-        keys: Rows of the state.
         row_bytes: Bytes of a key and its value.
         update_share: The part of the rows that a batch changes.
         latency_s: How long a batch may take; None for any.
@@ -84,7 +83,6 @@ class Reason:
     """A sentence, and the measurement behind it.
 
     Attributes:
-        text: What follows.
         measurement: The figures, with Spark and machine; or where a fact is from.
     """
 
@@ -92,26 +90,18 @@ class Reason:
     measurement: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {"text": self.text, "measurement": self.measurement}
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of Spark.
-
-    Attributes:
-        name: Its name.
-        value: Its value.
-        reason: Why.
-    """
+    """A setting of Spark."""
 
     name: str
     value: str
     reason: Reason
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {"name": self.name, "value": self.value, **self.reason.to_dict()}
 
 
@@ -120,11 +110,8 @@ class Expected:
     """What one store would take; None is not known: so many keys are far more than were measured.
 
     Attributes:
-        store: Which.
-        batch_ms: A batch.
         cpu_ms: What a batch uses of the processors.
         commit_ms: The commit of the state, summed over tasks.
-        restart_s: A restart.
         heap_bytes: In the heaps of all executors together.
         native_bytes: Outside of them; never more than the bound that is advised.
         written_bytes: What a batch adds to the checkpoint.
@@ -145,7 +132,6 @@ class Expected:
     cost_ms: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "store": self.store,
             "batch_ms": _rounded(self.batch_ms),
@@ -168,9 +154,6 @@ class Advice:
     """A store, its settings, and why.
 
     Attributes:
-        store: The store.
-        reasons: Why.
-        settings: Settings of Spark.
         expected: What each store would take, the chosen one first.
         memory: What RocksDB takes; None for a store in the heap.
         unknown: What it cannot know.
@@ -184,7 +167,6 @@ class Advice:
     unknown: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "store": self.store,
             "reasons": [one.to_dict() for one in self.reasons],
@@ -197,10 +179,6 @@ class Advice:
 
 def advise(asked: Asked, found: Measurements) -> Advice:
     """Choose a store.
-
-    Args:
-        asked: What it is for.
-        found: What was measured.
 
     Raises:
         InputError: A number makes no sense (code `bad-input`).

@@ -29,9 +29,6 @@ class Value:
     """A value, and where it is from.
 
     Attributes:
-        option: The option that sets it.
-        value: The value.
-        unit: What it counts.
         origin: `option`, `progress` (the newest progress record), `job` (its declaration), `spark` (Spark's
             default) or `default` (that of the command).
         setting: Spark's setting of the same; None where there is none.
@@ -77,7 +74,6 @@ class Value:
         return f"{self.value:,}" if self.unit == "count" else f"{self.value:g}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "option": self.option,
             "setting": self.setting,
@@ -92,9 +88,7 @@ class Spec(Generic[T]):
     """A value that an option, a job's settings, or a default may set.
 
     Attributes:
-        option: The option.
         usual: The default.
-        unit: What it counts.
         setting: Spark's setting of the same; None where there is none.
         read: Reads the setting's text; None for a text by which Spark takes its default.
         expects: What the setting has to hold, for a message.
@@ -112,12 +106,7 @@ class Spec(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Spark's settings of a declared job.
-
-    Attributes:
-        job: Its name.
-        conf: Its settings.
-    """
+    """Spark's settings of a declared job."""
 
     job: str
     conf: SparkConf
@@ -174,8 +163,6 @@ class Values:
         """The value: as given, as recorded, as the job declares it, or the default.
 
         Args:
-            spec: Which.
-            given: By the option.
             recorded: By the newest progress record.
 
         Raises:

@@ -55,10 +55,6 @@ def parse_log_entry(chunks: Iterable[bytes], path: str = "log entry") -> tuple[i
 
     A compacted entry names every file that a query ever read or wrote, so it is never in memory as a whole.
 
-    Args:
-        chunks: The file.
-        path: How to name it in an error.
-
     Raises:
         FormatError: `half-written` where the bytes are no entry, `unknown-version` for a newer one; where
             the objects are at fault, the iterator raises it.
@@ -106,7 +102,6 @@ def entries_up_to(names: Iterable[LogName], batch: int, where: str, *, start: in
     """The entries that together tell everything up to `batch`: the last compacted one, then one by one.
 
     Args:
-        names: The entries that are there.
         batch: The last entry wanted.
         where: How to name the log in an error, such as `sources/0`.
         start: The first entry that a log without any compaction must have; batches of a sink may begin later.

@@ -55,11 +55,8 @@ class StoreFiles:
 
     Args:
         folder: Their folder, relative to the checkpoint.
-        listing: All files.
-        names: What names are.
 
     Attributes:
-        folder: Their folder.
         schema: Path of its schema of version 2, in partition 0 only.
     """
 
@@ -143,9 +140,6 @@ class CheckpointIndex:
     Attributes:
         listing: Path -> file, as it was listed.
         metadata: Whether `metadata` is there.
-        offsets: Batch -> path.
-        commits: Batch -> path.
-        sources: Source -> its files.
         operators: Operator id -> its files.
         schema_logs: Folder of a Delta source's schema log -> number of an entry -> path.
         others: Temporary, harmless and unknown files, by kind.

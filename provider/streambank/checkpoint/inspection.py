@@ -40,9 +40,6 @@ class Inspection:
             many files for that and SST files were not looked for.
         closure: The safe closure of the batch that was asked for; None where there is none.
         minimal_bytes: Size of the minimal closure of the same batch.
-        file_count: Files in the directory.
-        bytes: Their size.
-        findings: What is wrong.
     """
 
     checkpoint: str
@@ -317,7 +314,6 @@ def counted_twice(closure: Closure, metadata: Callable[[str], ZipMetadata]) -> S
     """Joins whose snapshots count rows twice, as versions before the mend of `state` rewrites left them.
 
     Args:
-        closure: The state.
         metadata: What a snapshot says, by its path.
     """
     paths: dict[int, str] = {}

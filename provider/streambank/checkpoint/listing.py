@@ -38,9 +38,6 @@ class Listing(Mapping[str, FileInfo]):
 
     Files are kept folder by folder. Of an identity like those of local stores, `<number>-<size>-<mtime>`,
     only the number is kept; any other one as it is.
-
-    Args:
-        files: What is in it from the beginning.
     """
 
     def __init__(self, files: Iterable[FileInfo] = ()) -> None:
@@ -153,7 +150,6 @@ def list_checkpoint(store: Store) -> Listing:
 
     Raises:
         FormatError: A name in it cannot be used (code `bad-key`).
-        StorageError: The directory cannot be read.
     """
     names = store.names()
     for name in names:

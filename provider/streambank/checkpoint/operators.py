@@ -42,7 +42,6 @@ class OperatorMetadata:
 
     Attributes:
         version: 1 or 2.
-        operator: Its id.
         name: Spark's name of it, such as `stateStoreSave` or `symmetricHashJoin`.
         stores: Its stores, in the order in which unique ids of the commit log are given.
         variables: Names of its state variables, which a transformWithState has (v2 only), but Spark's own.

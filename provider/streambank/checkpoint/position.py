@@ -38,20 +38,12 @@ def is_batch(name: str) -> bool:
 
 
 def batches_of(location: str) -> Batches:
-    """The batches of the checkpoint at a location; none where it does not exist.
-
-    Raises:
-        StorageError: It cannot be listed.
-    """
+    """The batches of the checkpoint at a location; none where it does not exist."""
     return batches_in(open_store(location))
 
 
 def batches_in(store: Store) -> Batches:
-    """The same of an opened directory.
-
-    Raises:
-        StorageError: It cannot be listed.
-    """
+    """The same of an opened directory."""
     # Committed first: what is planned meanwhile may only make a checkpoint look busier than it is.
     committed = _newest(store, "commits")
     return Batches(_newest(store, "offsets"), committed)

@@ -30,9 +30,6 @@ _INSPECT_ATTEMPTS = 5
 class CheckpointReader:
     """Reads one checkpoint, live or not.
 
-    Args:
-        store: The checkpoint directory.
-
     Attributes:
         planner: What the last `inspect` worked with, so that whoever goes on reads nothing again.
     """
@@ -111,7 +108,6 @@ class CheckpointReader:
 
         Raises:
             NotFoundError: `not-a-checkpoint`: there is nothing of a checkpoint at all.
-            StorageError: The directory cannot be read.
         """
         last: ConflictError | None = None
         for _ in range(_INSPECT_ATTEMPTS):

@@ -70,7 +70,6 @@ def stage_replay(live: Store, copy: Store, plans: Store, *, after: int, most: in
 
     Args:
         live: The live checkpoint.
-        copy: The copy.
         plans: An empty directory, which gets a folder for each batch: `offsets`, and below `sources/` the
             entries of the sources' logs that the copy lacks until then.
         after: The copy's newest batch.
@@ -78,7 +77,6 @@ def stage_replay(live: Store, copy: Store, plans: Store, *, after: int, most: in
 
     Raises:
         FormatError: A plan cannot be understood.
-        StorageError: The environment failed.
     """
     planned = {int(name) for name in live.names("offsets") if is_batch(name)}
     committed = {int(name) for name in live.names("commits") if is_batch(name)}
@@ -107,10 +105,6 @@ def lay_plan(plans: Store, copy: Store, batch: int) -> None:
     Args:
         plans: What `stage_replay` has filled.
         copy: The copy, whose newest batch is the one before.
-        batch: The batch.
-
-    Raises:
-        StorageError: The environment failed.
     """
     plan = plans.child(str(batch))
     for info in plan.list("sources"):

@@ -26,7 +26,6 @@ def with_conf(data: bytes, path: str, conf: Mapping[str, str]) -> bytes:
 
     Args:
         data: The bytes of the file, of either version.
-        path: Its path, for messages.
         conf: Settings, added to those of the file or in their place.
 
     Raises:
@@ -44,7 +43,6 @@ def with_unique_ids(data: bytes, path: str, unique_ids: UniqueIds) -> bytes:
 
     Args:
         data: The bytes of the file, of version 2 or later.
-        path: Its path, for messages.
         unique_ids: Operator -> partition -> store.
 
     Raises:

@@ -21,7 +21,6 @@ class ClosureFile:
 
     Attributes:
         path: Relative to the checkpoint.
-        size_bytes: Its size in the listing.
         role: metadata, offsets, commits, source, operator, schema, state-snapshot, state-changelog, state-sst
             (any of RocksDB's data files) or checksum.
         urgency: Lower is deleted sooner by Spark, so it is held and copied first: logs, then state by
@@ -42,7 +41,6 @@ class PartitionState:
     """One partition of a store after the batch, as far as its files tell.
 
     Attributes:
-        partition: Its number.
         rows: Its rows; None where there are changes after the newest snapshot, or nobody counted.
         base_version: The state version of its newest snapshot; 0 where there is none yet.
         base_rows: Rows at that version; None where nobody counted.
@@ -72,8 +70,6 @@ class StoreState:
     """One store of an operator after the batch.
 
     Attributes:
-        store: Its name.
-        partitions: How many partitions it has.
         rows: Rows in all partitions (RocksDB: of all column families), where the files count them; else None.
         bytes: Bytes of the closure's files of it.
         parts: The partitions one by one.
@@ -91,9 +87,7 @@ class OperatorState:
     """One stateful operator after the batch.
 
     Attributes:
-        operator: Its id.
         name: Spark's name of it; None where Spark 3.5 left no operator metadata.
-        stores: Its stores.
         variables: Names of its state variables, which a transformWithState has.
         timers: Whether it may register timers, which a transformWithState with a time mode may.
     """
@@ -153,8 +147,6 @@ class LeftOut:
 
     Attributes:
         pattern: What their paths have in common, with `<n>` and `<id>` for numbers and ids.
-        example: The first of them.
-        files: How many there are.
     """
 
     pattern: str
@@ -170,7 +162,6 @@ class Closure:
         batch: The batch; Spark goes on with the next one.
         kind: `minimal` is enough; `safe` has one older snapshot of each store too, where there is one.
         files: The files, most urgent first.
-        query_id: The query's id.
         watermark_ms: Event-time watermark after the batch, milliseconds since the epoch; None for none.
         operators: Stateful operators by id; empty for a stateless query.
         offset_conf: The settings in the offset log, which win over a session's.

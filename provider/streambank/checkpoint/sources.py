@@ -189,8 +189,6 @@ class SchemaLogEntry:
     """One entry of a Delta source's schema log.
 
     Attributes:
-        table: Id of the table.
-        version: Of which version of the table the schema is.
         source: Name of the source in the offset log; None where the entry is bound to none.
         source_path: The path that names the source: Delta compares it with its own at each start.
     """
@@ -237,7 +235,6 @@ def plan_schema_log(
     is not known all do.
 
     Args:
-        entries: Number -> path.
         offsets: Source -> offset of the batch.
         parsed: Gives an entry by its path.
         newest: Whether the batch is the newest one: of an older one, damage behind its entries is no matter.

@@ -27,7 +27,6 @@ class CommittedWatermark:
     """The newest committed batch, and the watermark that it ran with.
 
     Attributes:
-        batch: The batch.
         watermark_ms: Milliseconds since the epoch; None where the query has none, or none yet.
     """
 
@@ -50,7 +49,6 @@ def committed_watermark(store: Store) -> CommittedWatermark | None:
         ConflictError: `checkpoint-moved`: batches went by faster than they could be read.
         NotFoundError: `missing-log-entry`: the newest committed batch was never planned, by what is there.
         FormatError: `half-written` or `unknown-version`.
-        StorageError: It cannot be read.
     """
     before: int | None = None
     for _ in range(_ATTEMPTS):

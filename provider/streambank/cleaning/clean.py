@@ -63,7 +63,6 @@ class Decision:
     """What becomes of one directory, and why.
 
     Attributes:
-        directory: It.
         state: `kept`; `removable` by a plan; `removed`; `gone` where it had vanished meanwhile; `failed`.
         why: Why it stays or goes, as half a sentence.
         error: What went wrong, where its removal failed, or why it would be refused to this user.
@@ -75,7 +74,6 @@ class Decision:
     error: StreambankError | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         error = self.error
         return {
             **self.directory.to_dict(),
@@ -91,7 +89,6 @@ class CleanReport:
     """What a cleaning came to.
 
     Attributes:
-        job: The job.
         dry_run: Whether nothing was removed.
         policy: What it went by; None where nothing says what goes.
         decisions: Of each directory that was found.
@@ -114,7 +111,6 @@ class CleanReport:
         return sum(one.directory.bytes for one in self.having("removable", "removed"))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         policy = self.policy
         return {
             "job": self.job,
@@ -134,9 +130,7 @@ def decide(
     """Which directories a policy removes.
 
     Args:
-        directories: What was left.
         policy: The policy; None keeps everything.
-        now: The moment.
     """
     kept = _kept_generations(directories, policy) if policy is not None else set()
     return [_decision(one, policy, kept, now) for one in directories]
@@ -192,14 +186,10 @@ def clean_job(
     """Remove what work on a job has left and nothing needs any more; a driver may run meanwhile.
 
     Args:
-        job: The declared job.
         jobs: All jobs of its file, by name: nothing goes that lies in a place of theirs, or holds one.
-        by: Who asks.
-        why: Why, for the records.
         query: Only of this query, `main` for the only one.
         policy: What goes; the one that the job declares when left out.
         dry_run: Only say what would go.
-        now: The moment.
         control: The job's records; opened from the declaration when left out.
         opener: Opens what is removed; tests bring their own.
         progress: Hears of files and bytes.

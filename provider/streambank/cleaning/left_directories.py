@@ -75,15 +75,12 @@ class LeftDirectory:
     """A directory in which no query works.
 
     Attributes:
-        kind: What it is.
         query: The query that it is of, `main` for the only one.
         location: Its URI.
         since: Since when it is of no use to the query, or when it was last written to; None if unknown.
         files: How many files there are.
-        bytes: Their size.
         counted: Whether every file was counted; else there are more.
         needed_by: What still needs it, as a part of a sentence; empty for nothing.
-        removal: The command that removes it.
         ours: Whether it is the job's: it lies where the job is declared to work, by a name that such
             directories have, and the job's records, or what lies in it, say so. Else one of these alone does.
         number: The number of a generation that the records name; None for anything else.
@@ -106,7 +103,6 @@ class LeftDirectory:
     refused: RefusedError | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "kind": self.kind,
             "query": self.query,
@@ -123,7 +119,6 @@ class LeftDirectory:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LeftDirectory:
-        """From what `to_dict` gave."""
         since = data["since"]
         return cls(**{**data, "since": from_json_time(since) if since else None})
 
@@ -133,7 +128,6 @@ class LeftDirectories:
     """What was left behind.
 
     Attributes:
-        directories: Those that were found.
         unread: What could not be read: a location, and why.
     """
 
@@ -146,7 +140,6 @@ class LeftDirectories:
         return tuple(one for one in self.directories if not one.needed_by)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, for another process."""
         return {
             "directories": [one.to_dict() for one in self.directories],
             "unread": [list(one) for one in self.unread],
@@ -154,7 +147,6 @@ class LeftDirectories:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LeftDirectories:
-        """From what `to_dict` gave."""
         return cls(
             tuple(map(LeftDirectory.from_dict, data["directories"])),
             tuple((location, why) for location, why in data["unread"]),
@@ -173,11 +165,9 @@ def left_directories(
     """Find the directories that work on a job has left. What cannot be read is named, and not raised.
 
     Args:
-        job: The declared job.
         query: Only of this query, `main` for the only one; None for all.
         glance: Count no more than `AT_A_GLANCE` files of each, and look for quarantines only beside the
             checkpoint: for who looks often.
-        now: The moment.
         operation: The operation lock of the job, where the caller holds it.
         records: The job's records; opened from the declaration when left out.
     """

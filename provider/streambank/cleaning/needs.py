@@ -30,12 +30,7 @@ def writers(control: JobControl, query: str, now: datetime) -> dict[str, str]:
     """Which directories a driver may still write into, and which driver that is, as a part of a sentence.
 
     Args:
-        control: The job's records.
         query: The query's name, `main` for the only one.
-        now: The moment.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     view = control.lease.view()
     found: dict[str, str] = {}
@@ -77,12 +72,7 @@ def healing_savepoint(repository: str, called: str, location: str) -> str:
     """Which savepoint is not whole that was taken there, of a batch that is still there; empty for none.
 
     Args:
-        repository: Its location.
         called: `job` or `job/query`.
-        location: The directory.
-
-    Raises:
-        StreambankError: The repository cannot be read.
     """
     opened = Repository.open(open_store(repository))
     there = set(open_store(location).names("commits"))

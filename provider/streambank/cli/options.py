@@ -434,7 +434,6 @@ def executor(
         on: As `--on` says.
         master: As `--master` says.
         conf: Spark's properties, each `KEY=VALUE`.
-        properties: A file of them.
         parallel: As `--parallel` says.
         max_bytes_per_s: As `--max-rate` says.
         of: Finds the declared job that the work is for: its Spark submits it where none is installed.

@@ -41,9 +41,6 @@ def run(arguments: Sequence[str]) -> int:
 
     Args:
         arguments: Everything after `streambank`.
-
-    Returns:
-        The exit code.
     """
     MODE.reset(arguments)
     forget_jobs_file()

@@ -39,8 +39,6 @@ class Chosen:
         instead_of: The identity of the declared code for which it counts.
         instead_of_unread: The same where its program cannot be read, as on another machine.
         code: It; None where the declared one counts, whatever that is.
-        by: Who chose it.
-        why: Why.
         at: When.
         proven: Whether a signature, or this user, vouches for it.
     """
@@ -116,11 +114,8 @@ def choose_code(
     """Choose what the job's next driver runs.
 
     Args:
-        control: The job's records.
         declared: What the job declares now.
         code: What counts instead, until the job declares something else; None for what it declares.
-        by: Who asks.
-        why: Why.
 
     Raises:
         RefusedError: Only a record names the code (code `code-not-proven`).
@@ -144,12 +139,7 @@ def choose_code(
 
 
 def code_that_counts(job: Job, control: JobControl) -> Code:
-    """What the job's next driver runs.
-
-    Args:
-        job: The declared job.
-        control: Its records.
-    """
+    """What the job's next driver runs."""
     declared, chosen = Code.declared(job), newest_choice(control)
     if chosen is not None and chosen.code is not None and chosen.counts(declared):
         return chosen.code
@@ -158,10 +148,6 @@ def code_that_counts(job: Job, control: JobControl) -> Code:
 
 def as_chosen(job: Job, control: JobControl) -> tuple[Job, Chosen | None]:
     """The job as its next driver runs it.
-
-    Args:
-        job: The declared job.
-        control: Its records.
 
     Returns:
         The job, and what was chosen instead of what it declares; None where that counts.
@@ -182,11 +168,7 @@ def as_chosen(job: Job, control: JobControl) -> tuple[Job, Chosen | None]:
 
 
 def needed_programs(control: JobControl) -> set[str]:
-    """Digests of the programs that what was chosen, or the newest upgrade, may have to run again.
-
-    Args:
-        control: The job's records.
-    """
+    """Digests of the programs that what was chosen, or the newest upgrade, may have to run again."""
     found: set[str] = set()
     for stream, names in (
         (chosen_records(control), ("code",)),
@@ -206,8 +188,6 @@ def settle_choice(job: Job, control: JobControl, *, by: Mapping[str, str]) -> No
 
     Args:
         job: The declared job, whose code is launched.
-        control: Its records.
-        by: Who launches it.
     """
     chosen = newest_choice(control)
     if chosen is not None and chosen.code is not None:

@@ -20,8 +20,6 @@ class Code:
     """What a job declares, or a driver was launched with.
 
     Attributes:
-        application: Path of the application.
-        args: Its arguments.
         spark: Spark's settings. Credentials are none of them: a declaration refuses them.
         python: The interpreter; None for the one that Streambank itself runs in, which is the default.
         spark_home: The distribution of Spark; None for the PySpark of the interpreter.
@@ -40,7 +38,6 @@ class Code:
         """The code of a job.
 
         Args:
-            job: The job.
             program: Its program, where that can be read here.
         """
         return cls(
@@ -86,7 +83,6 @@ class Code:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {**asdict(self), "args": list(self.args)}
 
     @classmethod

@@ -39,15 +39,8 @@ _CHANGED = "the copy that was kept is not what it was"
 def keep(control: JobControl, program: Program) -> str | None:
     """Keep a program among the job's records.
 
-    Args:
-        control: The job's records.
-        program: The program.
-
     Returns:
         Why it is not kept; None where it is.
-
-    Raises:
-        StorageError: It could not be written.
     """
     if program.sizes_bytes > MOST_BYTES:
         return f"it has {program.sizes_bytes:,} bytes, and no more than {MOST_BYTES:,} are kept"
@@ -81,11 +74,7 @@ def drop_old(control: JobControl, needed: Collection[str]) -> None:
     """Remove copies that nothing needs, but for the newest.
 
     Args:
-        control: The job's records.
         needed: Digests of programs that stay.
-
-    Raises:
-        StorageError: The store failed.
     """
     infos = [one for one in control.store.list(_FOLDER) if one.path.count("/") == 1]
     if len(infos) <= KEPT:
@@ -100,13 +89,7 @@ def drop_old(control: JobControl, needed: Collection[str]) -> None:
 
 
 def why_not_here(code: Code, job: Job, control: JobControl) -> str | None:
-    """Why a code could not be run from this machine; None where it could.
-
-    Args:
-        code: The code.
-        job: The declared job.
-        control: Its records.
-    """
+    """Why a code could not be run from this machine; None where it could."""
     if not is_vouched(control, "code", code.to_dict()) and code != Code.declared(job):
         return UNPROVEN
     if code.program is None:
@@ -121,16 +104,7 @@ def why_not_here(code: Code, job: Job, control: JobControl) -> str | None:
 
 
 def why_not_runnable(code: Code, job: Job, control: JobControl) -> str | None:
-    """The same, where a copy is read and its digest verified.
-
-    Args:
-        code: The code.
-        job: The declared job.
-        control: Its records.
-
-    Raises:
-        StorageError: The copy could not be read.
-    """
+    """The same, where a copy is read and its digest verified."""
     why = why_not_here(code, job, control)
     if why is None and not _is_in_place(code):
         assert code.program is not None, "why_not_here says so otherwise"
@@ -142,15 +116,9 @@ def why_not_runnable(code: Code, job: Job, control: JobControl) -> str | None:
 def runnable(code: Code, job: Job, control: JobControl) -> Job:
     """The job with a code, whose program is where it always was, or else a copy.
 
-    Args:
-        code: The code.
-        job: The declared job.
-        control: Its records.
-
     Raises:
         RefusedError: It cannot be run from this machine (code `code-not-kept`), or only a record names it
             (`code-not-proven`).
-        StorageError: The copy could not be read or unpacked.
     """
     applied = code.applied(job)
     why = why_not_here(code, job, control)

@@ -42,7 +42,6 @@ def read_program(application: str, settings: Mapping[str, str]) -> Program | Non
     """The program of an application.
 
     Args:
-        application: Its path.
         settings: The job's settings of Spark.
 
     Returns:
@@ -80,7 +79,6 @@ def py_file_name(number: int, path: str) -> str:
 
     Args:
         number: Its place in the setting, from 0.
-        path: Its path.
     """
     return f"{_PY_FILES_FOLDER}/{number}/{Path(path).name}"
 

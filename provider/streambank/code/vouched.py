@@ -50,11 +50,6 @@ def state_folder(job: str) -> Path:
 def vouch(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> None:
     """Leave behind that this user runs or chooses something.
 
-    Args:
-        control: The job's records.
-        kind: What it is.
-        said: It, as its record has it.
-
     Raises:
         StorageError: It could not be written (code `code-not-laid`).
     """
@@ -97,13 +92,7 @@ def not_laid(what: str, place: Path, error: OSError) -> StorageError:
 
 
 def is_vouched(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> bool:
-    """Whether this user has run or chosen something; where records are signed, reading them has proven it.
-
-    Args:
-        control: The job's records.
-        kind: What it is.
-        said: It, as its record has it.
-    """
+    """Whether this user has run or chosen something; where records are signed, reading them has proven it."""
     if control.signer.keys:
         return True
     file = _file(control, kind, said)
@@ -116,12 +105,7 @@ def is_vouched(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> bool
 
 
 def forget_choices(control: JobControl, but: Mapping[str, Any]) -> None:
-    """Let no earlier choice of this user count again.
-
-    Args:
-        control: The job's records.
-        but: The choice that counts.
-    """
+    """Let no earlier choice of this user count again."""
     stays = _file(control, "choice", but)
     for file in stays.parent.glob("choice-*"):
         if file != stays:

@@ -34,8 +34,6 @@ class CompactionRequest:
         older_than_s: How old unfinished writes have to be, of a running one.
         watch: How hard to look for signs of life, of a stopped one.
         check: Raises where a lock or a lease was lost.
-        by: Who asks.
-        why: Why.
     """
 
     stopped: bool
@@ -74,9 +72,7 @@ def compact(
     had done everything, nothing is done again.
 
     Args:
-        checkpoint: The checkpoint directory.
         quarantine: An empty place apart from it.
-        request: What is asked.
         progress: Counts files and bytes.
 
     Raises:
@@ -205,7 +201,6 @@ class CompactionReport:
         checkpoint: Its URI.
         job: The declared job, `job/query` where it has several; None for another query.
         mode: `running`: only unfinished writes were looked for; `stopped`: everything.
-        dry_run: Nothing was changed.
         already_done: An earlier try of the same compaction did it; this one changed nothing.
         batch: The newest committed batch.
         kept_batches: The batches that can be restored and saved afterwards, newest first.
@@ -214,7 +209,6 @@ class CompactionReport:
         quarantine: Where they are now; None where nothing was dead, or nothing was changed.
         refusals: Of a dry run: what would speak against it now.
         notes: What a person should know although nothing is wrong.
-        seconds: How long it took.
     """
 
     checkpoint: str
@@ -286,7 +280,6 @@ class CompactionReport:
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         won, before = self.won, self.before
         return {
             "checkpoint": self.checkpoint,

@@ -45,7 +45,6 @@ class Needed:
             log says: a global aggregation has one, and others are not judged by that.
         operator_metadata: The first batch whose operator metadata of version 2 is needed.
         versions: Versions of each store that are needed, with their unique ids.
-        oldest_version: The lowest of them.
     """
 
     paths: frozenset[str]

@@ -46,10 +46,7 @@ def compact_job(
     Beside a driver that lives only old unfinished writes go.
 
     Args:
-        job: The declared job.
         label: What tells this compaction from others: the same one again goes on where it broke off.
-        by: Who asks.
-        why: Why.
         query: Only this query.
         stopped: Refuse to work beside a driver.
         keep_batches: How many of the newest committed batches are kept, where no driver lives.

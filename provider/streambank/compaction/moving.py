@@ -26,9 +26,7 @@ class Move:
     """One file that is to move.
 
     Attributes:
-        key: Where it is.
         new_key: Where it goes, in the other store.
-        size_bytes: Its size.
         identity: What it was when the move was planned; None where nobody can have changed it.
         in_order: It must not go before the one that is named before it, nor come after the one that is named
             after it: entries of a log, in which there must never be a gap.
@@ -53,7 +51,6 @@ def move_files(
     """Move files from one store to another.
 
     Args:
-        source: Where they are.
         target: Where they go.
         moves: The files; one that is not there any more is left out.
         check: Raises where it must not go on; asked before each step.

@@ -25,7 +25,6 @@ class PurgeReport:
             for its last word.
         quarantine: URI of the quarantine, which is gone.
         files: How many files were deleted.
-        bytes: Their size.
         already_done: An earlier try did it; this one changed nothing.
     """
 
@@ -36,7 +35,6 @@ class PurgeReport:
     already_done: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return asdict(self)
 
 

@@ -38,9 +38,6 @@ class Entry:
     """One file of a quarantine.
 
     Attributes:
-        path: Its path in the checkpoint.
-        size_bytes: Its size.
-        reason: Why it is dead.
         identity: What told it from every other file of its name, before it was moved.
     """
 
@@ -65,10 +62,7 @@ class Record:
         query_id: Its id, where it was stopped.
         batch: The newest committed batch.
         commit_digest: What tells its entry of the commit log from another one, where the query was stopped.
-        kept_batches: The batches that were kept.
         created_at: When it was written.
-        by: Who asked.
-        why: Why.
         entries: The files, in the order in which they go.
     """
 
@@ -104,11 +98,7 @@ class Record:
 
 
 class Quarantine:
-    """One quarantine.
-
-    Args:
-        store: Its folder.
-    """
+    """One quarantine."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

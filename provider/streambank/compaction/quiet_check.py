@@ -87,7 +87,6 @@ class Stillness:
     """Whether the logs of a checkpoint are as far as they were.
 
     Args:
-        store: The checkpoint.
         batch: The newest committed batch.
         planned: The newest planned one.
     """

@@ -26,7 +26,6 @@ class UndoReport:
         checkpoint: URI of the checkpoint.
         quarantine: URI of the quarantine; it is gone where nothing is `left` in it.
         files: Files that are in the checkpoint again.
-        bytes: Their size.
         left: Files that no batch ever needed, and whose names other files have by now: they stay in the
             quarantine.
         missing: Files that are in neither place.
@@ -42,7 +41,6 @@ class UndoReport:
     already_done: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "checkpoint": self.checkpoint,
             "quarantine": self.quarantine,
@@ -61,7 +59,6 @@ def bring_back(
 
     Args:
         checkpoint: The checkpoint; its query must not run, unless only unfinished writes were moved.
-        quarantine: The quarantine.
         check: Raises where a lock or a lease was lost.
         progress: Counts files and bytes.
 

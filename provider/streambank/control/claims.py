@@ -68,7 +68,6 @@ class Holder:
     """Who claims.
 
     Attributes:
-        host: Where.
         processes: It lives while any of these does.
         details: What else the record says (`purpose`, `by`, `launch_id`, ...).
         beat_s: How often it promises to beat.
@@ -82,7 +81,6 @@ class Holder:
     ttl_s: float = DEFAULT_TTL_S
 
     def to_dict(self) -> JsonDict:
-        """As the record carries it."""
         return {
             **self.details,
             **self.host.to_dict(),
@@ -388,11 +386,7 @@ class Claim:
         return ended
 
     def is_there(self) -> bool:
-        """Whether the record of its epoch is its own.
-
-        Raises:
-            StorageError: That cannot be found out.
-        """
+        """Whether the record of its epoch is its own."""
         try:
             return self.records.read(self.epoch).get("token") == self.token
         except (NotFoundError, FormatError):
@@ -467,7 +461,6 @@ def _look(holder: Holder, let_go: bool) -> tuple[State, str, bool]:
     """State, why, and whether it is fading, of a holder whose processes can be seen from here.
 
     Args:
-        holder: It.
         let_go: Whether this process has held it, and let go.
     """
     living = [one for one in holder.processes if one.is_living()]

@@ -65,8 +65,6 @@ class Desired:
 
     Attributes:
         state: `running` or `stopped`.
-        by: Who said so.
-        why: Why, for people.
         at: When.
         number: Its record's number.
     """
@@ -89,7 +87,6 @@ class JobControl:
 
     Args:
         store: The store at `<control>/<job>`.
-        name: The job's name.
         here: This observer's host; tests give another one.
         clock: This observer's clock; tests give another one.
 
@@ -130,14 +127,11 @@ class JobControl:
         """The records of a job of which only the repository is known: place.py says where they are.
 
         Args:
-            repository: The store of the repository.
-            name: The job's name.
             guess: Look inside the repository only where the caller may not look beside it.
 
         Raises:
             ConflictError: They are in two places (code `records-twice`).
             RefusedError: They were moved elsewhere (`records-moved`).
-            StorageError: The places cannot be read.
         """
         return cls(find_records(repository, check_job_name(name), guess=guess), name)
 
@@ -219,7 +213,6 @@ class JobControl:
 
         Args:
             name: The operation: `start`, `stop`, `restore`, ...
-            by: Who asks.
             wait_s: How long to wait for another operation to end.
             any_site: The operation changes nothing that another site has gone on from, or asks the sites in
                 its own way.

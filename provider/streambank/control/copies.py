@@ -31,8 +31,6 @@ class CopiedQuery:
 
     Attributes:
         generation: Where its state is, and where it writes.
-        savepoint: The savepoint.
-        batch: Its batch.
         taken_at: When that was taken.
     """
 
@@ -42,7 +40,6 @@ class CopiedQuery:
     taken_at: datetime
 
     def to_dict(self) -> JsonDict:
-        """As the record carries it."""
         return {
             "generation": self.generation.to_dict(),
             "savepoint": self.savepoint,
@@ -52,7 +49,6 @@ class CopiedQuery:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CopiedQuery:
-        """From a record."""
         return cls(
             Generation.from_dict(data["generation"]),
             str(data["savepoint"]),
@@ -62,16 +58,7 @@ class CopiedQuery:
 
 
 def begin_refresh(control: JobControl, directories: Sequence[str], *, by: Mapping[str, str]) -> int:
-    """Leave behind which directories a refresh is about to fill.
-
-    Args:
-        control: The records of the copy.
-        directories: Their locations.
-        by: Who asks.
-
-    Returns:
-        The number of the record.
-    """
+    """Leave behind which directories a refresh is about to fill."""
     data = {"at": to_json_time(utc_now()), "by": dict(by), "directories": list(directories)}
     return begun_records(control).append(data)
 
@@ -110,7 +97,6 @@ def commit_refresh(
     """Let what a refresh has filled be the copy, for all queries at once.
 
     Args:
-        control: The records of the copy.
         queries: What it holds of each query from now on.
         details: What else the record says.
         seen: What `last_refresh` said when the operation lock was taken.
@@ -132,7 +118,6 @@ def settle_refresh(control: JobControl, *, operation: Operation) -> None:
     """Bring the generations of a copy to what its newest refresh has committed.
 
     Args:
-        control: The records of the copy.
         operation: The operation lock, held.
 
     Raises:
@@ -162,8 +147,6 @@ def is_refreshed(control: JobControl, query: str, made: CopiedQuery) -> bool:
     A restore on the copy makes another generation, and a directory may be removed by hand.
 
     Args:
-        control: The records of the copy.
-        query: The query.
         made: What the newest refresh made of it (`copied`).
     """
     current = control.generation(query)
@@ -184,7 +167,6 @@ def outputs_unknown(control: JobControl, query: str, generation: Generation) -> 
 
     Args:
         control: The records of the copy, or of any job.
-        query: The query.
         generation: What a restore on the copy makes, or has made, or a refresh.
     """
     if generation.new_sinks:

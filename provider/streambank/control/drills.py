@@ -46,21 +46,13 @@ def record_drill(control: JobControl, report: Mapping[str, Any]) -> int:
     """Keep the report of a drill.
 
     Args:
-        control: The job's records.
         report: The report, as JSON.
-
-    Returns:
-        Its number.
     """
     return RecordStream(control.store, "drills").append(report)
 
 
 def drills_of(control: JobControl) -> Iterator[JsonDict]:
-    """The reports of a job's drills, newest first; damaged ones are left out.
-
-    Args:
-        control: The job's records.
-    """
+    """The reports of a job's drills, newest first; damaged ones are left out."""
     yield from _readable(RecordStream(control.store, "drills"))
 
 
@@ -83,22 +75,13 @@ def record_round(control: JobControl, report: Mapping[str, Any]) -> int:
     """Leave behind that a round of drills is over.
 
     Args:
-        control: The job's records.
         report: The report of the round, as JSON, without those of its drills.
-
-    Returns:
-        Its number.
     """
     return _of_round(control, report["round"]).append(report)
 
 
 def round_over(control: JobControl, round_id: str) -> JsonDict | None:
-    """The record of a round that is over; None for one that goes on or was killed, and where it is damaged.
-
-    Args:
-        control: The job's records.
-        round_id: Its id.
-    """
+    """The record of a round that is over; None for one that goes on or was killed, or is damaged."""
     if not _ROUND.fullmatch(round_id):
         return None  # not one of ours, so no path to look at
     return next(_readable(_of_round(control, round_id)), None)
@@ -108,7 +91,6 @@ def rounds_over(control: JobControl, repository: str) -> Iterator[JsonDict]:
     """The records of rounds that are over, the newest first.
 
     Args:
-        control: The job's records.
         repository: Where its savepoints came from.
     """
     for found, reports in groupby(drills_of(control), key=round_id):
@@ -132,9 +114,6 @@ def outcomes(control: JobControl) -> Iterator[Outcome]:
     """How the drills of a job ended, newest first; a round is one of them.
 
     A round that is not over has not passed. It has failed if one of its drills has; else it is left out.
-
-    Args:
-        control: The job's records.
     """
     for found, reports in groupby(drills_of(control), key=round_id):
         if found is None:
@@ -168,7 +147,6 @@ def passed_of(report: Mapping[str, Any], query: str) -> bool | None:
 
     Args:
         report: The report of the drill. One without `failed_queries`, of an older release, failed of all.
-        query: The query.
     """
     if report.get("passed") is True:
         return True
@@ -195,14 +173,7 @@ def savepoints_of(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def newest_drills(control: JobControl) -> list[JsonDict]:
-    """The reports of the newest `SEEN` drills of a job, newest first.
-
-    Args:
-        control: The job's records.
-
-    Raises:
-        StorageError: They cannot be read.
-    """
+    """The reports of the newest `SEEN` drills of a job, newest first."""
     return list(islice(drills_of(control), SEEN))
 
 

@@ -34,7 +34,6 @@ class Generation:
         location: Its URI.
         from_savepoint: The savepoint it was restored from; None for the declared one.
         made_at: When it became the one that counts.
-        by: Who made it.
         new_sinks: Where the query writes from this generation on: the old output directory of a file sink to
             the new one, both as URIs.
         again: The generation in whose directory it is, where that one counts again; None for a directory of
@@ -76,7 +75,6 @@ class Generation:
         yield from self.new_sinks.values()
 
     def to_dict(self) -> JsonDict:
-        """As the record carries it."""
         return {
             "generation": self.number,
             "location": self.location,
@@ -148,10 +146,7 @@ class Generations:
     """The generations of one query of a job.
 
     Args:
-        store: The job's records.
-        job: Its name.
         query: The query's name; None for the only one.
-        signer: Signs and verifies them.
     """
 
     def __init__(
@@ -205,7 +200,6 @@ class Generations:
 
         Args:
             generations: Them, oldest first.
-            declared: The checkpoint.
 
         Raises:
             RefusedError: The query began in another one (code `checkpoint-changed`), or a record names
@@ -225,7 +219,6 @@ class Generations:
         """Let a directory of the query count although its records are lost; None where it is none of its own.
 
         Args:
-            declared: The declared checkpoint.
             location: The directory: the declared checkpoint, or that of a later generation.
             above: The number of the newest generation that is known of: were the lost records to come back,
                 they would be seen to be older.
@@ -273,7 +266,6 @@ class Generations:
 
         Args:
             earlier: One of `all`.
-            by: Who asks.
         """
         self._require()
         number = max(self.records.numbers()) + 1
@@ -288,14 +280,7 @@ class Generations:
             self.records.signer.require_place()
 
     def record_removal(self, generation: int, location: str, *, by: Mapping[str, str], why: str) -> None:
-        """Leave behind that a generation's directory is removed, before the first file of it goes.
-
-        Args:
-            generation: Its number.
-            location: Its directory.
-            by: Who asks.
-            why: Why.
-        """
+        """Leave behind that a generation's directory is removed, before the first file of it goes."""
         data = {"at": to_json_time(utc_now()), "generation": generation, "location": location}
         self.removals.append({**data, "by": dict(by), "why": why})
 
@@ -336,7 +321,6 @@ class Noted:
     """What a query of a job gets from a restore of all of them.
 
     Attributes:
-        savepoint: The savepoint.
         generation: The number of the generation that it becomes, or of a higher one.
     """
 
@@ -348,9 +332,7 @@ def note_together(control: RecordsOfJob, queries: Mapping[str, Noted], *, by: Ma
     """Leave behind which queries are restored as one, before the first of them is; with the lock in hand.
 
     Args:
-        control: The job's records.
         queries: What each query gets, by its name.
-        by: Who asks.
     """
     together_records(control).append(
         {
@@ -391,7 +373,6 @@ def left_together(control: RecordsOfJob, queries: Collection[str]) -> tuple[str,
     """Queries that the newest restore of all of them has left, having restored others; empty for none.
 
     Args:
-        control: The job's records.
         queries: The queries that the job declares; others do not count.
 
     Raises:
@@ -410,7 +391,6 @@ def check_together(control: RecordsOfJob, queries: Collection[str]) -> None:
     """Make sure that no restore of all queries of a job has ended with some of them restored.
 
     Args:
-        control: The job's records.
         queries: The queries that the job declares.
 
     Raises:

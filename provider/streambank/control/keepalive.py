@@ -27,7 +27,6 @@ class Keeper:
     have taken over meanwhile that beat finds it, and where they have not, nothing is lost.
 
     Args:
-        claim: What to keep.
         on_lost: Called once, in one of the keeper's threads, when somebody else holds the claim, or when no
             beat could be confirmed for almost the whole TTL, with half a sentence that says which. A driver
             kills itself here. None for an operation, which asks before each step that counts whether the

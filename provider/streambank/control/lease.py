@@ -28,7 +28,6 @@ class Lease:
 
     Args:
         store: The job's control store (`<control>/<job>`).
-        job: Its name, for messages.
         here: The observer's host; tests give another one.
         clock: The observer's clock; tests give another one.
     """
@@ -148,8 +147,6 @@ class Lease:
         """End the lease of a holder that is known to be dead.
 
         Args:
-            by: Who says so.
-            why: Why, for the record.
             even_live: Also where the holder lives: it then kills itself at its next beat, abandoning its
                 batch.
 

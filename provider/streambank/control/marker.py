@@ -42,7 +42,6 @@ class Marker:
         job: The job that the checkpoint belongs to.
         query: Its query, `main` for the only one.
         generation: The number of the generation that counted.
-        location: The directory of that generation.
         control: Where the job's records were.
         repository: Where its savepoints were; None where that was not known.
         repository_id: The id of that repository; None where there was none yet.
@@ -50,7 +49,6 @@ class Marker:
         sink: The kind of its sink, in Spark's word.
         sink_path: The output directory of a file sink, as a URI.
         at: When it was written, ISO-8601.
-        by: Who wrote it.
         accepted: The last time that a person accepted that records are lost: `at`, `by`, `why`, and in `was`
             what the marker said then.
     """
@@ -83,7 +81,6 @@ class Marker:
         return self.query_id is not None or self.generation > 1 or self.accepted is not None
 
     def to_dict(self) -> JsonDict:
-        """As the file carries it."""
         return {
             "format": FORMAT,
             "job": self.job,
@@ -166,7 +163,6 @@ def read_marker(checkpoint: str) -> Marker | None:
 
     Raises:
         FormatError: It cannot be understood.
-        StorageError: It cannot be read.
     """
     place = _place(checkpoint)
     if place is None:
@@ -181,11 +177,7 @@ def read_marker(checkpoint: str) -> Marker | None:
 
 
 def write_marker(checkpoint: str, marker: Marker) -> None:
-    """Replace the marker of a declared checkpoint; nothing where it is the root of its store.
-
-    Raises:
-        StorageError: It cannot be written.
-    """
+    """Replace the marker of a declared checkpoint; nothing where it is the root of its store."""
     place = _place(checkpoint)
     if place is not None:
         store, name = place
@@ -197,9 +189,6 @@ def create_marker(checkpoint: str, marker: Marker) -> bool:
 
     Returns:
         Whether it was written, or there is no place for one: the directory is the root of its store.
-
-    Raises:
-        StorageError: It cannot be written.
     """
     place = _place(checkpoint)
     if place is None:
@@ -242,14 +231,8 @@ def renew_marker(
     (`write_marker`).
 
     Args:
-        checkpoint: The declared checkpoint.
-        job: The job.
         query: Its query, `main` for the only one.
-        generation: The generation that counts.
-        control: The job's records.
-        by: Who says so.
         repository: Where its savepoints are, where that is known.
-        repository_id: The id of that repository.
         facts: What a driver learnt of the query (`JobControl.query_facts`).
         saved: A savepoint was just written there. Else an id that the marker has for the same place stays:
             another repository in its place is a loss, which a driver that starts must not accept.
@@ -300,7 +283,6 @@ def marked_generation(checkpoint: str, called: str) -> int:
     """The number of the generation that the marker of a query names; 0 where it has not worked by that.
 
     Args:
-        checkpoint: The declared checkpoint.
         called: `job` or `job/query`.
     """
     try:

@@ -40,7 +40,6 @@ class Waits:
         """Say what is waited for, at every look; the same text means that the same wait goes on.
 
         Args:
-            text: What.
             usual: How long such waits take, in parentheses or empty: asked only of one that lasts.
         """
         now = time.monotonic()
@@ -107,7 +106,6 @@ class OperationLock:
 
         Args:
             name: The operation: `start`, `stop`, `restore`, ...
-            by: Who asks.
             wait_s: How long to wait for another operation to end.
             beat_s: How often to say that we live.
             ttl_s: How long others must see no beat before they may call us dead from another host.

@@ -93,7 +93,6 @@ def at_declared(store: Store, job: str) -> Store:
     Raises:
         ConflictError: Records are being copied into it (code `records-moving`).
         RefusedError: They were moved away (`records-moved`).
-        StorageError: It cannot be read.
     """
     names = store.names()
     if MOVED in names:

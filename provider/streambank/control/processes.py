@@ -52,12 +52,10 @@ class HostId:
         return (self.boot_id, self.pid_namespace) == (other.boot_id, other.pid_namespace)
 
     def to_dict(self) -> dict[str, str]:
-        """As the records carry it."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> HostId:
-        """From a record."""
         return cls(str(data["host"]), str(data["boot_id"]), str(data["pid_namespace"]))
 
 
@@ -67,7 +65,6 @@ class ProcessId:
 
     Attributes:
         role: What it is: `python`, `jvm`, `operation`, `launcher`.
-        pid: The process id.
         start_ticks: Its start in clock ticks since boot (field 22 of /proc/PID/stat).
     """
 
@@ -76,7 +73,6 @@ class ProcessId:
     start_ticks: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As the records carry it."""
         return asdict(self)
 
     @classmethod

@@ -42,7 +42,6 @@ class ProgressRecord:
         epoch: The lease's epoch of the driver.
         query: The query's name, or `main`.
         run_id: Spark's id of this run of the query.
-        batch: The batch.
         progress: Spark's progress of it.
         hot_keys: The keys with the most rows by then (sla/skew/traffic.py); None where they are not sampled.
     """
@@ -101,7 +100,6 @@ class SegmentHead:
     Attributes:
         at: When the file begins.
         epoch: The lease's epoch of the driver.
-        batch: The first batch.
         run_id: Spark's id of the run that it belongs to.
     """
 
@@ -173,7 +171,6 @@ class ProgressWriter:
         """Take Spark's progress of one batch (`StreamingQueryProgress.json()`); `flush` writes it.
 
         Args:
-            progress: It.
             hot_keys: The keys with the most rows by then; None where they are not sampled.
 
         Returns:
@@ -215,11 +212,7 @@ class ProgressWriter:
         self._segments.flush()
 
     def prune(self) -> None:
-        """Delete files that are older than they are kept; also done whenever a file is begun.
-
-        Raises:
-            StorageError: The files cannot be listed or deleted.
-        """
+        """Delete files that are older than they are kept; also done whenever a file is begun."""
         self._segments.prune()
 
 
@@ -320,7 +313,6 @@ def progress_of_batch(
     Args:
         store: The job's control store.
         query: The query's name; None for the only one.
-        batch: The batch.
         since: Leave out what was written down before: a batch of that number from before a restore.
         until: Leave out what was written down later: after a restore the same number may have run again.
     """

@@ -54,14 +54,10 @@ def prune_records(control: JobControl, retention: Retention | None = None) -> in
     """Delete old records of a job. Safe beside anybody, at any time; a crash leaves less to do for the next.
 
     Args:
-        control: The job's records.
         retention: What stays; `NEWEST` and `AGE` when left out.
 
     Returns:
         How many records and launches were deleted.
-
-    Raises:
-        StorageError: The store failed.
     """
     what = retention or Retention(NEWEST, utc_now() - AGE)
     lease = control.lease.claims.records

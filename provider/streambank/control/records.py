@@ -54,7 +54,6 @@ class Record:
 
     Attributes:
         number: Its place, from 1.
-        data: What was recorded.
     """
 
     number: int
@@ -66,10 +65,7 @@ class Unproven:
     """A record that is to be signed.
 
     Attributes:
-        number: Its number.
-        key: Its key.
         raw: Its bytes.
-        data: What they say.
         signed: Whether the first key has signed it as it is.
     """
 
@@ -91,7 +87,6 @@ def leaving_word(done: str, hint: str) -> Iterator[None]:
 
     Args:
         done: What is done and what is not, as the first half of a sentence.
-        hint: What to do about it.
 
     Raises:
         StorageError: It could not be recorded (code `report-not-written`).
@@ -136,8 +131,6 @@ class RecordStream:
     """The records `<prefix>/<10 digits>.json` of a store. Other names are left alone.
 
     Args:
-        store: The job's records.
-        prefix: The folder.
         signer: Signs each record, and verifies each that is read; None for a stream that is not signed.
         anywhere: See `Signer.check`.
     """
@@ -315,16 +308,11 @@ class RecordStream:
         see parts of both.
 
         Args:
-            number: The record's number.
-            data: What it says from now on.
             suffix: Such as `.beat`.
             shorter: What it says where `data` has no room in the place of what was there.
 
         Returns:
             Why it had to be replaced where it lies; None where it had not.
-
-        Raises:
-            StorageError: It was not replaced.
         """
         key, encoded = self.key(number, suffix), encode_json(data)
         try:

@@ -31,13 +31,9 @@ class Request:
     """One request.
 
     Attributes:
-        number: Its number.
         kind: What is asked (`stop`).
         epoch: The epoch of the lease it is addressed to.
-        by: Who asks.
-        why: Why, for people.
         at: When, ISO-8601.
-        options: What the kind needs.
     """
 
     number: int

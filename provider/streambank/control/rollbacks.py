@@ -31,7 +31,6 @@ class _Note:
     Attributes:
         generation: The number that its generation would have.
         before: Output directories, each with the rollbacks that it had before.
-        tables: Tables.
     """
 
     generation: int
@@ -47,12 +46,8 @@ class RollbackNote:
     rolled back before it ended, and this one finds those where they have to be.
 
     Attributes:
-        control: The job's records.
-        query: Whose sinks.
         savepoint: The savepoint that they are taken back to.
-        batch: Its batch.
         location: Where the restored checkpoint will be.
-        by: Who asks.
     """
 
     control: JobControl
@@ -64,11 +59,7 @@ class RollbackNote:
     by: Mapping[str, str]
 
     def files(self, sinks: Sequence[Store]) -> None:
-        """Note that file sinks are changed from now on. Their own journals tell later whether they were.
-
-        Args:
-            sinks: Their output directories.
-        """
+        """Note that file sinks are changed from now on. Their own journals tell later whether they were."""
         from streambank.sinks.file.rollback import rollbacks  # what parses DAGs needs none of it
 
         if sinks:
@@ -127,7 +118,6 @@ class PendingRollback:
 
     Attributes:
         location: Where the restored checkpoint would be; empty where the note does not say.
-        savepoint: The savepoint.
         outputs: Output directories, as URIs, whose set-aside files say how far it came.
     """
 

@@ -43,7 +43,6 @@ class Identity:
     """Which records these are.
 
     Attributes:
-        id: What is in the signatures of its records.
         place: Where they are, a URI.
     """
 
@@ -59,13 +58,8 @@ class Signer:
     """Signs and verifies the records of one job; without keys it does neither.
 
     Args:
-        store: The job's records.
         job: The job's name.
-        keys: The keys of this installation.
         of_place: Whether signatures hold for these records alone.
-
-    Attributes:
-        keys: The same.
     """
 
     def __init__(self, store: Store, job: str, keys: Keys, *, of_place: bool = True) -> None:

@@ -51,7 +51,6 @@ class Watcher:
     """Which watcher somebody is: what `begin` gave, and what each later call wants.
 
     Attributes:
-        number: The number of its record.
         identity: What its record says beside that; None for a watcher that the version before has begun.
     """
 
@@ -70,10 +69,8 @@ class WatchView:
     """The newest watcher.
 
     Attributes:
-        number: Its number.
         by: Who it is: for one in Airflow `dag_id`, `run_id`, `task_id`.
         since: When it began to watch.
-        seen_at: Its last sign.
         next_s: So many seconds after that its next sign is due.
         doing: What it does meanwhile: `watching`, `pausing` before a start, `starting`.
         desired: The number of the record of what is meant to be that it has seen; None where there was none.
@@ -209,7 +206,6 @@ class Watches:
         """Become the newest watcher; which one, to give signs with.
 
         Args:
-            by: Who watches.
             desired: The number of the record of what is meant to be.
             next_s: When the first sign is due.
         """
@@ -229,7 +225,6 @@ class Watches:
 
         Args:
             watcher: What `begin` gave.
-            by: Who watches.
             desired: The number of the record of what is meant to be.
             next_s: When the first sign is due.
             gone: The newest watcher, which makes room although its record does not say why: the caller has
@@ -311,7 +306,6 @@ class Watches:
         """Leave behind that a watcher could not act, or (None) that it could; only a change is written.
 
         Args:
-            view: The watcher, as it was seen.
             why: Why it could not, as half a sentence.
         """
         if (why or "") != str(view.idle.get("why") or "") and self._is_recorded(view.watcher):

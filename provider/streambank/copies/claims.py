@@ -29,15 +29,8 @@ if TYPE_CHECKING:
 def claim(location: str, query: str, generation: Generation, control: JobControl) -> None:
     """Claim a directory for a copy, before it is filled.
 
-    Args:
-        location: The directory.
-        query: The query that it is for.
-        generation: Its generation.
-        control: The records of the copy.
-
     Raises:
         ConflictError: Another one has claimed it (code `generation-moved`).
-        StorageError: The claim cannot be written.
     """
     marker = Marker(
         job=control.name,
@@ -57,11 +50,7 @@ def claim(location: str, query: str, generation: Generation, control: JobControl
 
 
 def is_claimed(location: str, control: JobControl) -> bool:
-    """Whether a directory is claimed by the copy with these records.
-
-    Raises:
-        StorageError: The claim cannot be read.
-    """
+    """Whether a directory is claimed by the copy with these records."""
     marker = _claim_of(location)
     if marker is None or service_name(marker.location) != service_name(location):
         return False
@@ -73,11 +62,7 @@ def is_claimed(location: str, control: JobControl) -> bool:
 
 
 def is_taken(location: str, control: JobControl) -> bool:
-    """Whether a directory cannot be filled: there is something in it, or it is claimed by another copy.
-
-    Raises:
-        StorageError: It cannot be read.
-    """
+    """Whether a directory cannot be filled: there is something in it, or it is claimed by another copy."""
     if any(open_store(location).list()):
         return True
     try:

@@ -29,8 +29,6 @@ def check_apart(job: Job, control: JobControl, copy: Job, source: str) -> None:
 
     Args:
         job: The live job.
-        control: Its records.
-        copy: The job on the copy.
         source: The repository that the savepoints come from.
 
     Raises:
@@ -56,8 +54,6 @@ def check_removable(job: Job, control: JobControl, location: str, source: str) -
 
     Args:
         job: The live job.
-        control: Its records.
-        location: The directory.
         source: The repository that savepoints come from.
 
     Raises:
@@ -104,7 +100,6 @@ def outputs_of(manifest: Manifest, facts: Mapping[str, Any]) -> Iterator[Output]
     """Where a query writes: by its last driver, by its savepoint, and of a file sink by both.
 
     Args:
-        manifest: The savepoint.
         facts: What its last driver left behind; empty for a query that never ran under Streambank.
     """
     said, named = recorded_output(facts), manifest.sinks
@@ -132,10 +127,7 @@ def against(
     """Why the application could not run on a copy: an output without another place, or without a saved log.
 
     Args:
-        copy: The job on the copy.
-        query: The query.
         outputs: Where it writes.
-        manifest: The savepoint.
     """
     assert copy.copy is not None and copy.original is not None
     if copy.copy.state_only:

@@ -80,15 +80,12 @@ class RefreshRequest:
 
     Attributes:
         job: The live job.
-        copy: The name of the copy.
         savepoint: `latest-good`, or whatever names a savepoint of each query, such as a time.
         repository: The repository or replica that it comes from, or `nearest`; what the copy declares when
             left out.
         source: What to do where the sources have not all of what the copy would read next: `refuse`, or
             `accept` to go on without it; what the copy declares when left out.
         kafka: How Kafka is reached; as the job declares when left out.
-        by: Who asks.
-        why: Why.
         opener: Opens the copy's checkpoint; tests bring their own.
     """
 
@@ -147,7 +144,6 @@ def plan_refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> Refre
     damaged, and a call that is wrong in itself, are raised.
 
     Args:
-        request: What is asked.
         pace: Who does the work, and how fast.
 
     Raises:
@@ -171,7 +167,6 @@ def refresh(request: RefreshRequest, *, pace: Pace = DEFAULT_PACE) -> RefreshRep
     """Make a copy of a job's state, or make it again from a newer savepoint.
 
     Args:
-        request: What is asked.
         pace: Who does the work, how fast, and who hears of it.
 
     Raises:

@@ -45,12 +45,9 @@ def remove_old(
     """Remove what the policy of a copy no longer keeps.
 
     Args:
-        copy: The job on the copy.
         control: Its records, with its operation lock held.
         check: Raises where the lock was lost.
         check_removable: Raises where it was lost, or a location is not apart from what is live.
-        by: Who asks.
-        opener: Opens what is removed.
 
     Returns:
         The locations that were removed, and in sentences what stays. The next refresh tries again what could

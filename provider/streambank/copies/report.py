@@ -18,16 +18,11 @@ class QueryRefresh:
 
     Attributes:
         query: Its name; `main` for the only one.
-        savepoint: The savepoint that it is restored from.
-        batch: Its batch.
         taken_at: When it was taken.
         age_s: How old it was, in seconds.
         repository: The repository or replica that it comes from.
         generation: The number of the copy's generation.
-        location: The directory of its checkpoint.
         outputs: Where the application writes: outputs of the live job, each with the directory on the copy.
-        files: How many files.
-        bytes: Their size.
         sources: Where each source stands that can be asked, and what is gone, as in the plan of a restore;
             empty for a copy of the state alone, which reads nothing.
         source_effect: What of the input is still there, in a sentence for people.
@@ -54,7 +49,6 @@ class QueryRefresh:
     query_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "query": self.query,
             "savepoint": self.savepoint,
@@ -87,7 +81,6 @@ class RefreshReport:
 
     Attributes:
         job: The live job.
-        copy: The copy.
         runs_as: The job as commands name it that runs on the copy.
         state_only: Whether no application may run on it.
         queries: Each query.
@@ -95,9 +88,6 @@ class RefreshReport:
         refusals: What speaks against it, in a plan.
         removed: Directories of earlier copies that were removed.
         warnings: What a person should know.
-        seconds: How long it took.
-        by: Who asked.
-        why: Why.
     """
 
     job: str
@@ -119,7 +109,6 @@ class RefreshReport:
         return skew_s([one.taken_at for one in self.queries])
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "job": self.job,
             "copy": self.copy,

@@ -124,7 +124,6 @@ def check_choice(value: object, option: str, choices: Sequence[C]) -> C:
     """The value, if the option knows it: any other one is refused, and never read as the default.
 
     Args:
-        value: What was given.
         option: The option's name.
         choices: What it knows (streambank/core/choices.py).
 

@@ -17,9 +17,6 @@ class Finding:
         severity: `error` where no savepoint of the batch can be taken, or this one not be restored; `warning`
             where something is lost or odd, `info` for what is only worth knowing.
         file: What it is about: a file of the checkpoint, savepoint or repository; empty for all of it.
-        cause: What was seen.
-        effect: What that means.
-        hint: What can be done.
     """
 
     code: str
@@ -30,5 +27,4 @@ class Finding:
     hint: str
 
     def to_dict(self) -> dict[str, str]:
-        """The finding as JSON."""
         return asdict(self)

@@ -14,7 +14,6 @@ def whole_lines(chunks: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
     """Chunks cut anywhere as blocks of whole lines; the last line may lack its end.
 
     Args:
-        chunks: The file.
         most_bytes: How long a line may be. One that ends in the chunk in which it begins is not measured.
 
     Raises:

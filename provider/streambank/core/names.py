@@ -39,7 +39,6 @@ def check_name(name: str, what: str) -> str:
 
     Args:
         name: Letters, digits, `.`, `_` and `-`, a letter or digit first, 100 characters at most.
-        what: What it names, for the message.
 
     Raises:
         InputError: It may not (code `bad-name`).

@@ -51,7 +51,6 @@ class Signing:
     """Takes in bytes, and knows then how each key signs them.
 
     Args:
-        keys: The keys.
         label: What kind of thing is signed.
         names: Which one it is, such as its job and its id.
     """
@@ -83,7 +82,6 @@ def is_signed(signing: Signing, there: Iterable[str]) -> bool | None:
 
     Args:
         signing: What has taken in the bytes.
-        there: Signatures that were found.
     """
     known, found = set(signing.names()), set(there)
     if known & found:

@@ -58,7 +58,6 @@ def spark_bytes(text: str, unit: int = 1) -> int | None:
     """Bytes of a size as Spark's settings have it, such as `10g`, in powers of 1024; None for another text.
 
     Args:
-        text: The size.
         unit: What a number without a unit is in.
     """
     match = _SPARK_SIZE.fullmatch(text.strip())

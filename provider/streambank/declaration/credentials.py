@@ -50,7 +50,6 @@ def is_credential(setting: str, value: str = "") -> bool:
     """Whether a setting is a credential, by its name or because its value holds one.
 
     Args:
-        setting: Its name.
         value: Its value; empty where only the name is known.
     """
     return _is_named_so(setting, value) or _LOGIN.search(value) is not None or _holds_one(value)
@@ -75,8 +74,6 @@ def refuse_credentials(settings: Mapping[str, str], fields: Fields, table: str =
     """Refuse a table of settings that holds a credential: of a storage service, a database, TLS or Spark.
 
     Args:
-        settings: The settings.
-        fields: The table that theirs is in.
         table: What theirs is called.
 
     Raises:

@@ -52,10 +52,8 @@ class Job:
     """One declared job.
 
     Attributes:
-        name: Its name.
         application: Path of the PySpark application.
         spark_names: What the application calls a query, where that is another name, by name.
-        args: Its arguments.
         checkpoint: The declared checkpoint, a URI; generation 1 of the only query.
         queries: Declared checkpoint of each query, by name; `{"main": checkpoint}` where there is only one.
         repository: URI of the savepoint repository.
@@ -70,19 +68,15 @@ class Job:
         spark: Spark's settings.
         env: Names of environment variables that the driver gets besides the usual ones.
         working_dir: The driver's working directory.
-        description: For people.
-        tags: For people, and for Airflow.
         time_zone: By whose calendar and clocks its schedules, blackout windows and retention are, such as
             `Europe/Berlin`; None for UTC, and for schedules Airflow's own default.
         savepoint: See `SavepointPolicy`; so for `restore`, `upgrade`, `stop`, `start` and `limits`.
         health: When it counts as unhealthy, and what is done then.
         retention: Which savepoints are kept; None where that is not declared.
         replicate: To which other repositories savepoints are brought.
-        sla: What the job promises.
         kafka: How Streambank itself reaches its Kafka.
         sinks: What its queries write to, as far as Spark does not say it itself.
         state: By which Spark its state is worked on.
-        compact: What of its state expires.
         changes: What of its state is made or changed by forms.
         hot_keys: How the keys with the most traffic are sampled; None where they are not.
         drill: When and how a restore of it is rehearsed.
@@ -93,7 +87,6 @@ class Job:
         original: The job that it is a copy of. Not declared either.
         generations: Which directories are removed that work on it has left; None where that is not declared.
         airflow: What Airflow is told of its DAGs.
-        notify: Who is alerted of what.
         signed: Whether its savepoints and records have to be signed: nothing reads them without a key.
         redirects: Where its queries write instead of where the application says, by name. Not declared: a
             copy of a job has it, such as that of a drill.
@@ -345,7 +338,6 @@ class Job:
         """Bring the tags of its savepoints in Iceberg tables up to date; see `settle_declared_tags`.
 
         Args:
-            repository: Its repository.
             ensure: Ids of savepoints that were just listed, by `job` or `job/query`.
         """
         refs = {name: self.savepoint_name(name) for name in self.queries}
@@ -365,7 +357,6 @@ class BrokenJob:
     """A job whose declaration has a mistake.
 
     Attributes:
-        error: The mistake.
         job: The job, of which only the name is known, and who is alerted if that can be read.
     """
 
@@ -378,7 +369,6 @@ class Declarations:
     """A whole jobs file.
 
     Attributes:
-        path: The file.
         repository: URI of the savepoint repository.
         control: URI of the control location of jobs that declare none of their own; None for the default.
         jobs: The jobs by name, in the order of the file.
@@ -424,7 +414,6 @@ class Declarations:
         the job at its active site.
 
         Args:
-            name: Its name.
             say: Hears of a site that was not reached for that.
 
         Raises:

@@ -35,7 +35,6 @@ class Source:
     """A declaration file, as far as messages and relative paths need it.
 
     Args:
-        path: The file.
         lines: Where its keys stand.
     """
 

@@ -20,11 +20,9 @@ class HealthPolicy:
             the window.
         restart: Whether `<job>.run` restarts an unhealthy job.
         backoff_s: Pause before the second start in a row; doubled for each one after it.
-        max_backoff_s: The longest pause.
         max_failures: How many drivers in a row may end, or be unhealthy, without a new batch.
         max_restarts: How many drivers may be started within `restarts_within_s` in place of another one,
             whatever they committed.
-        restarts_within_s: See there.
         first_times: By how much the time for the first batch is multiplied; not declared (`after`).
     """
 

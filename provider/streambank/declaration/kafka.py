@@ -50,7 +50,6 @@ def kafka_sources(facts: Mapping[str, Any], brokers: Brokers) -> SourceRecorder:
 
     Args:
         facts: What its last driver told; empty for a query that is not managed.
-        brokers: Who is asked.
     """
     from streambank.kafka.recording import Reader, SourceRecorder
 
@@ -65,8 +64,6 @@ def kafka_sink(facts: Mapping[str, Any], checkpoint: Store, brokers: Brokers) ->
 
     Args:
         facts: What its last driver told.
-        checkpoint: Its checkpoint.
-        brokers: Who is asked.
     """
     from streambank.kafka.recording import KafkaSinkCapture
 

@@ -64,11 +64,7 @@ class LaunchPolicy:
         web: That of the standalone master's page.
         supervise: Whether the standalone master, or the registered launcher's place, brings back a driver
             that failed.
-        queue: Queue of YARN.
-        principal: Kerberos principal.
-        keytab: Path of its keytab.
         resource_manager: Web address of YARN's resource manager; None for what Hadoop's configuration says.
-        namespace: Namespace of Kubernetes.
         image: Container image of driver and executors.
         context: Context of the Kubernetes configuration.
         entry: Where `run_query.py` is in the image, such as `local:///opt/streambank/run_query.py`.
@@ -132,7 +128,6 @@ def read_launch_policy(
     """Of `[jobs.NAME.launch]`.
 
     Args:
-        fields: The table.
         master: The job's master, where one is declared.
         spark: The job's settings of Spark.
         defaults: The table is that of all jobs: only what is wrong in itself is a mistake.
@@ -195,9 +190,7 @@ def settle(
         job: The job's name.
         values: By name, `master` among them.
         spark: The job's settings of Spark.
-        wrong: Makes the error.
         inherited: Fields that may belong to another place; they are then left out.
-        more: Further attributes.
 
     Raises:
         InputError: As `wrong` makes it.
@@ -318,7 +311,6 @@ def check_cluster_name(job: str, policy: LaunchPolicy, fields: Fields) -> None:
     """Whether the declared cluster takes the name of a job that is derived, such as that of a copy.
 
     Args:
-        job: The name.
         policy: Where its driver runs.
         fields: The table that makes the name.
 

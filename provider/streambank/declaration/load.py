@@ -53,7 +53,6 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     """Read and check a jobs file; as `read_jobs`, for who needs all of its jobs.
 
     Args:
-        path: The TOML file.
         variables: What `${NAME}` stands for; the environment by default.
 
     Raises:
@@ -66,7 +65,6 @@ def read_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     """Read and check a jobs file. A mistake in one job takes no other job away: it is left in `broken`.
 
     Args:
-        path: The TOML file.
         variables: What `${NAME}` stands for; the environment by default.
 
     Raises:

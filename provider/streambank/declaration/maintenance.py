@@ -78,7 +78,6 @@ def given_generations(
     """A declared policy, with what was asked for in its place; None where neither says anything.
 
     Args:
-        declared: The policy of the job.
         keep: How many generations stay; None where that was not asked for.
         keep_for_s: How long each directory stays; None where that was not asked for.
     """

@@ -66,7 +66,6 @@ def teller_name(path: str, what: Any) -> str:
     """The name under which it is kept what a notifier was told.
 
     Args:
-        path: Its class.
         what: What else makes it this one; only a digest of it is in the name. Values that are no JSON count
             by their type.
     """
@@ -80,10 +79,8 @@ def read_notify(
     """`notify = [{class = "package.Notifier", args = {...}}]` of a table.
 
     Args:
-        fields: The table.
         levels: Whether an entry may say from which level on it is told.
         kinds: Whether an entry may say of what it is alerted.
-        name: The field.
 
     Raises:
         InputError: An entry is wrong, or there twice (code `bad-declaration`).
@@ -131,7 +128,6 @@ def refuse_silent(fields: Fields, declared: tuple[Notify, ...], silent: Mapping[
 
     Args:
         fields: The job's table.
-        declared: Its entries.
         silent: Kinds that cannot occur in this job, each with the reason.
 
     Raises:

@@ -26,7 +26,6 @@ class Measure:
     Attributes:
         kind: `window`: a statistic of a metric over a window; `trend`: its growth; `reported`: a fact that is
             not in the history, such as a savepoint's age.
-        meaning: What it is about, for people.
         advice: What to do where it is broken.
         metrics: Names of the metrics; of several the worst counts.
         per_operator: Whether every stateful operator is judged by itself.
@@ -53,7 +52,6 @@ class Promise:
     """One objective that can be declared, and what holds where it is not.
 
     Attributes:
-        measure: What it is about, and how it is measured.
         unit: In which its limits are written: sizes (`"10GB"`), sizes an hour (`"1MB/h"`), durations
             (`"60s"`) and, in the others, numbers.
         warn: From where on it warns; None for not.

@@ -83,7 +83,6 @@ class RestorePolicy:
         approval_timeout_s: How long a restore or an exchange of state waits for a person; silence rejects.
         deadline_s: How long `<job>.restore` may take, from the moment at which it is queued, before somebody
             is told; None for as long as it takes.
-        notify: Who is told.
         ask: Who is alerted that one of them waits for an approval.
         approvers: Ids of the users who may approve it; none for everybody whom Airflow lets.
         new_outputs: Below which locations the form of `<job>.restore` may put new outputs; None for beside
@@ -145,7 +144,6 @@ class Limits:
     """`[jobs.NAME.lease]`, `.logs` and `.progress`.
 
     Attributes:
-        beat_s: Heartbeat of the lease.
         ttl_s: How long a holder elsewhere must show no beat before it may be replaced.
         log_max_bytes: Size of the driver's log before it is rotated.
         log_files: How many older parts of it are kept.

@@ -76,8 +76,6 @@ def _days(days: set[int], months: set[int], weekdays: set[int], *, either: bool)
     """The days on which a schedule runs, counted from some day on.
 
     Args:
-        days: Days of the month.
-        months: Months.
         weekdays: Days of the week, from Sunday.
         either: Whether a day of the month or a day of the week is enough, as where cron names both.
     """

@@ -42,12 +42,7 @@ COPY_AGE = "copy_age"
 
 @dataclass(frozen=True, slots=True)
 class Mute:
-    """Verdicts are still there, and nobody is told.
-
-    Attributes:
-        until: Its end.
-        why: For whoever wonders.
-    """
+    """Verdicts are still there, and nobody is told."""
 
     until: datetime
     why: str
@@ -61,7 +56,6 @@ class Declared:
         off: It is not to be judged at all.
         warn: From where on it warns, in the objective's unit.
         breach: From where on it is broken.
-        window_s: Over how long.
         statistic: What of the window is held against the limits.
         severity: `warn`: it is never worse than a warning.
         min_history_s: How much history a trend needs.
@@ -83,7 +77,6 @@ class SlaPolicy:
     """`[jobs.NAME.sla]`.
 
     Attributes:
-        objectives: What is declared, by objective.
         mute: Nobody is told of any of them for a while.
         schedule: When `<job>.sla` judges: a cron expression or preset; None for by hand only.
         notify: Who is told of what breaks and of what has healed.
@@ -104,7 +97,6 @@ def read_sla(fields: Fields, time_zone: str | None) -> SlaPolicy:
     """The table, each limit in its objective's unit.
 
     Args:
-        fields: The table.
         time_zone: That of the job, by which the end of a mute is that says none; None where it has none.
 
     Raises:
@@ -134,10 +126,7 @@ def with_usual(
     """A policy with the usual limits that follow from what else a job declares.
 
     Args:
-        policy: What is declared of its SLA.
         savepoint: When its savepoints are taken.
-        conf: Its Spark properties.
-        time_zone: By whose clocks its schedules are.
     """
     usual: dict[str, float] = {}
     gap_s = None
@@ -155,7 +144,6 @@ def without_copies(policy: SlaPolicy, fields: Fields) -> SlaPolicy:
     """The policy of a job that declares no copies: what the defaults say of the age of copies is not for it.
 
     Args:
-        policy: What is declared.
         fields: The table `sla` of the job.
 
     Raises:

@@ -81,7 +81,6 @@ class TransformPolicy:
         sets: What columns of rows get: `value.total = value.total * 100`.
         where: Which rows get it; None for all.
         delete_where: Keys go for all of whose rows this SQL expression holds.
-        operator: Of this stateful operator.
         part: Of this part of it: a state variable.
         samples: How many changed rows of each part the plan shows.
         rehearse: Whether the form's rehearsal is on by default.
@@ -111,7 +110,6 @@ class BootstrapPolicy:
         keys: Fields of the key, each `FIELD = EXPRESSION` over the columns of the table.
         values: Columns of the value, likewise.
         existing: What becomes of rows that are there; refused for None.
-        operator: Of this stateful operator.
         part: Of this part of it: a state variable.
         samples: How many rows of state the plan shows.
         rehearse: Whether the form's rehearsal is on by default.
@@ -226,7 +224,6 @@ def read_compact(fields: Fields, queries: Mapping[str, str]) -> CompactPolicy:
     """Of `[jobs.NAME.compact]`.
 
     Args:
-        fields: The table.
         queries: The job's queries.
     """
     if fields.duration_s("idle_for") is not None and fields.text("where") is not None:

@@ -113,10 +113,8 @@ class Machine:
     """This machine, as far as findings rest on it; tests give another one.
 
     Attributes:
-        mount_of: What a path is on.
         memory_bytes: Its memory; None where it is not known.
         environment: This process's environment.
-        clock: Its clock.
     """
 
     mount_of: MountOf = mount_of
@@ -142,7 +140,6 @@ class Diagnosis:
     findings: tuple[Finding, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "job": self.job,
             "query": self.query,
@@ -163,16 +160,13 @@ def diagnose_checkpoint(
     """Look at a query that no jobs file declares.
 
     Args:
-        location: The checkpoint directory.
         sinks: Output directories of its file sinks, by the names to report them by.
         repository: Where its savepoints are.
         name: How they are called there; the directory's name when left out.
-        machine: This machine.
         spark: Also say what a Spark of this version would not go on with.
 
     Raises:
         NotFoundError: There is no checkpoint.
-        StorageError: The environment failed.
     """
     here = machine or Machine()
     query = look_at_checkpoint(location, here.clock(), repository=repository, name=name)
@@ -191,10 +185,8 @@ def diagnose_job(
     """Look at a declared job, query by query.
 
     Args:
-        job: The job.
         query: Only this query, by its name, `main` for the only one; None for all.
         jobs: The jobs file, to see what it shares with those of other owners.
-        machine: This machine.
         spark: Also say what a Spark of this version would not go on with.
 
     Raises:

@@ -31,7 +31,6 @@ class SparkConf:
 
     Attributes:
         master: Spark's master URL.
-        declared: The settings of the declaration.
     """
 
     master: str
@@ -91,7 +90,6 @@ class SparkConf:
         """A size; None where it is not declared or cannot be read.
 
         Args:
-            name: The setting.
             unit: What a number without a unit is in.
         """
         return spark_bytes(self.declared.get(name, ""), unit)

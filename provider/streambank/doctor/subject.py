@@ -45,10 +45,7 @@ class Query:
 
     Attributes:
         name: `job`, `job/query`, or how the savepoints of a checkpoint are called.
-        checkpoint: Its checkpoint directory.
-        now: The moment.
         inspection: What the checkpoint's files say.
-        planner: What they were read with.
         job: Its declaration; None where it has none.
         query: The query's name among the job's records; `main` for the only one.
         control: Its job's records.
@@ -82,11 +79,7 @@ class Query:
 
     @property
     def is_driven(self) -> bool:
-        """Whether a driver lives, or may; of a query without records its checkpoint has to tell.
-
-        Raises:
-            StorageError: The records, or the checkpoint, cannot be read.
-        """
+        """Whether a driver lives, or may; of a query without records its checkpoint has to tell."""
         view = self.control.lease.view() if self.control is not None else None
         if view is not None:
             return not view.free
@@ -122,14 +115,11 @@ def look_at_checkpoint(
     """A query of which nobody keeps records.
 
     Args:
-        location: The checkpoint directory.
-        now: The moment.
         repository: Where its savepoints are.
         name: How they are called there; the directory's name when left out.
 
     Raises:
         NotFoundError: There is no checkpoint.
-        StorageError: It, or the repository, cannot be read.
     """
     store = open_store(location)
     inspection, planner = _inspect(store)
@@ -159,7 +149,6 @@ def saved_checkpoint(repository: str, asked: QueryRef) -> str:
 
     Raises:
         NotFoundError: There is no repository, or no savepoint of it (`no-repository`, `no-such-savepoint`).
-        StorageError: It cannot be read.
     """
     store = Repository.open(open_store(repository)).store
     generation = JobControl.of_repository(store, asked.job).generation(asked.query)
@@ -175,12 +164,7 @@ def look_at_job(job: Job, query: str, now: datetime) -> Query | None:
     """A query of a declared job; None where its checkpoint has nothing yet.
 
     Args:
-        job: The job.
         query: The query's name, `main` for the only one.
-        now: The moment.
-
-    Raises:
-        StreambankError: Its checkpoint, records or repository cannot be read.
     """
     control = job.records()
     generation = control.generation(query)

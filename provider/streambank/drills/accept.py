@@ -16,10 +16,6 @@ def accept(request: DrillRequest, report: DrillReport) -> tuple[StillRejected, .
     Of a drill from a replica that counts in the job's repository, too, where that has the same savepoint; the
     next `replicate` carries it on. A location that refuses does not keep the others from it.
 
-    Args:
-        request: What was asked.
-        report: The drill, which passed.
-
     Returns:
         The savepoints that are still rejected, each with the location that refused, such as a replica that
             can only be read.

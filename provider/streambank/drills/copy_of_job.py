@@ -42,13 +42,11 @@ def check_scratch(job: Job, control: JobControl, scratch: str, source: str) -> N
 
     Args:
         job: The live job.
-        control: Its records.
         scratch: Where the copy is written.
         source: The repository that the savepoints come from.
 
     Raises:
         InputError: It does not lie apart (codes `scratch-not-apart`, `inside-input`, `inside-output`).
-        StorageError: Records cannot be read, or a checkpoint.
     """
     live = {job.repository, source, control.store.uri, *job.replicate.to, *job.queries.values()}
     for name in job.queries:
@@ -90,7 +88,6 @@ def copy_of(job: Job, scratch: str, replays: Mapping[str, Replay]) -> Job:
 
     Args:
         job: The live job, placed.
-        scratch: The scratch location.
         replays: The batches that its queries execute again, by name; a query without one goes on by itself.
     """
     queries = {name: checkpoint_in(scratch, name) for name in job.queries}

@@ -94,13 +94,11 @@ def drill(
     report, no driver and no copy. One that passed ends the rejection of a savepoint (`SavepointSummary`).
 
     Args:
-        request: What is asked.
         launcher: Where drivers run; what the job declares when left out.
         say: Called when a step begins, in words.
         pace: How fast files are written, and who hears of it.
 
     Raises:
-        StorageError: The report could not be written down.
         InputError, RefusedError: As `rehearse`.
     """
     report = rehearse(request, launcher=launcher, say=say, pace=pace)
@@ -113,11 +111,7 @@ def drill(
 
 
 def leave_report(request: DrillRequest, report: DrillReport) -> None:
-    """Keep the report of a drill among the records of the live job.
-
-    Raises:
-        StorageError: It could not be written down.
-    """
+    """Keep the report of a drill among the records of the live job."""
     failed = f"failed at the step {report.failed_step} ({report.error.rstrip('.')})"
     with leaving_word(
         f"The drill of job {report.job} {'passed' if report.passed else failed}, but its report is not kept",
@@ -151,7 +145,6 @@ def rehearse(
     """Do what a drill does, and leave no report of it among the job's records.
 
     Args:
-        request: What is asked.
         launcher: Where drivers run; what the job declares when left out.
         say: Called when a step begins, in words.
         pace: How fast files are written, and who hears of it.

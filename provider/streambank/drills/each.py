@@ -63,8 +63,6 @@ class Kept:
     """A savepoint that is kept.
 
     Attributes:
-        query: The query.
-        savepoint: Its id.
         taken_at: When it was taken; None where its manifest cannot be read.
         order_at: The same, or that of the next newer savepoint of the query.
     """
@@ -81,14 +79,12 @@ class Skipped:
 
     Attributes:
         savepoints: Of each query, by its name.
-        why: Why.
     """
 
     savepoints: Mapping[str, str]
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {"savepoints": dict(self.savepoints), "why": self.why}
 
 
@@ -97,8 +93,6 @@ class RoundReport:
     """A round that is over.
 
     Attributes:
-        id: Its id.
-        job: The job.
         repository: The repository or replica that the savepoints came from.
         drills: The report of each drill as JSON, in their order.
         skipped: Savepoints that expired before they were drilled.
@@ -107,8 +101,6 @@ class RoundReport:
         resumed: How many of the drills an earlier try of the same task had done.
         started_at: When it began.
         seconds: How long it took, since it was resumed if it was.
-        by: Who asked.
-        why: Why.
     """
 
     id: str
@@ -210,7 +202,6 @@ def kept(store: Store, job: Job) -> list[Kept]:
 
     Args:
         store: The repository's root.
-        job: The job.
     """
     found = []
     for name in job.queries:
@@ -236,7 +227,6 @@ def alike(drills: Sequence[Mapping[str, Any]], *, left: int) -> str:
 
     Args:
         drills: The reports of the drills so far, in their order.
-        left: How many are left.
     """
     newest = drills[-_IN_A_ROW:]
     if len(newest) < _IN_A_ROW or not all(map(_of_application, newest)):
@@ -263,7 +253,6 @@ def sets_of(there: Sequence[Kept], queries: Sequence[str]) -> list[list[Kept]]:
 
     Args:
         there: Savepoints, the newest first; of each query there is one at least.
-        queries: The names of the queries.
     """
     sets: list[list[Kept]] = []
     covered: set[Kept] = set()
@@ -279,9 +268,7 @@ def set_around(anchor: Kept, there: Sequence[Kept], queries: Sequence[str]) -> l
     """A savepoint, and of each other query the one that was taken closest to it.
 
     Args:
-        anchor: The savepoint.
         there: All that there are; of a query without one the set has none.
-        queries: The names of the queries.
     """
 
     def distance(one: Kept) -> float:

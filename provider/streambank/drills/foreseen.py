@@ -25,8 +25,6 @@ def foresee_rehearsal(job: Job, control: JobControl, *, launcher: Launcher | Non
     """Refuse a rehearsal that could not run the job's application. Only reads.
 
     Args:
-        job: The declared job.
-        control: Its records.
         launcher: Where drivers run; what the job declares when left out.
 
     Raises:
@@ -49,12 +47,7 @@ def foresee_rehearsal(job: Job, control: JobControl, *, launcher: Launcher | Non
 
 
 def why_not_run(job: Job, control: JobControl) -> str:
-    """Why the runner would refuse to start a query of the job on a copy; empty where nothing says so.
-
-    Args:
-        job: The declared job.
-        control: Its records.
-    """
+    """Why the runner would refuse to start a query of the job on a copy; empty where nothing says so."""
     for query in job.queries:
         facts, generation = control.query_facts(query) or {}, control.generation(query)
         if generation is None or facts.get("generation") != generation.number:

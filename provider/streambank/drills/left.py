@@ -81,7 +81,6 @@ def clean_up(
         job: The live job.
         folder: The location below which drills lay out their copies.
         timeout_s: How long the application of a drill may run.
-        by: Who asks.
         launcher: Where drivers run.
 
     Returns:
@@ -150,12 +149,10 @@ def remove(scratch: str, made: Judged | None = None) -> None:
     """Remove everything at a scratch location, and the location; what says whose it is goes last.
 
     Args:
-        scratch: The location.
         made: What `mark` gave, of a scratch of one's own; None for what was found.
 
     Raises:
         RefusedError: Something else lies there by now; see `remove_tree`.
-        StorageError: The environment failed.
     """
     store = open_store(scratch)
     remove_tree(store, last=(MARKER,), judged=made)

@@ -31,17 +31,13 @@ def rehearse_made(
     job's records of drills do not count it.
 
     Args:
-        job: The declared job.
         place: `job` or `job/query`.
         savepoint: The savepoint's id.
-        repository: Where it is.
         batches: How many batches of the live query are executed again; the declared number when left out.
-        by: Who asks.
         say: Called when a step begins, in words.
 
     Raises:
         InputError, RefusedError: As `streambank.drills.drill.rehearse`.
-        StorageError: The repository cannot be written to.
     """
     opened = Repository.open(open_store(repository))
     opened.mark_rehearsal(place, savepoint, passed=False, by=by)  # first: a rehearsal may be killed
@@ -63,11 +59,7 @@ def rehearse_made(
 
 
 def verdict(report: DrillReport) -> str:
-    """How such a rehearsal ended, for people.
-
-    Args:
-        report: Its report.
-    """
+    """How such a rehearsal ended, for people."""
     if not report.passed:
         return f"The rehearsal FAILED at the step {report.failed_step}: {report.error}"
     if report.not_run:
@@ -81,10 +73,5 @@ def verdict(report: DrillReport) -> str:
 
 
 def do_not_restore(savepoint: str, of: str) -> str:
-    """What follows from a rehearsal that failed.
-
-    Args:
-        savepoint: The savepoint that was made.
-        of: The one that it was made of.
-    """
+    """What follows from a rehearsal that failed."""
     return f"Do not restore {savepoint} before that is understood. {of} is unchanged."

@@ -23,7 +23,6 @@ class BatchDrill:
     """One batch that the copy has executed.
 
     Attributes:
-        batch: The batch.
         seconds: How long it took, from the start of the query to its end.
         input_rows: Rows that the copy read; None where Spark did not say.
         live_input_rows: Rows that the live query read; None where its progress is not kept any more.
@@ -75,8 +74,6 @@ class QueryDrill:
 
     Attributes:
         query: Its name, or `main`.
-        savepoint: The savepoint that was restored.
-        batch: Its batch.
         taken_at: When it was taken.
         age_s: How old it was: what is younger would have to be processed again (RPO).
         batches_behind: How many batches the live query was ahead; None where it has none.
@@ -115,7 +112,6 @@ class QueryDrill:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             **asdict(self),
             "taken_at": to_json_time(self.taken_at),
@@ -131,10 +127,7 @@ class StillRejected:
     """A savepoint that could not be marked as proven at a location, although a drill of it has passed.
 
     Attributes:
-        query: The query.
-        savepoint: The savepoint.
         location: The repository or replica that refused.
-        why: Why, in a sentence.
     """
 
     query: str
@@ -156,7 +149,6 @@ class DrillReport:
     """A drill that is over.
 
     Attributes:
-        job: The job.
         repository: The repository or replica that the savepoints came from.
         queries: What was drilled of each query.
         steps: Seconds that each step took, in their order.
@@ -170,9 +162,6 @@ class DrillReport:
         scratch: Where the copy was.
         kept: Whether the scratch is still there.
         started_at: When it began.
-        seconds: How long it took.
-        by: Who asked.
-        why: Why.
         round: The round that it is part of (`each.py`); None for a drill by itself.
         still_rejected: Savepoints whose rejection it could not end (`accept.py`).
     """
@@ -207,7 +196,6 @@ class DrillReport:
         return max((one.age_s for one in self.queries), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "job": self.job,
             "passed": self.passed,
@@ -233,11 +221,7 @@ class DrillReport:
 
 
 def why_unproven(report: DrillReport) -> str:
-    """Why a rehearsal that passed has processed no batch of a query; empty if it has of each.
-
-    Args:
-        report: Its report.
-    """
+    """Why a rehearsal that passed has processed no batch of a query; empty if it has of each."""
     return report.not_run or next(
         (
             f"of query {one.query} {why}"

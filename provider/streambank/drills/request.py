@@ -30,8 +30,6 @@ class DrillRequest:
             with those that are left; 0 for no limit, the declared time when left out.
         keep: Leave the scratch where it is.
         timeout_s: How long the application may take; the declared time when left out.
-        by: Who asks.
-        why: Why.
         runs: The job as it is run on the copy, where its code is another one (an upgrade that is rehearsed);
             as it counts now when left out.
         savepoints: Which savepoint of each query, instead of `savepoint`.

@@ -23,7 +23,6 @@ class Watched:
     """The driver of the copy.
 
     Args:
-        control: The records of the copy.
         launch_id: Its launch; None where that is not known.
         launcher: Where it runs.
     """

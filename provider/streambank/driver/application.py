@@ -70,11 +70,6 @@ def check_queries(job: str, program: Path, queries: Collection[str]) -> None:
     sequence of statements; or one in a loop over several values. What depends on a condition, or on a
     function that may not be called, is left to the runner.
 
-    Args:
-        job: The job, for the message.
-        program: The PySpark program.
-        queries: The declared queries.
-
     Raises:
         RefusedError: It starts several (code `undeclared-query`).
     """

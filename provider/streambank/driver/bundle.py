@@ -75,9 +75,6 @@ def ship(control: JobControl) -> str:
 
     Returns:
         Its URI as Hadoop takes it; every machine that may run the driver must see it there.
-
-    Raises:
-        StorageError: It could not be written.
     """
     data = program()
     key = f"bundles/{hashlib.sha256(data).hexdigest()}/{NAME}"
@@ -97,11 +94,7 @@ def _holds(control: JobControl, key: str, data: bytes) -> bool:
 
 
 def lay_beside(folder: Path) -> Path:
-    """Lay the program into a folder of this machine, once for each version of it; where it is.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Lay the program into a folder of this machine, once for each version of it; where it is."""
     data = program()
     bundle = folder / f"streambank-{hashlib.sha256(data).hexdigest()[:16]}.zip"
     if not bundle.exists() or bundle.read_bytes() != data:

@@ -64,7 +64,6 @@ class DamagedQuery:
         job: The job's name.
         query: The query's name, `main` for the only one.
         checkpoint: URI of its checkpoint.
-        damages: What was found.
         savepoint: The newest good savepoint, without its files; None where there is none.
     """
 
@@ -131,9 +130,7 @@ def damaged_query(job: Job, query: str, location: str) -> DamagedQuery | None:
     says.
 
     Args:
-        job: The declared job.
         query: The query's name, `main` for the only one.
-        location: Its current generation.
 
     Returns:
         None where nothing is, and where the checkpoint cannot be read or is not understood: that is Spark's
@@ -176,19 +173,13 @@ def unloadable(
     """What to say of a driver that died since it could not load its checkpoint; None for another death.
 
     Args:
-        job: The declared job.
-        control: Its records.
         launch_id: The driver's launch.
         checkpoints: Query -> the checkpoint that it worked in.
         lines: The end of the driver's log.
-        ended: How it ended, as a sentence.
 
     Returns:
         `checkpoint-damaged` where the damage was found; `state-not-loadable` where Spark's words are such
         that another start would end the same way.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     # A log also has what passed: a task that was tried again, a snapshot that Spark repaired.
     tail = () if _has_worked(control, launch_id) else lines

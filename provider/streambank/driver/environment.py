@@ -53,7 +53,6 @@ def driver_environment(
     """The environment of a driver.
 
     Args:
-        parent: The environment of this process.
         locations: Where the driver's checkpoints and records are: what leads there passes, credentials
             included, since the driver can do nothing without them.
         extra: Names that the job's declaration lets pass as well (`env`).
@@ -65,11 +64,7 @@ def driver_environment(
 
 
 def cluster_variables(parent: Mapping[str, str]) -> dict[str, str]:
-    """What a driver in a cluster gets besides the variables that its job names: no credentials among them.
-
-    Args:
-        parent: The environment of this process.
-    """
+    """What a driver in a cluster gets besides the variables that its job names: no credentials among them."""
     return {name: parent[name] for name in IN_CLUSTERS if name in parent}
 
 

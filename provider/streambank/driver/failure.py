@@ -276,16 +276,11 @@ def driver_failure(
     """Why a driver died: what it refused, else what the runner recorded of its query, else what its log says.
 
     Args:
-        control: The job's records.
         launch_id: Its launch; None where that is not known.
-        lines: The end of its log.
         newest: Among so many of the newest events what it recorded is looked for.
 
     Returns:
         None where neither says anything.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     found = _failure_of(control, launch_id, lines, newest)
     if found is None:
@@ -316,13 +311,6 @@ def recorded_failure(control: JobControl, launch_id: str) -> str | None:
     """Why a query of a launch failed, as the runner recorded it; None where it recorded no failure.
 
     The runner has left out what looks like a secret to it; what does to the reader goes by `shown`.
-
-    Args:
-        control: The job's records.
-        launch_id: The launch.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     event = _failed_query(control, launch_id, NEWEST_EVENTS)
     return None if event is None else str(event["failure"])
@@ -369,12 +357,7 @@ def refusal(control: JobControl, launch_id: str, *, newest: int = NEWEST_EVENTS)
     A cluster may start a second one while the first still holds the lease.
 
     Args:
-        control: The job's records.
-        launch_id: The launch.
         newest: Among so many of the newest events it is looked for.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     event = control.last_event("driver-refused", launch_id=launch_id, newest=newest)
     if event is None:
@@ -399,7 +382,6 @@ def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None)
     Without an exception in it, that is the last line of level ERROR; else the last line.
 
     Args:
-        lines: The end of the log.
         variables: The environment whose secrets are left out; this process's by default.
     """
     deciding = _deciding(lines)
@@ -424,7 +406,6 @@ def shown(text: str, variables: Mapping[str, str] | None = None) -> str:
     """A text without what looks like a secret, and not too long.
 
     Args:
-        text: What is to be shown.
         variables: The environment whose secrets are left out; this process's by default.
     """
     text, note = _apart(redacted(text, variables))
@@ -432,11 +413,7 @@ def shown(text: str, variables: Mapping[str, str] | None = None) -> str:
 
 
 def warned(text: str) -> str:
-    """A text of Spark or a connector, with our own way out behind its advice to switch a check off.
-
-    Args:
-        text: It.
-    """
+    """A text of Spark or a connector, with our own way out behind its advice to switch a check off."""
     return "".join(_apart(text))
 
 
@@ -451,7 +428,6 @@ def redacted(text: str, variables: Mapping[str, str] | None = None) -> str:
     """A text without what looks like a secret.
 
     Args:
-        text: What is to be kept, or shown.
         variables: The environment whose secrets are left out; this process's by default.
     """
     return without(text, secret_values((os.environ if variables is None else variables).items()))
@@ -461,7 +437,6 @@ def without(text: str, values: Iterable[str]) -> str:
     """A text without some values, and without what looks like a secret.
 
     Args:
-        text: What is kept, or shown.
         values: Secrets, as `secret_values` orders them.
     """
     for value in values:
@@ -481,11 +456,7 @@ def _hidden(text: str) -> str:
 
 
 def secrets_within(text: str) -> list[str]:
-    """What in a text looks like a secret: the password of an address, what follows a name such as `password`.
-
-    Args:
-        text: It.
-    """
+    """What in a text looks like a secret: the password of an address, or what follows `password`."""
     return [found["secret"].strip("\"'") for pattern in _HIDING for found in pattern.finditer(text)]
 
 
@@ -508,7 +479,6 @@ def is_secret(name: str, value: str) -> bool:
     """Whether the name of a variable, or setting, says that its value is a secret.
 
     Args:
-        name: Its name.
         value: Its value; one of a few characters does not count.
     """
     long = len(value) >= _SHORTEST_SECRET

@@ -42,7 +42,6 @@ class Installation:
     """What a driver is started with.
 
     Attributes:
-        python: The interpreter, as a path.
         spark_home: A distribution of Spark, or the `pyspark` package of that interpreter, which is one.
         entry: `run_query.py`.
         python_path: What must be on PYTHONPATH so that the interpreter finds the engine and the runner.
@@ -72,7 +71,6 @@ class Installation:
         """How spark-submit is to read a properties file without passing over `spark-defaults.conf`.
 
         Args:
-            properties: What is in the file.
             environment: What spark-submit is started with.
 
         Returns:
@@ -115,7 +113,6 @@ def find_installation(python: str = sys.executable, spark_home: str | None = Non
     """What is installed for an interpreter.
 
     Args:
-        python: The interpreter.
         spark_home: A distribution of Spark, which brings its own PySpark; None for the interpreter's. Where
             this process's interpreter has none, it is the one that the environment variable SPARK_HOME names,
             or whose spark-submit is on the PATH.

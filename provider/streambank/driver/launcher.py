@@ -20,8 +20,6 @@ class Handle:
     """A driver that was submitted.
 
     Attributes:
-        launch_id: Its launch.
-        processes: The processes that are known of it.
         log: Its log, where it has one that can be read from here: a path, or a web address.
         submission: What the cluster calls it: `driver-...`, `application_...`, `namespace:pod`; None for a
             driver on this machine.
@@ -42,7 +40,6 @@ def not_its_driver(handle: Handle, why: str) -> StorageError:
     """The error where what a record names is not seen to be the driver of its launch.
 
     Args:
-        handle: What the record names.
         why: What its cluster says instead, as half a sentence.
     """
     return StorageError(
@@ -96,7 +93,6 @@ class Launcher(Protocol):
             FormatError: Its Spark is one that the runner does not support (code `spark-not-supported`).
             InputError: Its application is not a PySpark program; or something that it needs is not installed.
             NotFoundError: Its application is not there.
-            StorageError: Its interpreter does not run.
         """
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
@@ -108,11 +104,7 @@ class Launcher(Protocol):
         """
 
     def find(self, control: JobControl) -> list[Handle]:
-        """Drivers of the job that exist, the ones that do not hold the lease (yet) included.
-
-        Raises:
-            StorageError: The cluster cannot be asked.
-        """
+        """Drivers of the job that exist, the ones that do not hold the lease (yet) included."""
 
     def status(self, handle: Handle) -> DriverState:
         """Whether a driver still is there.

@@ -50,13 +50,7 @@ _MARGIN_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A driver that waits until its launch is released.
-
-    Attributes:
-        spec: Its launch, held.
-        handle: Where it is.
-        secret: What its release has to name.
-    """
+    """A driver that waits until its launch is released."""
 
     spec: LaunchSpec
     handle: Handle
@@ -95,11 +89,7 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
 
     Args:
         launcher: Where they run.
-        control: The job's records.
         view: The lease, which nobody had when it was looked at.
-
-    Raises:
-        StorageError: The cluster cannot be asked.
     """
     found = launcher.find(control)
     recent = list(control.lease.claims.records.history(newest=_RECENT))
@@ -162,11 +152,6 @@ def check_launched_here(job: Job, control: JobControl, view: ClaimView | None) -
 
     Another place never heard of that driver: there it would look gone, and might run on.
 
-    Args:
-        job: The job, placed.
-        control: Its records.
-        view: The lease, which nobody has.
-
     Raises:
         RefusedError: Its heartbeat has stopped, and another place has it (code `launched-elsewhere`).
     """
@@ -191,8 +176,6 @@ def end_drivers(launcher: Launcher, control: JobControl, doomed: Sequence[Handle
 
     Args:
         launcher: Where they run.
-        control: The job's records.
-        doomed: Which.
 
     Returns:
         Whether there were any.
@@ -218,11 +201,7 @@ def end_drivers(launcher: Launcher, control: JobControl, doomed: Sequence[Handle
 def find_driver(
     launcher: Launcher, control: JobControl, known: Handle, spec: LaunchSpec | None
 ) -> tuple[Handle, DriverState]:
-    """A driver as `look_for_driver` finds it; where it is now is kept, for others.
-
-    Raises:
-        StorageError: The cluster cannot be asked.
-    """
+    """A driver as `look_for_driver` finds it; where it is now is kept, for others."""
     found, state = look_for_driver(launcher, control, known, spec)
     if found != known:
         record_location(control, found)
@@ -241,12 +220,8 @@ def look_for_driver(
 
     Args:
         launcher: Where it runs.
-        control: The job's records.
         known: What they know of it: `launched_handle`.
         spec: Its launch; None where that is gone.
-
-    Raises:
-        StorageError: The cluster cannot be asked.
     """
     if spec is None or spec.deploy_mode != "cluster":
         return known, launcher.status(known)
@@ -265,11 +240,7 @@ def look_for_driver(
 
 
 def known_state(launcher: Launcher, known: Handle) -> DriverState | None:
-    """How a driver in a cluster is; None where no record names it, or what is named is not that driver.
-
-    Raises:
-        StorageError: The cluster cannot be asked.
-    """
+    """How a driver in a cluster is; None where no record names it, or what is named is not that driver."""
     if known.submission is None:
         return None
     try:
@@ -294,9 +265,6 @@ def launched_handle(
     """A driver as the job's records know it, whoever launched it, and on whichever machine.
 
     Args:
-        control: The job's records.
-        launch_id: Its launch.
-        processes: The processes that are known of it.
         log: Its log, as its launch spec names it.
     """
     try:
@@ -323,8 +291,6 @@ def is_driver_of(control: JobControl, launch_id: str, process: ProcessId) -> boo
     """Whether a process of this host was started as a driver of the job, by its own arguments.
 
     Args:
-        control: The job's records.
-        launch_id: Its launch.
         process: One that a record names.
     """
     said = command_line(process.pid) if process.is_living() else []
@@ -362,8 +328,6 @@ def why_superseded(spec: LaunchSpec, control: JobControl, *, epoch: int | None =
     """Why no driver of a launch is to run any more, as half a sentence; None where one is.
 
     Args:
-        spec: The launch.
-        control: The job's records.
         epoch: The epoch that its driver has now: a request to that one is obeyed, and is no reason.
 
     Raises:

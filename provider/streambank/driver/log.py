@@ -75,11 +75,7 @@ class DriverLog:
         return rotations > 0
 
     def say(self, line: str) -> None:
-        """Append a line, past the JVM through which all else comes; nothing where there is no log.
-
-        Raises:
-            StorageError: The disk refused.
-        """
+        """Append a line, past the JVM through which all else comes; nothing where there is no log."""
         from streambank.storage.local.write import write_all
 
         try:
@@ -170,14 +166,10 @@ def cut_off_beginning(descriptor: int, size_bytes: int) -> bool:
     """Cut whole blocks off the beginning of a file that is open for writing.
 
     Args:
-        descriptor: The file.
         size_bytes: How much, as `whole_blocks` says.
 
     Returns:
         Whether it was done; False where the file system cannot do it.
-
-    Raises:
-        OSError: The disk refused.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     fallocate = getattr(libc, "fallocate", None)

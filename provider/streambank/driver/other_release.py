@@ -85,7 +85,6 @@ def check_release(
 
     Args:
         job: Whose checkpoint: `job` or `job/query`.
-        closure: The checkpoint.
         version: The version of the Spark that the driver would get.
         written_by: The version that wrote it, where that is known.
         conf: The job's settings of Spark.
@@ -108,7 +107,6 @@ def check_rewritable(closure: Closure, written_by: str | None) -> None:
     """Refuse to rewrite state that the Spark for work on state does not read, or not as it has to be written.
 
     Args:
-        closure: The checkpoint.
         written_by: The version that wrote it, where that is known.
 
     Raises:
@@ -143,8 +141,6 @@ def check_change(job: Job, control: JobControl, version: str | None) -> None:
     itself judges one that cannot be read.
 
     Args:
-        job: The declared job.
-        control: Its records.
         version: The version of the Spark that the driver would get; None where it is not known.
 
     Raises:

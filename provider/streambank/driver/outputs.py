@@ -70,7 +70,6 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
     """Make sure that the arguments name no output in which the query must not go on.
 
     Args:
-        query: The query.
         generation: The generation that is about to be started.
         args: The application's arguments.
         folder: The driver's working directory.
@@ -133,7 +132,6 @@ def check_not_used(query: DeclaredQuery, output: str, checkpoint: str) -> None:
     """Begin nothing from nothing in an output whose log has batches: Spark skips them in silence.
 
     Args:
-        query: The query.
         output: URI of the output directory of a file sink.
         checkpoint: URI of the checkpoint.
 
@@ -197,8 +195,6 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
     another directory of a file sink a log that the query can go on from.
 
     Args:
-        query: The query.
-        generation: The generation that it goes on in.
         output: Where it is to write.
 
     Returns:

@@ -42,10 +42,8 @@ class DeclaredQuery:
     """A query of a job, and where it should be found.
 
     Attributes:
-        job: The job.
         name: The query's name, `main` for the only one.
         checkpoint: The declared checkpoint, a URI: the directory of its generation 1.
-        control: The job's records.
         repository: Where its savepoints are; None where that is not known here.
     """
 
@@ -70,9 +68,7 @@ def declared_query(job: Job, name: str, control: JobControl) -> DeclaredQuery:
     """A query of a declared job.
 
     Args:
-        job: The job.
         name: The query's name, `main` for the only one.
-        control: The job's records.
     """
     return DeclaredQuery(job.name, name, job.queries[name], control, job.repository)
 
@@ -81,9 +77,7 @@ def launched_query(spec: LaunchSpec, name: str, control: JobControl) -> Declared
     """A query of a driver that was launched.
 
     Args:
-        spec: The launch.
         name: The query's name, `main` for the only one.
-        control: The job's records.
     """
     current = control.generation(name)
     launched = spec.queries[name]
@@ -385,14 +379,10 @@ def checkpoint_lost(query: DeclaredQuery, generation: Generation | None) -> Refu
     """Why a query's checkpoint is gone; None where it is there, or where there never was one.
 
     Args:
-        query: The query.
         generation: Its current one; None before the first start.
 
     Returns:
         The refusal of a start (code `checkpoint-lost`).
-
-    Raises:
-        StorageError: The storage cannot be read.
     """
     if generation is None:
         return None

@@ -48,16 +48,12 @@ def prepare_launch(
     """The launch spec of a job as it stands now; at its first, the declared checkpoint becomes generation 1.
 
     Args:
-        job: The declared job.
-        control: Its records.
-        by: Who asks.
         launch_id: The launch's id; a fresh one when left out.
         application: Another application than the declared one, with `args`.
         args: Its arguments; the declared ones when both are left out.
         log: Path of the driver's log, where somebody collects it.
         desired: The number of the record by which the job is meant to run (`LaunchSpec`).
         fresh_start: A person accepts that the job's records are lost; without effect where they are not.
-        why: Why, for the record of that.
         standing: What `check_site` has said of this launch already; it is asked when left out.
 
     Raises:
@@ -136,10 +132,6 @@ def prepare_launch(
 def check_copy(job: Job, control: JobControl) -> None:
     """Make sure that a copy of a job may be run on, and that there is one.
 
-    Args:
-        job: The job on the copy.
-        control: Its records.
-
     Raises:
         RefusedError: It is of the state alone (code `copy-of-state`); or it was never made, or for other
             outputs than those that are declared now, or it was restored, and its outputs are not known
@@ -171,10 +163,6 @@ def check_made(job: Job, control: JobControl) -> None:
     """Make sure that there is a copy of a job, and that it is not of the state alone.
 
     A refresh that was cut off after its record counts: the start makes up for it.
-
-    Args:
-        job: The job on the copy.
-        control: Its records.
 
     Raises:
         RefusedError: It is of the state alone (code `copy-of-state`), or was never made (`copy-not-made`).
@@ -216,11 +204,6 @@ def _redirect(job: Job, query: str, generation: Generation) -> Redirect:
 
 def check_declared(job: Job, control: JobControl, *, fresh_start: bool = False) -> None:
     """Make sure that a job's records are not lost, before anything is created among them.
-
-    Args:
-        job: The declared job.
-        control: Its records.
-        fresh_start: A person accepts that they are.
 
     Raises:
         RefusedError: They are (code `repository-lost`), or a checkpoint belongs to another job

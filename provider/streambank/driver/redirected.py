@@ -50,7 +50,6 @@ def check_redirected(outputs: Mapping[str, str], output: Output, called: str) ->
     Args:
         outputs: As those of a `Redirect`.
         output: Where the application of the live query writes.
-        called: The query, for the message.
 
     Raises:
         RefusedError: It would not (code `sink-not-redirected`).
@@ -62,9 +61,7 @@ def redirected(redirect: Redirect, output: Output, called: str) -> Output:
     """Where a query writes instead of where its application says.
 
     Args:
-        redirect: The places of its launch.
         output: Where it would write, as its application says.
-        called: The query, for the message.
 
     Returns:
         The output itself where its kind keeps nothing (console, memory, noop).
@@ -98,7 +95,6 @@ def check_source_kinds(kinds: Sequence[str | None], called: str, allowed: Sequen
 
     Args:
         kinds: Spark's words for what it reads.
-        called: The query, for the message.
         allowed: Kinds of sources that the job declares as harmless, in Spark's words.
 
     Raises:
@@ -116,12 +112,7 @@ def check_source_kinds(kinds: Sequence[str | None], called: str, allowed: Sequen
 
 
 def reaches_live_query(called: str, option: str) -> RefusedError:
-    """The refusal of a copy that cannot leave out an option of `SHARED_WITH_THE_LIVE_QUERY`.
-
-    Args:
-        called: The query, for the message.
-        option: The option.
-    """
+    """The refusal of a copy that cannot leave out an option of `SHARED_WITH_THE_LIVE_QUERY`."""
     return RefusedError(
         f"Query {called} is a copy, and its source has the option {option}, by which it would reach into "
         "what the live query reads.",

@@ -90,19 +90,14 @@ class LaunchSpec:
     """Everything a driver needs to know.
 
     Attributes:
-        job: The job.
         launch_id: This launch; the lease and the events of the driver carry it.
         application: Path of the PySpark application.
-        args: Its arguments.
         control: URI of the control location; the job's records are below `<control>/<job>`.
         queries: By name, or `main` where the job has only one query.
         launched_at: When, ISO-8601.
-        by: Who asked.
         force_after_s: A stop that has not reached a batch boundary after this long becomes `query.stop()`,
             and after as long again SIGKILL.
         drain_timeout_s: How long a drain may wait for a trigger without new data.
-        beat_s: Heartbeat of the lease.
-        ttl_s: TTL of the lease.
         log: Path of the driver's log on its host; None where nobody collects it.
         log_max_bytes: The log is rotated when it gets larger (by the runner: `DriverLog`).
         log_files: How many rotated files are kept beside the current one.
@@ -164,7 +159,6 @@ class LaunchSpec:
     hot_keys: Mapping[str, Any] | None = None
 
     def to_dict(self) -> JsonDict:
-        """As the file carries it."""
         return {"format": FORMAT, **asdict(self)}
 
     @classmethod
@@ -247,12 +241,9 @@ def release_launch(control: JobControl, released: LaunchSpec, secret: str) -> No
     """Let a held driver take the lease and start its queries.
 
     Args:
-        control: The job's records.
         released: Its launch, as it stands now.
-        secret: What its seal is of.
 
     Raises:
-        StorageError: It could not be written.
         ConflictError: It was released otherwise (code `exists`).
     """
     close_directory(f"{control.store.uri}/{_RELEASED}", 0o770)
@@ -266,10 +257,6 @@ def release_launch(control: JobControl, released: LaunchSpec, secret: str) -> No
 
 def released_launch(control: JobControl, held: LaunchSpec) -> LaunchSpec | None:
     """A held launch as it was released; None as long as it is held.
-
-    Args:
-        control: The job's records.
-        held: It, as it was launched.
 
     Raises:
         FormatError: The release is damaged, or of an unknown format.
@@ -287,20 +274,12 @@ def released_launch(control: JobControl, held: LaunchSpec) -> LaunchSpec | None:
 
 
 def is_held(spec: LaunchSpec, control: JobControl) -> bool:
-    """Whether a driver waits until its launch is released.
-
-    Raises:
-        StorageError: That cannot be asked.
-    """
+    """Whether a driver waits until its launch is released."""
     return spec.held_by is not None and not control.store.exists(released_key(spec.launch_id))
 
 
 def is_waiting(control: JobControl, launch_id: str) -> bool:
-    """Whether a driver waits until its launch is released; False where its launch cannot be understood.
-
-    Raises:
-        StorageError: That cannot be asked.
-    """
+    """Whether a driver waits until its launch is released; False where its launch cannot be understood."""
     try:
         spec = spec_of(control, launch_id)
     except (FormatError, IntegrityError):
@@ -375,7 +354,6 @@ def decode_launch(data: bytes, what: str = "launch spec", digest: str | None = N
 
     Args:
         data: The bytes.
-        what: What messages call it.
         digest: What its launcher wrote, by the driver's arguments; None where no digest is there.
 
     Raises:

@@ -17,7 +17,6 @@ class Approved:
 
     Attributes:
         site: The site at which the job goes on.
-        was: The site that was active.
         number: The number of the record that begins the fail-over.
         answers: The other site answered, so that it is fenced and gives a last savepoint.
         batches: The batch of each query's savepoint at the site.
@@ -79,14 +78,10 @@ class Approved:
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
     def check(self, plan: FailoverPlan) -> None:
         """Make sure that a plan of now loses nothing more than the one that was approved.
-
-        Args:
-            plan: How things are now.
 
         Raises:
             RefusedError: It does, or the sites have changed (code `approval-outdated`).
@@ -117,10 +112,7 @@ class Approved:
         """Make sure that a restore without a last savepoint loses no batch that the plan did not show.
 
         Args:
-            job: The job.
-            query: The query.
             newest: The newest batch of the query now; see `FailoverPlan.newest`.
-            batch: The batch of the savepoint.
 
         Raises:
             RefusedError: It does (code `approval-outdated`).

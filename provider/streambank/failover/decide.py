@@ -26,19 +26,14 @@ class Known:
     Attributes:
         jobs: The job at each site.
         known: The newest record of each site that answers.
-        sites: The records of those.
         silent: Why the others do not answer.
         newest: The record that counts; None where no site has any.
         disagree: The sites do not agree which that is.
         site: Where the job is to go on.
-        other: The other site.
-        was: The site that was active.
         number: The number of the record that begins the fail-over, or has begun it.
-        resumes: It has begun already.
 
     Raises:
         InputError: The job has no standby, or no such site; or the site is said to be down.
-        StorageError: The site does not answer.
     """
 
     def __init__(self, request: FailoverRequest) -> None:
@@ -159,8 +154,6 @@ def check_not_rolled_back_there(job: Job, control: JobControl, begun: SiteRecord
 
     Args:
         job: The job at the site that the fail-over led to.
-        control: Its records there.
-        begun: The record that began it.
 
     Raises:
         RefusedError: One has, or may have (code `sinks-taken-back`).

@@ -72,7 +72,6 @@ def plan_failover(request: FailoverRequest, *, pace: Pace = DEFAULT_PACE) -> Fai
 
     Raises:
         InputError: The job has no standby (code `no-standby`), or no such site (`no-such-site`).
-        StorageError: The site at which the job would go on does not answer.
     """
     return _Failover(request, None, None, lambda words: None, pace).plan()
 
@@ -89,7 +88,6 @@ def failover(
     """Let a job go on at its other site. A second run finishes what a first one began.
 
     Args:
-        request: What is asked.
         launcher: Where drivers run at the site; what the job declares when left out.
         other_launcher: The same of the other site.
         say: Called when a step begins, in words.

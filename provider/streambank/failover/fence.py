@@ -37,10 +37,7 @@ def fence_site(
 
     Args:
         job: The job at that site.
-        control: Its records there.
         operation: Their operation lock, held: no start gets in between.
-        by: Who asks.
-        why: Why.
         launcher: Where drivers run there; what the job declares when left out.
 
     Returns:
@@ -48,7 +45,6 @@ def fence_site(
 
     Raises:
         RefusedError: An operation holds the lease, or it cannot be judged (code `lease-held`).
-        StorageError: The records do not answer.
     """
     try:
         stopped = stop_job(job, by=by, why=why, launcher=launcher, control=control, operation=operation)
@@ -70,8 +66,6 @@ def fence_other(
 
     Args:
         job: The job, at either site.
-        by: Who asks.
-        why: Why.
         launcher: Where drivers run at the site that is not active.
 
     Returns:

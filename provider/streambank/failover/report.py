@@ -33,8 +33,6 @@ class FailoverRequest:
         new_outputs: New output directories instead of file sinks, over those that are declared.
         file_sinks: Output directories of file sinks that the savepoint of a query does not name, by query.
         timeout_s: How long the start may take; the declared time when left out.
-        by: Who asks.
-        why: Why.
     """
 
     job: Job
@@ -57,8 +55,6 @@ class SavepointAtSite:
     """The savepoint that a query goes on from at its new site.
 
     Attributes:
-        savepoint: Its id.
-        batch: Its batch.
         taken_at: When it was taken.
         age_s: How old it was when the fail-over began.
     """
@@ -69,7 +65,6 @@ class SavepointAtSite:
     age_s: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {**asdict(self), "taken_at": to_json_time(self.taken_at), "age_s": round(self.age_s, 1)}
 
 
@@ -78,12 +73,10 @@ class FailoverPlan:
     """What a fail-over would do.
 
     Attributes:
-        job: The job.
         site: The site that would become the active one.
         was: The site that is the active one.
         number: The number of the record that would begin it.
         answers: Whether the other site answers.
-        answers_why: Why not.
         driver: How the job is doing at the other site, such as `running`; None where it does not answer.
         resumes: A fail-over to this site has begun, or only the start is missing: this would finish it.
         savepoints: The newest savepoint of each query at the site that verifies, or what it was restored
@@ -92,7 +85,6 @@ class FailoverPlan:
             seconds; None where nothing is restored, or there is none.
         restores: What the restore of each would do as things stand.
         batches_behind: By how many batches they are behind at most; None where that is not known.
-        refusals: What speaks against it.
         without_final: What would speak against it as well if the other site, which answers, gave no last
             savepoint.
         committed: The newest committed batch of each query at the other site, where that is known.
@@ -135,7 +127,6 @@ class FailoverPlan:
         return min((one.taken_at for one in self.savepoints.values()), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "job": self.job,
             "site": self.site,
@@ -163,7 +154,6 @@ class FailoverReport:
     """What a fail-over came to.
 
     Attributes:
-        job: The job.
         site: The active site now.
         was: The site that was active before.
         number: The number of the record that says so.
@@ -181,8 +171,6 @@ class FailoverReport:
         batches: The newest committed batch of each query at its end.
         warnings: What a person should know.
         started_at: When it began.
-        by: Who asked.
-        why: Why.
     """
 
     job: str
@@ -204,7 +192,6 @@ class FailoverReport:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "job": self.job,
             "site": self.site,

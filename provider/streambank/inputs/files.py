@@ -116,7 +116,6 @@ class FilesStanding:
         return Replay(self.source, (), "for-ever", None, why)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, for plans and reports; `replay` as for a source of Kafka."""
         return {
             "kind": "file",
             "source": self.source,
@@ -142,7 +141,6 @@ def look_at_files(
     """Look for the files that each file source of a savepoint was read from after it. Reads only.
 
     Args:
-        manifest: The savepoint.
         live: The location of the checkpoint in which the query has gone on, which may be out of reach here.
         named: Locations that the job names, as for `standing_of`.
         cleaning: What the application says of `cleanSource`; None if that was not read.
@@ -233,8 +231,6 @@ def files_after(data: Iterable[bytes], path: str, before: int) -> Iterator[str]:
     """The files in an entry of a source's log that belong to later entries than one, by their URIs.
 
     Args:
-        data: The entry, or chunks of it.
-        path: How to name it in an error.
         before: The last entry that does not count.
 
     Raises:
@@ -317,11 +313,7 @@ def _schemes(named: Iterable[str]) -> Set[str]:
 
 
 def _written_ms(uri: str) -> int | None:
-    """When a file of a source was written, as `Look`; Spark writes paths percent-encoded.
-
-    Raises:
-        StorageError: The disk does not say.
-    """
+    """When a file of a source was written, as `Look`; Spark writes paths percent-encoded."""
     if urlsplit(uri).scheme in ("", "file"):
         path = Path(unquote(urlsplit(uri).path))
         try:

@@ -57,7 +57,6 @@ class DataFolders:
         """Why something of ours must not be written to a place; None where it may.
 
         Args:
-            place: A location.
             what: What would be written there, such as `target`.
         """
         for code, folders, of in (
@@ -78,7 +77,6 @@ class DataFolders:
         """Why something of ours had better not be written to a place; None where nothing is known against it.
 
         Args:
-            place: A location.
             what: What would be written there.
         """
         folder = next((one for one in self.guessed if _is_listed(place, one)), None)
@@ -178,7 +176,6 @@ def folders_of_savepoint(
 
     Args:
         repository: Where the savepoint is.
-        manifest: The savepoint, with its files.
         outputs: Output directories that it does not name.
     """
     digests = {one.path: one.digest for one in manifest.files}
@@ -191,11 +188,7 @@ def folders_of_live(checkpoint: Store, outputs: Iterable[str] = ()) -> DataFolde
     """The folders of a live query, by the newest entries of its sources' logs. Reads only.
 
     Args:
-        checkpoint: Its checkpoint.
         outputs: The output directories of its file sinks.
-
-    Raises:
-        StorageError: It cannot be read.
     """
     sources = []
     for source in checkpoint.names("sources"):

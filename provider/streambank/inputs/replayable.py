@@ -84,7 +84,6 @@ def replayable_effect(replays: tuple[Replay, ...], now: datetime, before: str = 
 
     Args:
         replays: What is known of each source.
-        now: The time.
         before: What is said before it, of which nothing is repeated.
     """
     by_state = {one.state: one for one in reversed(replays)}
@@ -113,12 +112,7 @@ def _left(end: datetime, now: datetime) -> str:
 
 
 def replays_of(found: Sources, savepoint: Manifest) -> Iterator[Replay]:
-    """How long each source of a savepoint can be read again, those included that cannot be asked.
-
-    Args:
-        found: How its sources stand.
-        savepoint: The savepoint.
-    """
+    """How long each source of a savepoint can be read again, those included that cannot be asked."""
     known = {one.source: one for one in found.all_replays()}
     for record in savepoint.sources:
         if isinstance(record, Mapping):

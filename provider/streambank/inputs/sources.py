@@ -47,7 +47,6 @@ class Unrepeatable:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, for plans and reports."""
         return {
             "kind": self.what,
             "source": self.source,
@@ -164,8 +163,6 @@ def look_at_sources(
 
     Args:
         repository: Where the savepoint is, and those before it.
-        manifest: The savepoint.
-        brokers: Who is asked.
         live: The location of the checkpoint in which the query has gone on, whose log names the files that
             were read since; None leaves it unread.
         application: The path of the PySpark application, which may set `cleanSource`; empty where it is not
@@ -216,9 +213,7 @@ def check_still_there(
 
     Args:
         repository: Where the savepoint is.
-        manifest: The savepoint.
         brokers: Who is asked; whoever did not answer before is asked again.
-        choice: What was chosen for sources.
         live: The location of the checkpoint in which a query runs on, whose files are checked once more;
             None where none does.
 

@@ -69,11 +69,9 @@ class Life:
         why_not: Why none is, as half a sentence; empty where one is.
         up: Whether a driver lives; None where that cannot be told.
         down_since: Since when the job is down although it is meant to run; None where it is not.
-        down_why: Why, as a sentence.
         expected: Whether a watcher is expected.
         watched: Whether a watcher gives signs and could act.
         unwatched_since: Since when none does although one is expected; None where one does.
-        unwatched_why: Why, as a sentence.
         watcher: The newest watcher; None where the job never had one.
         status: What the driver that lives said last; empty without one.
         said_at: When it did.
@@ -139,9 +137,6 @@ def job_life(
     """Whether a job that is meant to run does, and is watched.
 
     Args:
-        control: Its records.
-        now: The moment.
-        queries: The names of its queries.
         settle: Watch a heartbeat from another host for a while that looks old, before the driver is called
             dead: clocks may differ. Who may not wait leaves that out.
         newest: How many of its newest drivers to look at, with what happened meanwhile.
@@ -152,7 +147,6 @@ def job_life(
         desired: What is meant to be, where that was read just now.
 
     Raises:
-        StorageError: The records cannot be read.
         FormatError: A record that decides is damaged (code `damaged-record`).
     """
     desired = desired or control.desired()

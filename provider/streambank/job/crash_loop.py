@@ -35,7 +35,6 @@ class CrashLoop:
     """What a person needs to know.
 
     Attributes:
-        job: The job.
         why: What happened again and again, as half a sentence.
         error: The last error of the last driver, without secrets; None where nothing tells.
         log: That driver's log.
@@ -80,9 +79,7 @@ def record_crash_loop(
     """Leave behind that a job is not started any more, and gather what a person has to know.
 
     Args:
-        job: The declared job.
         why: What happened again and again.
-        by: Who gives up.
         launcher: Where drivers run; what the job declares when left out.
         control: The job's records; opened from the declaration when left out.
         facts: More for the event: how many failures, how many restarts.

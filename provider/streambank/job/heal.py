@@ -80,11 +80,7 @@ def heal_job(
 
 
 def is_still_unhealthy(job: Job, found: Unhealthy, *, control: JobControl | None = None) -> bool:
-    """Whether a driver that was found is still there and makes no progress, and nobody sees to it.
-
-    Raises:
-        StorageError: The records cannot be read.
-    """
+    """Whether a driver that was found is still there and makes no progress, and nobody sees to it."""
     records = control or job.records()
     desired, work = records.desired(), records.operation_lock.view()
     if (desired is not None and desired.state == "stopped") or (work is not None and not work.free):

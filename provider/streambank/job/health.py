@@ -40,7 +40,6 @@ class Health:
         why: What that rests on, as half a sentence.
         query: The query that is nearest to its limit, or beyond it; None where none runs.
         still_s: For how long it has made no progress, in seconds.
-        window_s: For how long it may.
     """
 
     state: HealthState
@@ -50,7 +49,6 @@ class Health:
     window_s: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -59,7 +57,6 @@ class Unhealthy:
     """A driver that was found to make no progress, for who is to replace it; JSON by `to_dict`.
 
     Attributes:
-        epoch: Its epoch of the lease.
         beat: The number of its last heartbeat then; None where there was none.
         silent_s: For how long that heartbeat had been standing still.
         batches: The newest committed batch of each query then.
@@ -75,12 +72,10 @@ class Unhealthy:
     failures: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Unhealthy:
-        """From what `to_dict` gave."""
         return cls(**data)
 
 
@@ -142,10 +137,7 @@ def judge_health(
     """Judge a job whose driver lives.
 
     Args:
-        policy: What it declares.
-        queries: The names of its queries.
         said: What its driver said with its last heartbeat.
-        inputs: What the observer has seen.
     """
     driver_s = _seconds(said.get("still_s"))
     if driver_s is None:

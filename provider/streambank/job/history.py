@@ -67,7 +67,6 @@ class Happening:
     why: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "at": None if self.at is None else to_json_time(self.at),
             "kind": self.kind,
@@ -82,11 +81,7 @@ def job_history(job: Job, newest: int = 50) -> list[Happening]:
     """The newest things that happened to a job, oldest first.
 
     Args:
-        job: As it was declared.
         newest: How many at most.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     records = job.records()
     streams = [_events(records, newest), _desired(records, newest), *_generations(job, records)]

@@ -33,15 +33,11 @@ def hopeless_death(
     """Why no start helps after the death of the newest driver; None where another one may.
 
     Args:
-        job: The declared job.
         control: Its records; opened from the declaration when left out.
         launcher: Where drivers run; what the job declares when left out.
 
     Returns:
         `checkpoint-damaged` or `state-not-loadable`, with the savepoint to restore.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     records, place = control or job.records(), launcher or launcher_for(job)
     status = job_status(job, control=records, launcher=place)
@@ -70,7 +66,6 @@ def died_alike(
     """The error by which both of the two newest drivers died that one run of a DAG has launched.
 
     Args:
-        job: The declared job.
         by: Who asks, with `dag_id` and `run_id`; launches of others do not count.
         control: The job's records; opened from the declaration when left out.
         launcher: Where drivers run; what the job declares when left out.
@@ -78,9 +73,6 @@ def died_alike(
     Returns:
         None where there were not two, where a batch was committed since the first of them was launched, where
         they died for different reasons, as far as can be told, or where a disk was full.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     records, place = control or job.records(), launcher or launcher_for(job)
     events = (one.data for one in islice(records.event_records.newest_first(), _LAUNCHES))

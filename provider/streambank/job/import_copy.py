@@ -33,10 +33,8 @@ class ImportRequest:
         batch: This batch; the newest that is whole in the copy when left out.
         file_sinks: Output directories of file sinks of the query, where they are now.
         without_sinks: Save nothing of sinks that the job's records name.
-        note: What to remember about it.
         pin: Keep it until it is unpinned.
         new_query: Accept another query than before under this job's name.
-        by: Who asks.
     """
 
     copy: str
@@ -55,10 +53,6 @@ class ImportRequest:
 
 def import_of_job(request: ImportRequest, *, pace: Pace = DEFAULT_PACE) -> Imported:
     """Make a copy of a checkpoint a savepoint, once it is verified. Only reads the copy.
-
-    Args:
-        request: What is asked.
-        pace: Who copies, and how fast.
 
     Raises:
         InputError: The copy is the checkpoint in which the query works (code `not-a-copy`).
@@ -107,9 +101,7 @@ def refuse_lost(job: Job | None, asked: QueryRef, repository: Store, checkpoint:
 
     Args:
         job: What is declared of the job; None where nothing is.
-        asked: The query.
         repository: Where the savepoint goes.
-        checkpoint: What it is taken of.
 
     Raises:
         RefusedError: They are (code `repository-lost`).

@@ -26,11 +26,8 @@ class DriverLife:
     """One driver that has had the lease.
 
     Attributes:
-        epoch: Its epoch.
-        launch_id: Its launch.
         began_at: When it took the lease.
         seen_at: Its last heartbeat; when it took the lease, before the first.
-        status: What it said with that.
         end: How its epoch ended (`how`, `at`, `exit_code`); empty where nothing was recorded.
         triggered: Whether each query's first trigger was over.
         worked: Whether it has committed a batch, or found its input empty for some minutes.
@@ -73,7 +70,6 @@ class Failure:
 
     Attributes:
         at: When.
-        driver: Its launch, or its epoch.
         what: What became of it, as half a sentence.
     """
 
@@ -88,12 +84,7 @@ def driver_lives(
     """The newest drivers that had the lease, newest first; operations that held it are left out.
 
     Args:
-        control: The job's records.
-        queries: The names of its queries.
         newest: How many to look at.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     records = control.lease.claims.records
     found = []
@@ -112,7 +103,6 @@ def life_of(view: ClaimView, queries: Collection[str]) -> DriverLife | None:
     """The driver that has, or had, the newest epoch of the lease: what its view says, and nothing is read.
 
     Args:
-        view: The lease.
         queries: The names of the job's queries.
 
     Returns:

@@ -50,11 +50,9 @@ class RecordsMoved:
     """What a move came to.
 
     Attributes:
-        job: The job.
         source: Where its records were, a URI; None where they were at `target` already.
         target: Where they are now.
         files: How many files were copied.
-        bytes: Their size.
         warnings: What could not be done besides, in sentences.
     """
 
@@ -66,7 +64,6 @@ class RecordsMoved:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "job": self.job,
             "from": self.source,
@@ -83,11 +80,8 @@ def move_records(
     """Move the records of a job that stands still.
 
     Args:
-        job: As it is declared now.
-        by: Who asks.
         to: The control location to move them to; the one beside the job's repository when left out. A
             location that a job does not find by itself has to be declared as `control` afterwards.
-        why: Why, for the records.
         wait_s: How long to wait for another operation to end.
 
     Raises:

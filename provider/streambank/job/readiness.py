@@ -40,7 +40,6 @@ def query_starts(
     """What each query has done since a driver was launched, by its heartbeat or by the commit log.
 
     Args:
-        names: The declared queries.
         launch: The driver's launch; None where that is gone.
         said: What the driver said with its last heartbeat.
     """

@@ -56,12 +56,10 @@ class RestartAsked:
     launch_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RestartAsked:
-        """From what `to_dict` gave."""
         return cls(int(data["before"]), StopAsked(**data["stop"]), data.get("launch_id"))
 
     def is_replaced(self, view: ClaimView | None) -> bool:
@@ -107,9 +105,6 @@ def ask_to_restart(
     """Ask a job's driver to make room for another one, and return at once; `restart_job` does the rest.
 
     Args:
-        job: The declared job.
-        by: Who asks.
-        why: Why, for the records.
         force_after_s: When a stop that reaches no batch boundary is forced; the declared time when left out.
         control: The job's records; opened from the declaration when left out.
         asker: A name under which whoever asks may ask again, in another process. The driver that ran when
@@ -188,11 +183,7 @@ def restart_job(
     """Restart a job, or finish a restart: see that the driver is gone, and that another one runs.
 
     Args:
-        job: The declared job.
         asked: What `ask_to_restart` returned, called with the same options; asked here when left out.
-        by: Who asks.
-        why: Why, for the records.
-        force_after_s: As it was asked for.
         wait: Return only when each query has committed a batch since, or found no data; else when the new
             driver holds the lease.
         launcher: Where drivers run; what the job declares when left out.

@@ -59,7 +59,6 @@ class JobSavepoints:
     """The savepoints of one asking.
 
     Attributes:
-        job: The job.
         savepoints: By query (`main` where there is only one).
     """
 
@@ -97,15 +96,11 @@ def savepoint_job(
     """Take a savepoint of each query of a job (or of one), running or stopped.
 
     Args:
-        job: The declared job.
-        by: Who asks.
-        why: Why, for the manifest.
         query: Only this query.
         batch: A batch that Spark still retains; the newest committed one when left out. Only for one query.
         closure: `safe` or `minimal`; the declared one when left out.
         note: What a person wants to remember about it.
         name: A name that is unique within the job, or each query of several; empty for none.
-        pin: Exempt it from retention.
         new_query: The query may be another one than that of the job's savepoints. On a copy it always may:
             each refresh makes another query under its name, and nothing else does, since a copy that is not
             there is neither started nor saved.
@@ -174,7 +169,6 @@ def managed_take(
 
     Args:
         request: What is asked; sinks that it names itself come first, and are not named twice.
-        records: The job's records.
         query: The query's name, `main` for the only one.
         brokers: How Kafka is reached.
         declared: What the job declares of its sinks.
@@ -223,8 +217,6 @@ def _begun_outputs(
     that is the one that was restored, and is still listed, it is there already, and says what was true of it.
 
     Args:
-        records: The job's records.
-        query: The query.
         facts: What its last driver learnt of it, if that is still true.
         request: What is saved, and where it goes.
 
@@ -255,7 +247,6 @@ def reported_state(records: JobControl, query: str) -> Reported | None:
     """What the last driver of a query said of its state; None where it said nothing yet.
 
     Args:
-        records: The job's records.
         query: The query's name, `main` for the only one.
     """
     last = last_progress(records.store, query)
@@ -271,8 +262,6 @@ def open_repository(job: Job, records: JobControl, *, new: bool = False) -> Repo
     """The repository of a job; made where there is none, but not in the place of one that is gone.
 
     Args:
-        job: The declared job.
-        records: Its records.
         new: A person accepts that it is gone.
 
     Raises:
@@ -340,12 +329,7 @@ def record_taken(
     """Leave behind that a savepoint of a job was taken: the same event, whoever took it.
 
     Args:
-        records: The job's records.
         query: The query's name, `main` for the only one.
-        result: What the take came to.
-        generation: The generation that it was taken of.
-        by: Who asked.
-        why: Why.
 
     Raises:
         StorageError: It could not be recorded (code `report-not-written`).
@@ -370,8 +354,6 @@ def place_of(job: Job, records: JobControl, name: str) -> tuple[str, int]:
     """Where a query works, and in which generation.
 
     Args:
-        job: The declared job.
-        records: Its records.
         name: The query's name, `main` for the only one.
 
     Raises:
@@ -425,11 +407,7 @@ def with_found_sinks(request: TakeRequest, owners: Sequence[tuple[Job, str]] = (
     """The same request; where it names no sink, with those that were found, or what may be one.
 
     Args:
-        request: What is asked.
         owners: Declared jobs whose checkpoint it is, each with the name of the query.
-
-    Raises:
-        StreambankError: The checkpoint or the repository cannot be read.
     """
     if request.sinks or request.derived_from is not None:
         return request
@@ -495,15 +473,7 @@ def _usable(location: str, found: str, request: TakeRequest) -> list[SinkCapture
 
 
 def owners_of(jobs: Iterable[Job], checkpoint: str) -> list[tuple[Job, str]]:
-    """The declared jobs in whose checkpoint a query works, or would, each with the name of the query.
-
-    Args:
-        jobs: The declared jobs.
-        checkpoint: The checkpoint.
-
-    Raises:
-        StreambankError: The records of a job cannot be read.
-    """
+    """The declared jobs in whose checkpoint a query works, or would, each with the name of the query."""
     found = []
     for job in jobs:
         for query, declared in job.queries.items():
@@ -526,7 +496,6 @@ def sinks_of(
 
     Args:
         facts: What that driver told of the query.
-        checkpoint: Its checkpoint.
         brokers: Who is asked how far a Kafka sink is.
         declared: What the job declares of this query.
         tags: Of which savepoints the tags are that a savepoint leaves in Iceberg; None to leave none.

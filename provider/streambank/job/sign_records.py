@@ -37,8 +37,6 @@ class Vouched:
     """What records say that are to be signed, or were.
 
     Attributes:
-        job: The job.
-        key: The id of the key.
         records: How many of them the key has not signed as they are; those that were signed, afterwards.
         checkpoints: Where each query's checkpoint is, by these records; none before the first start.
         locations: The directories of all generations of each query, and of outputs that they write instead.
@@ -70,7 +68,6 @@ class Vouched:
     seen: Mapping[str, str] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         data = {name: getattr(self, name) for name in self.__slots__ if name != "seen"}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()} | {
             "locations": {query: list(places) for query, places in self.locations.items()}
@@ -81,7 +78,6 @@ def look_at_records(job: Job, *, unsigned: bool = False) -> Vouched:
     """What `sign_records` would vouch for. Writes nothing.
 
     Args:
-        job: The declared job.
         unsigned: See `RecordStream.sign`.
 
     Raises:
@@ -105,8 +101,6 @@ def sign_records(
     """Sign what says which checkpoint counts, what runs, and what is meant to be, with the first key.
 
     Args:
-        job: The declared job.
-        by: Who vouches for them.
         unsigned: See `RecordStream.sign`.
         yes: Also where a forgery would say the same (`Vouched.doubts`).
         shown: What `look_at_records` gave, where that was shown: nothing else is signed.

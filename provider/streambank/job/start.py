@@ -91,14 +91,10 @@ class StartResult:
     """What a start came to.
 
     Attributes:
-        job: The job.
         state: `started`; `already-running`; `finished` (the application ran to its end meanwhile); or
             `not-desired` (somebody stopped the job: before, and this start was to obey that, or meanwhile).
         epoch: The driver's epoch of the lease.
-        launch_id: Its launch.
         host: Where it runs.
-        pid: Its Python process.
-        jvm_pid: Its JVM.
         batch: Newest committed batch (of all queries together, the oldest such); None before the first.
         batches: The newest committed batch of each query.
         queries: What each query has done since its driver was launched: `committed` a batch, found
@@ -139,7 +135,6 @@ class StartResult:
         return bool(self.queries) and are_done(self.queries)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {**asdict(self), "warnings": list(self.warnings)}
 
 
@@ -160,9 +155,6 @@ def start_job(
     """Make sure that a driver of the job runs, and that it is ready.
 
     Args:
-        job: The declared job.
-        by: Who asks.
-        why: Why, for the records.
         obey_desired: Start nothing where the job is meant to be stopped (for whoever keeps jobs running).
             Otherwise the job is meant to run from now on.
         wait: Return only when each query has committed a batch since the launch, or found no data, and the
@@ -225,7 +217,6 @@ def check_launch(job: Job, control: JobControl, launcher: Launcher) -> str | Non
 
     Args:
         job: The declared job, placed.
-        control: Its records.
         launcher: Where drivers run.
 
     Returns:

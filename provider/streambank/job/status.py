@@ -116,7 +116,6 @@ class SiteStatus:
     """Where a job with a standby runs, by the records of one of its sites.
 
     Attributes:
-        site: The site whose records these are.
         active: The site that may run the job; None while a fail-over is under way.
         number: The number of the newest record; 0 before the first.
         since: When it was written, ISO-8601.
@@ -137,22 +136,16 @@ class JobStatus:
     """A job at a glance. Times are ISO-8601.
 
     Attributes:
-        job: Its name.
         state: `never-started`; `repository-lost` (its checkpoint's marker says that it ran, and its records
             say nothing of that); `checkpoint-lost` (a query has worked in a checkpoint that is gone, and no
             driver lives); `starting` (a driver comes up); `running`; `stopping`; `stopped` (its last
             driver ended well, or somebody saw to it); `failed` (its driver died, or ended with an error);
             `unknown` (a driver on another host that cannot be judged at a glance, or the last one never held
             the lease and too many events came after it).
-        why: What the state rests on.
         desired: `running`, `stopped`, or None where nobody ever said.
-        desired_by: Who said so.
-        desired_why: Why.
         desired_at: When.
         epoch: The newest epoch of the lease.
         host: Where the driver runs, or ran.
-        pid: Its Python process.
-        jvm_pid: Its JVM.
         since: When it took the lease.
         beat_at: Its last heartbeat, by its clock.
         beat_age_s: How old that is by this clock: for people, since clocks may differ.
@@ -161,14 +154,12 @@ class JobStatus:
         submission: What its cluster calls it; None for a driver on the machine that launched it.
         tracking: A web page of its cluster about it.
         operation: The operation that works on the job now; None for none.
-        operation_by: Who asked for it.
         operation_state: `live`, `dead` or `unknown`.
         batch: Newest committed batch, of several queries the oldest such.
         queries: Each query.
         health: Whether it gets on, by what its driver said last; None while no driver has the lease.
         down_since: Since when no driver lives that does any work, although the job is meant to run; None
             where one does, or none is meant to.
-        down_why: Why, as a sentence.
         watch: Whether somebody would start another driver; None where nobody looked.
         code: That an upgrade chose other code than the job declares for its next driver; empty where the
             declared code counts.
@@ -213,7 +204,6 @@ class JobStatus:
         return Handle(self.launch_id, (), self.log, self.submission, self.tracking, self.job)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -228,7 +218,6 @@ def job_status(
     """Look at a job.
 
     Args:
-        job: The declared job.
         control: Its records; opened from the declaration when left out.
         launcher: Where drivers run; what the job declares when left out.
         follow: Also say where its driver is (the cluster that may have brought it back elsewhere is asked),
@@ -238,7 +227,6 @@ def job_status(
 
     Raises:
         FormatError: A record that decides is damaged (code `damaged-record`).
-        StorageError: The records or the checkpoint cannot be read.
     """
     records = control or job.records()
     view = records.lease.view()
@@ -301,11 +289,9 @@ def site_status(job: Job, records: JobControl) -> SiteStatus | None:
 
     Args:
         job: The job, at one of its sites.
-        records: Its records there.
 
     Raises:
         FormatError: The record that decides is damaged (code `damaged-record`).
-        StorageError: The records cannot be read.
     """
     if job.other_site is None:
         return None

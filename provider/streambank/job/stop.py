@@ -70,7 +70,6 @@ class StopResult:
     """What a stop came to.
 
     Attributes:
-        job: The job.
         state: `stopped`, or `already-stopped` where no driver was there to be stopped.
         how: `boundary`: every batch that was begun was committed; `forced`: a batch was abandoned and runs
             again after the next start; `killed`: so were the processes; `dead`: the driver had died before;
@@ -96,7 +95,6 @@ class StopResult:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {**asdict(self), "warnings": list(self.warnings)}
 
 
@@ -119,13 +117,7 @@ def ask_to_stop(
     the stop, the driver ends all the same.
 
     Args:
-        job: The declared job.
         by: As for `stop_job`; so are the others.
-        why: See there.
-        drain: See there.
-        force_after_s: See there.
-        drain_timeout_s: See there.
-        control: See there.
         asker: A name under which whoever asks may ask again, in another process: the first time counts. Who
             has started the job since has the last word, and such a driver is not asked.
         lasting: See `stop_job`.
@@ -173,18 +165,13 @@ def stop_job(
     """Stop a job, and keep it stopped.
 
     Args:
-        job: The declared job.
-        by: Who asks.
-        why: Why, for the records.
         savepoint: Take a savepoint of each query once it stands still, at its last committed batch.
         drain: Wait, before stopping, until a trigger of each query finds nothing new. Where new data keeps
             coming that never happens: after `drain_timeout_s` the job is stopped all the same, and the result
                 says so.
         force_after_s: When a stop that reaches no batch boundary is forced; the declared time when left out.
         drain_timeout_s: How long to wait for the drain; the declared time when left out.
-        note: Of the savepoint.
         name: Of the savepoint, unique within the job; empty for none. It is checked before anything stops.
-        pin: Pin the savepoint.
         launcher: Where drivers run; what the job declares when left out.
         control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
@@ -202,7 +189,6 @@ def stop_job(
             started the job since it was `asked` to stop (`started-since`); or a driver may still run in
             another place than the declared one (`launched-elsewhere`).
         StorageError: The driver lives on another host and did not stop in time (`stop-timeout`).
-        StreambankError: Whatever a savepoint raises; the job is stopped then.
     """
     records = control or job.records()
     place = launcher or launcher_for(job)
@@ -363,7 +349,6 @@ class _Stop:
         """Ask a driver to stop, and wait until it has.
 
         Args:
-            view: Its lease.
             leaving: Return when it has ended well but for its JVM (`_until_gone` waits for that): its queries
                 have ended at a boundary, and so has the application, with all that it writes at its end.
         """
@@ -427,9 +412,6 @@ class _Stop:
         """Kill a driver that did not stop in time; until when it is waited for then.
 
         Args:
-            view: Its lease.
-            launch_id: Its launch.
-            holder: Who it is.
             killed: Whether it was killed before.
 
         Raises:
@@ -523,10 +505,6 @@ def how_it_ended(
     """How the driver ended that had the lease last, and whether it was drained.
 
     Args:
-        control: The job's records.
-        job: The job.
-        request: By which it was asked to stop.
-        view: Its lease, which is over.
         killed: Whether whoever stopped it had to.
     """
     answer = control.requests.answer_to(request) or {}

@@ -17,7 +17,6 @@ class StopAsked:
         at: When it was asked for, ISO-8601.
         patience_s: How long the driver may take from then on, in seconds.
         epoch: The epoch of the driver that was asked; None where there is no driver to wait for.
-        request: The number of the request to it.
     """
 
     at: str

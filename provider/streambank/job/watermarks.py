@@ -37,8 +37,6 @@ def event_time_of(job: Job, control: JobControl, query: str | None = None) -> Ev
     """How far the queries of a declared job are, or one of them.
 
     Args:
-        job: The job.
-        control: Its records.
         query: Only this query; None for all that it declares.
 
     Raises:

@@ -21,7 +21,6 @@ class Topic:
     Attributes:
         topic_id: Given by the cluster when the topic was made: another one where it was made again. None
             where the cluster has none (before Kafka 2.8; some brokers answer with the id of zeros).
-        partitions: Its partitions.
     """
 
     topic_id: str | None
@@ -91,9 +90,6 @@ class Patience:
     """The time that all questions of one piece of work may wait together.
 
     Only waiting counts: what is done between two questions takes nothing of it.
-
-    Args:
-        seconds: The whole time.
     """
 
     def __init__(self, seconds: float) -> None:

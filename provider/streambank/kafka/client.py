@@ -85,7 +85,6 @@ class ClientBroker:
 
     Args:
         admin: confluent-kafka's AdminClient.
-        settings: Its properties.
         patience: How long questions may wait; once one has waited in vain, the next is not asked.
         heard: What the client tells of its connections.
     """
@@ -99,13 +98,11 @@ class ClientBroker:
         self._late: set[Spot] = set()
 
     def names(self) -> Sequence[str]:
-        """See `broker.Broker.names`."""
         with self._asking() as left_s:
             found = self._admin.list_topics(timeout=left_s * _ASKED_SHARE).topics
         return sorted(str(name) for name in found if name not in _INTERNAL)
 
     def topics(self, names: Iterable[str]) -> Mapping[str, Topic | None]:
-        """See `broker.Broker.topics`."""
         from confluent_kafka import TopicCollection
 
         wanted = sorted(set(names))
@@ -118,7 +115,6 @@ class ClientBroker:
         return {name: None if said is None else _topic(said) for name, said in asked.items()}
 
     def offsets(self, where: Iterable[Spot], when: When) -> Mapping[Spot, int | None]:
-        """See `broker.Broker.offsets`."""
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -134,7 +130,6 @@ class ClientBroker:
         }
 
     def retention(self, names: Iterable[str]) -> Mapping[str, Retention]:
-        """See `broker.Broker.retention`."""
         from confluent_kafka.admin import ConfigResource, ResourceType
 
         wanted = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
@@ -146,7 +141,6 @@ class ClientBroker:
         return {one.name: _retention(said) for one, said in asked.items() if said is not None}
 
     def times(self, records: Mapping[Spot, int]) -> Mapping[Spot, int | None]:
-        """See `broker.Broker.times`."""
         found: dict[Spot, int | None] = dict.fromkeys(records)
         wanted = {spot: offset for spot, offset in records.items() if spot not in self._late}
         if not wanted:
@@ -219,7 +213,6 @@ class ClientBroker:
 
         Args:
             ask: Asks, and is given how many seconds the answer may take.
-            right: What this user has to be allowed for that.
         """
         from confluent_kafka import KafkaException
 

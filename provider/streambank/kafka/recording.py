@@ -75,7 +75,6 @@ class SourceRecorder:
     """Asks about the Kafka sources of the query whose savepoint is taken (see `capture.SourceCapture`).
 
     Args:
-        brokers: Who is asked.
         readers: The query's Kafka sources as its application declared them, where the runner knows.
         streams: Spark's word for each source of the query, by position, where the runner knows: `kafka`, or
             what else it is; None for one that has no word.
@@ -185,7 +184,6 @@ class KafkaSinkCapture:
     less than `MARGIN_MS` before that may be of either.
 
     Args:
-        brokers: Who is asked.
         bootstrap: The servers that the query writes to.
         topic: Its `topic` option; None where rows name their topics themselves.
         committed_ms: When a batch was committed, in ms since the epoch; None where that is not known.
@@ -256,7 +254,6 @@ def marks_at(broker: Broker, marks: Mapping[Spot, int | None], ms: int) -> dict[
     """How far partitions were at a time: where the first record after it is, else where they end.
 
     Args:
-        broker: Who is asked.
         marks: Where they end now.
         ms: The time, in ms since the epoch.
     """
@@ -281,7 +278,6 @@ def sources_before(repository: Repository, manifest: Manifest) -> Before:
 
     Args:
         repository: Where the savepoints are.
-        manifest: The savepoint.
 
     Returns:
         Nothing where that savepoint is gone, or where this one has no Kafka source.

@@ -24,12 +24,10 @@ class Replay:
 
     Attributes:
         source: Its name in the offset log.
-        topics: Its topics.
         state: `until` a time, `for-ever`, `gone` already, or `not-known`.
         until: For `until`: no record that comes next goes away before this; Kafka deletes whole segments, so
             it may be later. Of a compacted topic: no deletion of a key goes away before this, while records
             that newer ones of their keys replace may go at once. A time in the past: at any moment.
-        why: What that rests on.
     """
 
     source: str
@@ -39,7 +37,6 @@ class Replay:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "source": self.source,
             "topics": list(self.topics),
@@ -67,7 +64,6 @@ def replay_of(
     Args:
         sources: `sources` of the manifest.
         brokers: Who is asked; what they do not answer is `not-known`.
-        now: The time.
         before: The sources of the query's savepoint before (`earlier.sources_before`), where there is one.
     """
     for record in sources:
@@ -84,10 +80,7 @@ def replay_of_standing(
     """How long a Kafka source that was looked at can be read again.
 
     Args:
-        standing: How it compares with its topics.
-        record: The source in the manifest.
         brokers: Who is asked when records were written; what they do not answer is `not-known`.
-        now: The time.
     """
     topics = tuple(sorted(standing.offsets))
     if standing.not_known:

@@ -73,7 +73,6 @@ class Brokers:
     """The clusters that one piece of work asks, each reached once. What failed is not waited for again.
 
     Args:
-        connection: What is declared or said.
         timeout_s: How long all questions of one piece of work to one cluster may wait together.
         connect: How a cluster is reached; by `confluent-kafka` when left out.
     """

@@ -33,9 +33,6 @@ class Range:
     """Records that came into a partition after the savepoint's batch.
 
     Attributes:
-        topic: The topic.
-        partition: The partition.
-        first: The first of them.
         end: The offset after the last one.
     """
 
@@ -45,7 +42,6 @@ class Range:
     end: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -129,7 +125,6 @@ class KafkaSinkStanding:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, for plans and reports."""
         return {
             "kind": KIND,
             "path": self.path,
@@ -147,12 +142,7 @@ class KafkaSinkStanding:
 
 
 def look_at_kafka_sink(record: Mapping[str, Any], brokers: Brokers) -> KafkaSinkStanding | None:
-    """Compare a sink of a savepoint with its topics; None where it is no Kafka sink.
-
-    Args:
-        record: The sink in the manifest.
-        brokers: Who is asked.
-    """
+    """Compare a sink of a savepoint with its topics; None where it is no Kafka sink."""
     if record.get("kind") != KIND:
         return None
     path, batch = str(record.get("path")), record.get("batch")

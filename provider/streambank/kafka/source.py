@@ -34,12 +34,8 @@ class Lost:
     """Records that a restored query would not read.
 
     Attributes:
-        topic: Their topic.
-        partition: Their partition.
-        first: The first offset.
         end: The offset after the last one, as far as the savepoint knew where all of them are gone; None
             where it is not known.
-        why: What became of them.
     """
 
     topic: str
@@ -62,7 +58,6 @@ class Lost:
         return f"{self.topic}/{self.partition} from {self.first} to {self.end}, {count}: {_WHY[self.why]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -79,7 +74,6 @@ class SourceStanding:
 
     Attributes:
         source: Its name in the offset log.
-        bootstrap: The servers that were asked.
         offsets: The next offsets to read.
         lost: What would not be read.
         added: Partitions that were added since; they are read from their beginning.
@@ -171,7 +165,6 @@ class SourceStanding:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, for plans and reports."""
         return {
             "kind": KIND,
             "source": self.source,
@@ -203,8 +196,6 @@ def look_at_source(
     """Compare a source of a savepoint with its topics; None where it is no Kafka source.
 
     Args:
-        record: The source in the manifest.
-        brokers: Who is asked.
         earlier: The same source in the query's savepoint before, where there is one: it tells a topic that
             was made again between the two.
     """

@@ -69,7 +69,6 @@ def is_another(found: Topic, ids: frozenset[str]) -> bool:
     """Whether a topic is not the one that the query read.
 
     Args:
-        found: The topic as it is now.
         ids: See `ids_of`.
     """
     return _NO_TOPIC in ids or (found.topic_id is not None and bool(ids) and ids != {found.topic_id})
@@ -85,11 +84,7 @@ def topics_of(kept: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def partitions_of(topic: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """What a savepoint keeps of each partition of a topic, by its number as text.
-
-    Args:
-        topic: What it keeps of the topic.
-    """
+    """What a savepoint keeps of each partition of a topic, by its number as text."""
     return _objects(topic.get("partitions"))
 
 

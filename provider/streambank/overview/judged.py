@@ -40,7 +40,6 @@ class Judged:
     Attributes:
         query: Its name, `main` for the only one.
         verdicts: What its job promises, judged.
-        charts: What can be drawn.
         sizes: How large its state was, by time.
         skew: How evenly its state is spread; None where that was not examined.
         unreadable: What could not be read, in sentences.
@@ -55,12 +54,7 @@ class Judged:
 
 
 def judge_queries(job: Job, now: datetime) -> list[Judged]:
-    """Judge each query of a job, and gather what is drawn of it.
-
-    Args:
-        job: The job.
-        now: The moment.
-    """
+    """Judge each query of a job, and gather what is drawn of it."""
     life, brokers = look_at_life(job, now), Brokers(job.kafka)
     found = []
     for query in job.queries:

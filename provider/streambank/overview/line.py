@@ -58,7 +58,6 @@ def of_status(look: Look, earlier: Mapping[str, Any]) -> dict[str, Any]:
     """What the line says of a job as it is now, by its status and the newest record of each query.
 
     Args:
-        look: What is seen of the job.
         earlier: The line before; empty without one.
     """
     try:
@@ -102,9 +101,7 @@ def guarded(look: Look, part: str, make: Callable[[], dict[str, Any]]) -> dict[s
     """Some fields of the line; none where they cannot be made, and why then stands in `look.failed`.
 
     Args:
-        look: What is seen of the job.
         part: The part that they rest on, or `LINE`.
-        make: Makes them.
     """
     try:
         return make()
@@ -297,9 +294,6 @@ def of_verdicts(part: Mapping[str, Any]) -> dict[str, Any]:
     """What the line says of the part `verdicts`: those that are not `ok`, worst first, each reason once.
 
     Muted ones come last, and are not counted.
-
-    Args:
-        part: The part.
     """
     bad: dict[Any, Mapping[str, Any]] = {}
     for number, one in enumerate(sorted(part["verdicts"], key=_is_muted)):
@@ -361,12 +355,7 @@ def of_recoveries(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fitted_line(line: Mapping[str, Any], plain: Plain) -> dict[str, Any]:
-    """The line as plain JSON of no more than `LINE_BYTES`: its texts become shorter, and then its lists.
-
-    Args:
-        line: It.
-        plain: Makes it plain.
-    """
+    """The line as plain JSON of no more than `LINE_BYTES`: its texts become shorter, and then its lists."""
     whole: dict[str, Any] = plain.json(line)
     limits = {"verdicts": VERDICTS, "replicas": REPLICAS, "waits": WAITS, "queries": QUERIES}
     short = whole

@@ -30,13 +30,7 @@ def log_part(job: Job, control: JobControl, status: JobStatus, plain: Plain) -> 
     """The content of the part.
 
     Args:
-        job: The job.
-        control: Its records.
-        status: Its status.
         plain: Makes lines plain.
-
-    Raises:
-        StreambankError: The log, or the records, cannot be read.
     """
     driver = status.driver
     found: dict[str, Any] = {
@@ -82,7 +76,6 @@ def bounded(lines: Sequence[str], most: int = LINES, most_bytes: int = BYTES) ->
     """Lines without those in the middle that are too many; in their place stands how many they were.
 
     Args:
-        lines: They.
         most: How many may stay.
         most_bytes: How many bytes of UTF-8.
     """

@@ -25,11 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Once(Generic[T]):
-    """A look that is done when it is first asked for.
-
-    Args:
-        look: What to do.
-    """
+    """A look that is done when it is first asked for."""
 
     def __init__(self, look: Callable[[], T]) -> None:
         self._look = look
@@ -57,14 +53,8 @@ class Once(Generic[T]):
 class Look:
     """One job at one moment.
 
-    Args:
-        job: The job.
-        now: The moment.
-
     Attributes:
         plain: Makes what is seen plain.
-        records: The job's records.
-        status: Its status.
         repository: Its repository; None where it has taken no savepoint yet.
         saved: The newest savepoints of all its queries, newest first, and how many there are.
         judged: Each query with its verdicts and its history.
@@ -88,11 +78,7 @@ class Look:
         self.failed: dict[str, dict[str, str]] = {}
 
     def progress(self, query: str) -> ProgressRecord | None:
-        """The newest record of progress of a query; None where it has none.
-
-        Raises:
-            StorageError: The records cannot be read.
-        """
+        """The newest record of progress of a query; None where it has none."""
         if query not in self._progress:
             self._progress[query] = last_progress(self.records().store, query)
         return self._progress[query]
@@ -113,11 +99,7 @@ class Look:
         return Saved() if repository is None else newest_saved(self.job, repository, self.now)
 
     def part(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """A part as plain JSON; where it cannot be made, why.
-
-        Args:
-            make: Makes its content.
-        """
+        """A part as plain JSON; where it cannot be made, why."""
         try:
             return {"error": None, **self.plain.json(make())}
         except Exception as error:

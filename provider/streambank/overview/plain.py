@@ -55,11 +55,7 @@ class Plain:
 
     @classmethod
     def of_job(cls, job: Job) -> Plain:
-        """Without the secrets of this process's environment, and of a job's settings and arguments.
-
-        Args:
-            job: The job.
-        """
+        """Without the secrets of this process's environment, and of a job's settings and arguments."""
         named: list[tuple[str, str]] = []
         for one in (job, job.other_site):
             if one is None:
@@ -79,7 +75,6 @@ class Plain:
         """A text in one line: no secret, no user and query in an address, no character that steers anything.
 
         Args:
-            text: It.
             most: How many characters are left.
         """
         make = _plain_again if len(text) <= _REMEMBERED_CHARACTERS else _plain
@@ -89,7 +84,6 @@ class Plain:
         """A value as JSON that any reader understands: texts as `text`, times in UTC, no infinite numbers.
 
         Args:
-            value: It.
             most: How many characters are left of a text.
             depth: How many levels of it are kept.
         """

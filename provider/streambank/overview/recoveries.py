@@ -27,12 +27,7 @@ def recoveries_part(
     """The content of the part.
 
     Args:
-        job: The job.
-        control: Its records.
         drills: The reports of its newest drills, newest first; they are read when left out.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     return {
         "drills": [_drill(job, one) for one in (newest_drills(control) if drills is None else drills)],

@@ -27,9 +27,6 @@ def repository_part(look: Look) -> dict[str, Any]:
 
     A repository that cannot be read is its `error`, and the replicas are shown all the same: they are what a
     restore can then use.
-
-    Args:
-        look: What is seen of the job.
     """
     job = look.job
     try:

@@ -45,7 +45,6 @@ class SavedOne:
 
     Attributes:
         query: The query, `main` for the only one.
-        summary: What a listing shows of it.
         head: Its manifest without the files; None if it cannot be read.
         verifications: Its newest verifications, newest first.
         is_held: Whether an operation reads it just now.
@@ -80,7 +79,6 @@ class Saved:
 
     Attributes:
         newest: The newest ones of all its queries, newest first; those that cannot be read come last.
-        count: How many there are.
         ids: All that there are, by the name of the job or query in the repository, and id.
     """
 
@@ -95,16 +93,7 @@ class Saved:
 
 
 def newest_saved(job: Job, repository: Repository, now: datetime) -> Saved:
-    """The newest savepoints of the queries that a job declares.
-
-    Args:
-        job: The job.
-        repository: Its repository.
-        now: The moment.
-
-    Raises:
-        StorageError: The repository cannot be read.
-    """
+    """The newest savepoints of the queries that a job declares."""
     store = repository.store
     ids: set[tuple[str, str]] = set()
     chosen: list[tuple[str, str, str]] = []
@@ -216,9 +205,6 @@ def newest_of_replica(store: Store, names: Mapping[str, str]) -> tuple[SavedOne 
     Args:
         store: The replica's root.
         names: How the repository calls each query, by the query's name.
-
-    Raises:
-        StreambankError: It cannot be read.
     """
     repository = Repository.open(store)
     ids: set[tuple[str, str]] = set()

@@ -110,12 +110,7 @@ def _expires(one: SavedOne, retention: Policy | None) -> dict[str, Any] | None:
 
 
 def too_old_at(one: SavedOne, retention: Policy) -> datetime | None:
-    """When a savepoint is older than anything may be; None where nothing is ever too old.
-
-    Args:
-        one: The savepoint.
-        retention: Which are kept.
-    """
+    """When a savepoint is older than anything may be; None where nothing is ever too old."""
     if not retention.max_age_s or one.summary.taken_at is None:
         return None
     return one.summary.taken_at + timedelta(seconds=retention.max_age_s)

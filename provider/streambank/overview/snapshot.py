@@ -74,7 +74,6 @@ class Snapshot:
     parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {"line": dict(self.line), "parts": {name: dict(part) for name, part in self.parts.items()}}
 
     @classmethod
@@ -96,7 +95,6 @@ def snapshot(
     of the history, which are a cache.
 
     Args:
-        job: The job.
         now: The moment; the time by this machine's clock when left out.
         before: An earlier snapshot: its line has what rests on parts that are not made now.
         parts: Which parts to make: of `PARTS`; `DEFAULT_PARTS` when left out. The line is always made, and

@@ -67,8 +67,6 @@ class Choice:
     """One button of an approval; JSON by `to_dict`.
 
     Attributes:
-        label: Its text.
-        sink: What is done with the sinks.
         sink_of: The same for single sinks, by their paths.
         source: What is done where the source lacks input.
         stop: Whether a job that lives is stopped for it.
@@ -97,7 +95,6 @@ class Choice:
     breaks: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         kept = ("sink_of", "newest_by_query", "savepoints", "missing")
         mappings = {name: dict(getattr(self, name)) for name in kept}
         by_query = {name: list(codes) for name, codes in self.resolves_by_query.items()}
@@ -321,7 +318,6 @@ def refusal_not_shown_of_all(
     """The same where all queries of a job are restored: what was accepted of one query is so of that alone.
 
     Args:
-        approved: What was chosen.
         plans: The plan of each query, by its name.
         done: Queries that are restored already.
     """
@@ -386,8 +382,6 @@ def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str
     """The question in one line: what, how far back, and at what price.
 
     Args:
-        plan: The plan.
-        choices: What is offered.
         age: How long ago the savepoint was taken, for people.
     """
     said = [f"Restore {plan.job} to batch {plan.batch}, {age} old?"]
@@ -401,9 +395,7 @@ def subject_of_all(job: str, plans: Mapping[str, RestorePlan], choices: Iterable
     """The same of all queries of a job that are restored as one.
 
     Args:
-        job: The job.
         plans: The plan of each query, by its name.
-        choices: What is offered.
         age: How long ago the oldest of the savepoints was taken, for people.
     """
     asked = f"Restore all {len(plans)} queries of {job} as one, to savepoints that are up to {age} old?"

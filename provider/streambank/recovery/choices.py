@@ -19,14 +19,12 @@ class PossibleChoices:
 
     Attributes:
         sink: Choices for the sinks under which no sink speaks against the restore.
-        source: The same for its sources.
     """
 
     sink: tuple[SinkChoice, ...]
     source: tuple[SourceChoice, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {"sink": list(self.sink), "source": list(self.source)}
 
 

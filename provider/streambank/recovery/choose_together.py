@@ -57,8 +57,6 @@ def choose_together(
     that is closest to it is chosen; each byte of it is hashed.
 
     Args:
-        request: What is asked.
-        pace: Who does the work.
         record: Leave the results of verifications beside the manifests.
 
     Raises:
@@ -155,15 +153,12 @@ def from_place(
     all queries; see nearest.py.
 
     Args:
-        job: The job.
         place: The repository or a replica, or `nearest`; None for the job's repository.
         reference: `latest-good`, or whatever names a savepoint of each query.
-        control: The job's records.
         target: The location of a checkpoint that is restored into.
         record: Leave the results of verifications beside the manifests, where that is possible.
         savepoints: As in `TogetherRequest`.
         by: Who asks, for those records.
-        pace: Who does the work.
 
     Returns:
         The repository, and for `nearest` the savepoint of each query.

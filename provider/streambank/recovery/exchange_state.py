@@ -52,7 +52,6 @@ class ExchangeResult:
         before: The savepoint of the state that there was.
         savepoint: That of the state that there is; None where nothing was to be done.
         generation: The number of the generation that counts.
-        left: That of the one before.
         running: Whether the job was started again; one that was meant to be stopped stays stopped.
     """
 
@@ -66,7 +65,6 @@ class ExchangeResult:
     running: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -88,9 +86,7 @@ def exchange(
     Args:
         job: The declared job; all of its queries are stopped meanwhile.
         make: Makes the new state.
-        by: Who asks.
         query: Of which query; None for the only one.
-        why: Why, for the records.
         force_after_s: When a stop that reaches no batch boundary is forced; the declared time when left out.
         control: The job's records; opened from the declaration when left out.
         repository: Where the savepoints are; opened from the declaration when left out.

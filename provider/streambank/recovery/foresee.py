@@ -71,7 +71,6 @@ def foresee(
     Only reads. A checkpoint that moves too fast to be read, or is not understood, is left to the stop.
 
     Args:
-        job: The declared job.
         query: Of which query; None for the only one.
         order: What is asked, as JSON (streambank_spark/change/request.py).
         control: The job's records; opened from the declaration when left out.
@@ -115,7 +114,6 @@ def foresee_state(
 
     Args:
         checkpoint: The files of the state's checkpoint, or of its savepoint.
-        closure: What of it belongs to the batch.
         order: What is asked, as for `foresee`.
         elsewhere: As for `foresee`.
 
@@ -158,8 +156,6 @@ def check_key(checkpoint: Readable, closure: Closure, text: str, operator: int |
 
     Args:
         checkpoint: The files of the state's checkpoint.
-        closure: What of it belongs to the batch.
-        text: The key.
         operator: Of this operator only.
 
     Raises:
@@ -213,10 +209,6 @@ def _check_state(closure: Closure, order: Mapping[str, Any]) -> None:
 def check_no_limit(checkpoint: Readable, closure: Closure) -> None:
     """Refuse to rewrite RocksDB state of a limit.
 
-    Args:
-        checkpoint: The checkpoint.
-        closure: What of it belongs to the batch.
-
     Raises:
         RefusedError: There is such an operator (code `limit-state`).
         FormatError: A schema is not understood.
@@ -267,10 +259,6 @@ def check_strict(checkpoint: Readable, closure: Closure) -> None:
 
     It is known of a join, which Spark places by all columns of its key (StreamingSymmetricHashJoinExec), and
     of a key of one column.
-
-    Args:
-        checkpoint: The checkpoint.
-        closure: What of it belongs to the batch.
 
     Raises:
         RefusedError: It is not (code `loose-distribution`).

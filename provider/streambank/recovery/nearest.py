@@ -59,7 +59,6 @@ class Place:
 
     Attributes:
         location: Where it is, as it was declared.
-        repository: It.
     """
 
     location: str
@@ -164,9 +163,7 @@ def open_places(
 
     Args:
         locations: The repository first, then the replicas as they are declared.
-        job: Whose savepoints they have, for messages.
         target: The location that is restored into.
-        open_place: Opens one.
         passed: Gets those that do not answer, and why.
 
     Raises:
@@ -187,11 +184,7 @@ def whole_at(place: Place, found: Found, *, record: bool, by: Mapping[str, Any] 
     """A savepoint of a place, each byte of it read and compared.
 
     Args:
-        place: Where.
-        found: The savepoint.
         record: Leave the result beside the manifest, where that is possible.
-        by: Who asks, for that record.
-        pace: Who does the work.
 
     Raises:
         NotFoundError, IntegrityError, FormatError, StorageError: It is not there, or not whole.
@@ -219,8 +212,6 @@ def name_older_of(
     Args:
         error: That no place has the one that is meant.
         places: The repository and the replicas that answer.
-        damaged: The savepoint that is meant.
-        said: The reference.
         lines: See `choose_nearest`.
         pace: Who reads the older ones.
         beside: The other queries, each as `job/query`, where the reference is of all queries of a job.

@@ -92,9 +92,7 @@ def with_older(
 
     Args:
         error: What is wrong with the savepoint that is meant.
-        said: The reference.
         meant: That savepoint; None where its manifest cannot be read.
-        summaries: The savepoints of the query.
         verifies: Whether every byte of one is there, by its id.
         as_of: The moment that the reference means; no savepoint that was taken later is an older one.
         beside: Where the reference is of all queries of a job, when the savepoints of each other one were

@@ -35,7 +35,6 @@ class RestorePlan:
     """A restore that has not been done.
 
     Attributes:
-        savepoint: Its id.
         job: `job` or `job/query`.
         batch: The batch after which the query would go on.
         query_id: The query id in the savepoint; a fork gets another one.
@@ -43,18 +42,15 @@ class RestorePlan:
         age_s: How long ago that was: what is newer has to be processed again, or is lost where its source
             is gone.
         files: Files to be laid out.
-        bytes: Their size.
         rows: Rows of state, where the files tell.
         note: What a person wrote about the savepoint.
         location: Where the checkpoint would be.
         generation: Its number, for a job's next generation; None for a directory.
         mode: `no-claim`, `claim` or `fork`.
-        sink: What was chosen for the sinks.
         sinks: Where each sink stands, what would be lost, and whether it can be taken back.
         mixed_sinks: Which sinks would have to be left as they are where all others can be rolled back; empty
             where one choice for all does, or nothing works.
         reached: How far the query ever got; None where no sink needs to know.
-        source: What was chosen for sources.
         sources: Where each Kafka source stands, what could not be read any more, and which sources cannot
             be repeated.
         replays: How long each source can be read again, where that was looked at.
@@ -143,11 +139,7 @@ class RestorePlan:
             raise type(first)(" ".join(said), code=first.code, hint=first.hint) from first
 
     def sink_effect(self, *, done: bool = False) -> str:
-        """What becomes of output that is newer than the savepoint, in a sentence for people.
-
-        Args:
-            done: The restore has been done.
-        """
+        """What becomes of output that is newer than the savepoint, in a sentence for people."""
         says = " ".join(str(sink["says"]) for sink in self.sinks if sink["says"])
         harmed = [sink for sink in self.sinks if sink["says"] and sink["safe"] is not True]
         if not says:
@@ -195,7 +187,6 @@ class RestorePlan:
         return replayable_effect(self.replays, now, self.source_effect())
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON."""
         until = min((one.until for one in self.replays if one.until is not None), default=None)
         return {
             "savepoint": self.savepoint,

@@ -115,7 +115,6 @@ def lines_by(request: RestoreRequest, job: str | None = None) -> Lines:
     """Which savepoints are of the line of the query of a request; all where no records of it say so.
 
     Args:
-        request: The request.
         job: `job` or `job/query`, where the request does not name it.
 
     Raises:
@@ -137,9 +136,6 @@ def prepare(
     """Look at everything, and decide nothing: what speaks against the restore is in the plan.
 
     Args:
-        request: What was asked for.
-        chosen: The savepoint.
-        owner: Who restores.
         against: What speaks against it already.
         readers: Who reads what is taken back, where that is known already; None to look.
     """

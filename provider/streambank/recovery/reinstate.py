@@ -39,8 +39,6 @@ class Reinstated:
     Attributes:
         job: `job` or `job/query`.
         generation: The number of the generation that counts now.
-        again: The one in whose directory it is.
-        location: That directory.
         left: The directory that counted before; None where nothing was to be done.
         batch: The batch after which the query goes on.
     """
@@ -53,7 +51,6 @@ class Reinstated:
     batch: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -74,10 +71,6 @@ def reinstate(
         job: `job` or `job/query`.
         savepoint: A savepoint that was taken in that generation at its last batch; by it the sinks are
             judged.
-        generation: Its number.
-        control: The job's records.
-        by: Who asks.
-        why: Why, for the records.
 
     Raises:
         NotFoundError: There is no such generation (code `no-such-generation`), or no such savepoint; or its
@@ -129,8 +122,6 @@ def check_not_gone_on(repository: Repository, job: str, savepoint: str, control:
     Args:
         repository: Where the savepoint is.
         job: `job` or `job/query`.
-        savepoint: Its id.
-        control: The job's records.
 
     Raises:
         RefusedError: One was (code `query-went-on`).

@@ -29,7 +29,6 @@ class Estimate:
 
     Attributes:
         until: `restored`: the checkpoint is there; `first-batch`: the query has committed a batch on it.
-        seconds: How long.
         took_s: How long that one took.
         at: When that was.
         bytes: How much it restored; None for a drill.
@@ -50,7 +49,6 @@ class Estimate:
         return f"about {about} until the first batch is committed: the drill at {at} took that long"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "until": self.until,
             "seconds": round(self.seconds, 3),
@@ -68,7 +66,6 @@ def estimates(control: JobControl, job: str, size_bytes: int) -> tuple[Estimate,
     ones take their time for other things. Nothing where there was neither.
 
     Args:
-        control: The job's records.
         job: `job` or `job/query` of the savepoint.
         size_bytes: How much is restored now.
     """
@@ -116,34 +113,27 @@ class RestoreReport:
     """A restore that has been done.
 
     Attributes:
-        savepoint: Its id.
         job: `job` or `job/query` of the savepoint.
         batch: The batch after which the query goes on.
         query_id: The query id in the restored checkpoint.
         mode: `no-claim`, `claim` or `fork`.
-        sink: What was chosen for the sinks.
         sinks: Where each sink stood before.
         sink_effect: What became of output that is newer than the savepoint, in a sentence for people.
         reached: How far the query ever got; None where no sink needed to know.
-        source: What was chosen for sources.
         sources: Where each source stood before.
         source_effect: What became of the input, in a sentence for people; empty where there is nothing to
             say.
         rolled_back: What was done to each sink that was taken back.
         new_outputs: Output directories that were begun for the restored query.
-        layout: What was laid out.
         generation: The job's generation; None for a directory.
         taken_at: When the savepoint was taken.
-        age_s: How old it was.
         rows: Rows of state, where the files tell.
         repository: The location of the repository or replica that the savepoint is in.
         passed_over: What was wrong with repositories and replicas that were asked first.
         as_of: The moment that a reference by time means; None for another reference.
         skipped: Newer savepoints that `latest-good` walked past, and why.
         warnings: What a person should know.
-        by: Who asked.
         started_at: When it began.
-        seconds: How long it took.
     """
 
     savepoint: str
@@ -175,7 +165,6 @@ class RestoreReport:
     by: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "savepoint": self.savepoint,
             "repository": self.repository,

@@ -117,7 +117,6 @@ class TogetherRequest:
     """What a restore of a whole job is asked for.
 
     Attributes:
-        job: The declared job.
         repository: Where the savepoints are.
         reference: `latest-good`, or whatever names a savepoint of each query, such as a time.
         savepoints: The id of the savepoint of each query, instead of a reference: what a person approved.
@@ -132,7 +131,6 @@ class TogetherRequest:
         kafka: How Kafka is reached.
         restored_with: Other jobs that are restored by the same command, to savepoints from before.
         skipped: What a plan has passed over of each query before it came to `savepoints`.
-        by: Who asks.
     """
 
     job: Job

@@ -34,18 +34,12 @@ from streambank.work.executor import DEFAULT_PACE, Pace
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A savepoint that `latest-good` walked past.
-
-    Attributes:
-        savepoint: Its id.
-        why: What is wrong with it.
-    """
+    """A savepoint that `latest-good` walked past."""
 
     savepoint: str
     why: str
 
     def to_dict(self) -> dict[str, str]:
-        """As JSON."""
         return asdict(self)
 
     @classmethod
@@ -59,8 +53,6 @@ class Next:
     """An older savepoint, which could be restored if the chosen one fails.
 
     Attributes:
-        savepoint: Its id.
-        batch: Its batch.
         taken_at: When it was taken.
         verified: Its last verification; None where it was never verified.
     """
@@ -79,7 +71,6 @@ class Next:
         return f"{self.savepoint}, batch {self.batch:,}, {age} old, {said}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "savepoint": self.savepoint,
             "batch": self.batch,
@@ -95,7 +86,6 @@ class PassedOver:
     """A repository or replica that the savepoint does not come from, though it is nearer.
 
     Attributes:
-        location: Where it is.
         why: What is wrong with it, or with the savepoint there.
     """
 
@@ -103,7 +93,6 @@ class PassedOver:
     why: str
 
     def to_dict(self) -> dict[str, str]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -112,7 +101,6 @@ class Chosen:
     """The savepoint to restore.
 
     Attributes:
-        manifest: It.
         skipped: Newer ones that are damaged, for `latest-good`; and of all queries of a job those that are
             damaged and closer to the moment of all. For a time those that seem younger, and whose manifest
             does not say when they were taken.
@@ -171,7 +159,6 @@ def choose(
     verifies.
 
     Args:
-        repository: Where.
         reference: Any of `repository/references.py`; `latest-good` is the newest that verifies.
         job: `job` or `job/query`; may be left out where that leaves no choice.
         record: Leave the result of verifications beside the manifests, where that is possible.
@@ -233,9 +220,6 @@ def name_older(
 
     Args:
         error: What is wrong with the savepoint that is meant.
-        repository: Where it is.
-        found: It, as the reference has led to it.
-        said: The reference.
         meant: Its manifest; None where that one cannot be read.
         lines: See `choose`.
         pace: Who reads the older ones.
@@ -273,7 +257,6 @@ def next_ones(repository: Repository, manifest: Manifest, lines: Lines = ANY_LIN
 
     Args:
         repository: Where the savepoint is.
-        manifest: The savepoint that was chosen.
         lines: See `choose`.
     """
     ids = [savepoint for job, savepoint in listed(repository.store, manifest.job) if job == manifest.job]

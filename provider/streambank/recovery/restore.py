@@ -88,7 +88,6 @@ def plan_restore(
     exist or is damaged, and a call that is wrong in itself, are raised.
 
     Args:
-        request: What is asked.
         pace: Who does the work, how fast, and who is told.
         held: The caller holds the job.
         whole: Read every byte of a savepoint that is named, too: for a person who decides by the plan
@@ -142,7 +141,6 @@ def restore(
     """Restore a savepoint.
 
     Args:
-        request: What is asked.
         pace: Who does the work, how fast, and who is told.
         held: The job, where the caller holds it already (`hold_job`).
         readers: Who reads what is taken back, by a plan of the same restore: a job that stands does not wait
@@ -265,8 +263,6 @@ def hold_job(
     """Hold a job: no driver lives, none can start, and no other operation works on it.
 
     Args:
-        control: Its records.
-        by: Who asks.
         operation: The operation lock, where the caller holds it already (an upgrade).
         any_site: Also at a site of the job that is not the active one.
 

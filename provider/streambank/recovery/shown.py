@@ -24,7 +24,6 @@ def shown_generations(job: Job, query: str | None) -> dict[str, int]:
     """The generation that counts of each query, by `job` or `job/query`; 0 before the first start.
 
     Args:
-        job: The job.
         query: Of this query alone; None for all.
     """
     names = job.query_names if query is None else (query,)
@@ -40,7 +39,6 @@ def check_generations(job: Job, shown: Mapping[str, int], *, by: Mapping[str, st
     """Make sure that the generations of a plan still count.
 
     Args:
-        job: The job.
         shown: What `shown_generations` gave when the plan was made.
         by: Who asks: a generation that the same DAG run has made is no other one.
 
@@ -68,10 +66,5 @@ def check_generations(job: Job, shown: Mapping[str, int], *, by: Mapping[str, st
 
 
 def outdated(why: str, hint: str = TRIGGER_AGAIN) -> RefusedError:
-    """The refusal of what was approved and is not so any more.
-
-    Args:
-        why: What has changed, as sentences.
-        hint: The way out.
-    """
+    """The refusal of what was approved and is not so any more."""
     return RefusedError(why, code="approval-outdated", hint=hint)

@@ -45,7 +45,6 @@ class TogetherPlan:
     """What a restore of a whole job would do.
 
     Attributes:
-        job: The job.
         plans: Of each query, by its name.
         done: Queries that an unfinished restore of the same savepoints has restored already.
         chosen: The savepoint of each, and how it was chosen.
@@ -68,7 +67,6 @@ class TogetherPlan:
         return tuple(found.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON."""
         return {
             "job": self.job,
             "skew_s": round(self.skew_s, 1),
@@ -82,11 +80,9 @@ class TogetherReport:
     """A restore of a whole job that has been done.
 
     Attributes:
-        job: The job.
         reports: Of each query that was restored now, by its name.
         done: Queries that the restore before this one had restored already.
         skew_s: Seconds between the oldest and the newest savepoint.
-        seconds: How long it took.
     """
 
     job: str
@@ -96,7 +92,6 @@ class TogetherReport:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "job": self.job,
             "skew_s": round(self.skew_s, 1),
@@ -125,7 +120,6 @@ def restore_together(request: TogetherRequest, *, pace: Pace = DEFAULT_PACE) -> 
     """Restore each query of a job into its next generation.
 
     Args:
-        request: What is asked.
         pace: Who does the work, how fast, and who hears of it.
 
     Raises:
@@ -200,8 +194,6 @@ def check_sinks_named(job: Job, named: Iterable[str], known: Collection[str]) ->
 
     Args:
         job: The job. One with a single query has this checked by its restore.
-        named: The sinks, by their paths.
-        known: Those of its queries.
 
     Raises:
         InputError: One is of no query (code `unknown-sink`).

@@ -38,7 +38,6 @@ class Repaired:
 
     Attributes:
         kind: `object`, `pack`, `index`, `manifest` or `header`.
-        file: Its key in the repository.
         objects: How many objects came from replicas.
         bytes: How many bytes those have.
         sources: The replicas that had them; empty where the repository itself had all.
@@ -94,7 +93,6 @@ class FileRepair:
     """Makes the objects of one repository whole.
 
     Args:
-        repository: What is damaged.
         replicas: Where to look.
         writer: Stores there; None to write nothing, and only say what would be.
     """

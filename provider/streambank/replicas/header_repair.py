@@ -29,8 +29,6 @@ def open_for_repair(
     """The repository at a place, though its header may be damaged or gone.
 
     Args:
-        store: Where.
-        dry_run: Write nothing.
         lock: For how long what is repaired is locked, at least; what was locked is locked again anyway.
 
     Returns:

@@ -55,7 +55,6 @@ class NotRepaired:
 
     Attributes:
         file: Its key in the repository, or the digest of an object that lies nowhere.
-        cause: What is wrong with it.
         reason: Why it could not be repaired.
         needed_by: The savepoints that need it, as `job/id`.
     """
@@ -75,9 +74,7 @@ class RepairReport:
         replicas: URIs of where whole bytes were looked for.
         dry_run: Whether nothing was written, and the rest says what would be.
         repaired: Files that are whole again.
-        not_repaired: Files that are not.
         verified: A full verification of each savepoint that was touched.
-        seconds: How long it took.
     """
 
     repository: str
@@ -94,7 +91,6 @@ class RepairReport:
         return not self.not_repaired and all(report.ok for report in self.verified)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "ok": self.ok,
             "repository": self.repository,
@@ -120,7 +116,6 @@ def repair(
     """Make savepoints whole again.
 
     Args:
-        repository: What is damaged.
         replicas: Where to take whole bytes from, the preferred one first.
         which: Job and id of the savepoints to look at.
         header_error: What was wrong with the header (`open_for_repair`).

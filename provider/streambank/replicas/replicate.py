@@ -48,8 +48,6 @@ def open_replica(source: Repository, store: Store, *, lock: LockPolicy | None = 
     """The replica at a place; made, with the digests of the source, where there is nothing yet.
 
     Args:
-        source: What it is a replica of.
-        store: The place.
         lock: For how long what arrives there is locked.
 
     Raises:
@@ -92,7 +90,6 @@ def replicate(
     """Bring savepoints to a replica, one after the other as this is iterated over.
 
     Args:
-        source: Where they are.
         replica: Where they shall be, too; see `open_replica`.
         which: Job and id of each, in this order.
         pace: Who does the work, how fast, and who is told.
@@ -119,7 +116,6 @@ class ReplicaReport:
         location: Its URI.
         error: Why it ended early; what had arrived by then is used by the next try.
         savepoints: What became of each savepoint until then.
-        seconds: How long it took.
         warnings: What a person should know although nothing is wrong.
     """
 
@@ -135,7 +131,6 @@ class ReplicaReport:
         return self.error is None and not any(each.errors for each in self.savepoints)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "ok": self.ok,
             "location": self.location,
@@ -165,7 +160,6 @@ def replicate_to(
 
     Args:
         source: Where the savepoints are.
-        opener: Opens the location.
         location: The replica, made where there is nothing yet.
         which: Job and id of each, in this order.
         pace: Who does the work, how fast, and who is told.
@@ -416,17 +410,14 @@ class Replicated:
     """What became of one savepoint.
 
     Attributes:
-        savepoint: Its id.
         job: `job` or `job/query`.
         batch: Its batch; None where its manifest cannot be read.
         state: `copied` now; `there` before; `refilled`: it was there, and objects that the replica had lost
             are back; `failed`: not whole in the replica, see `errors`; `gone` from the source meanwhile.
-        moved_objects: How many objects were moved for it.
         moved_bytes: How many bytes those have.
         service_bytes: How many of them the storage service copied itself.
         there_bytes: How many bytes of it the replica had.
         pinned: Whether the source's pin was set in the replica by this.
-        seconds: How long it took.
         errors: What is wrong, each with the first file that it is about.
     """
 
@@ -465,7 +456,6 @@ class Transfer:
     Args:
         source: Where the objects are.
         target: Where they are wanted.
-        executor: Who reads and moves them.
         rate: How fast this process may read them.
     """
 

@@ -179,10 +179,7 @@ def status(opener: Opener, repository: str, replicas: Sequence[str], at: datetim
     """Look at a repository and its replicas. Only reads.
 
     Args:
-        opener: Opens locations.
         repository: Location of the first one.
-        replicas: Locations of the others.
-        at: Now.
 
     Raises:
         InputError: One of them is no location.
@@ -304,8 +301,6 @@ class Sharers:
         """Take in a savepoint; those of one job follow each other.
 
         Args:
-            job: Its job.
-            savepoint: Its id.
             objects: Digest and size of what it names, each digest once.
         """
         mine = len(self._savepoints)
@@ -361,7 +356,6 @@ class Prices:
 
     Attributes:
         per_gb_month: Price by scheme, or by the beginning of a location.
-        currency: What it is in.
     """
 
     per_gb_month: Mapping[str, float] = field(default_factory=lambda: DEFAULT_PRICES)

@@ -52,18 +52,15 @@ class SavepointSummary:
     """One savepoint as a listing shows it.
 
     Attributes:
-        savepoint: Its id.
         job: `job` or `job/query`.
         error: Why its manifest cannot be used; None for a good one. Where it is set, what follows is empty.
         batch: The committed batch after which a restored query goes on.
         query_id: The id in the checkpoint's `metadata`.
         taken_at: When, in UTC.
         bytes: Sum of its files' sizes.
-        file_count: How many files.
         new_bytes: How many bytes it added to the repository.
         watermark_ms: Event-time watermark in milliseconds since the epoch.
         note: What a person wrote about it.
-        names: Those that were given to it.
         checkpoint: URI of the checkpoint it was taken from.
         derived_from: The savepoint it was made from by a compaction or a fork.
         restored: It was made from another one, and a job went on from it.
@@ -72,11 +69,9 @@ class SavepointSummary:
         rehearsed_at: When the newest mark of its rehearsal was made, in UTC; None for none, or a damaged one.
         pinned: Whether retention leaves it alone; a pin mark that cannot be read counts as one.
         verified_at: When it was last verified, in UTC.
-        verified_level: How thoroughly then.
         verified_ok: Whether no damage was found then, and none that hashing found before still stands.
         hashed_since: Every byte of it has been hashed since then, in UTC; None where some never were.
         mark_errors: Marks of it that cannot be read.
-        stats: What taking it cost.
     """
 
     savepoint: str
@@ -105,7 +100,6 @@ class SavepointSummary:
     stats: Mapping[str, Any] = field(default_factory=nothing)
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as JSON."""
         return {
             "savepoint": self.savepoint,
             "job": self.job,
@@ -193,7 +187,6 @@ def only_rejected(job: str, rejected: Sequence[str]) -> NotFoundError:
 
     Args:
         job: `job` or `job/query`.
-        rejected: Their ids.
     """
     return NotFoundError(
         f"Of {job} only savepoints whose rehearsal has not passed could be meant: {some(rejected)}.",
@@ -449,14 +442,10 @@ def summary_of(
     Args:
         store: The repository's root.
         job: `job` or `job/query`.
-        savepoint: Its id.
         marks: The file names of its marks.
         given: The names that records give to it.
         recorded: Names that have records, by job: what a manifest says of these does not count.
         head: Reads the manifest without its files.
-
-    Raises:
-        StorageError: The repository cannot be read.
     """
     names = list(marks)
     errors: list[StreambankError] = []
@@ -527,11 +516,9 @@ def newest_good(store: Store, job: str, most: int) -> list[Manifest]:
     Args:
         store: The repository's root.
         job: `job`, without its queries, or `job/query`.
-        most: How many of either.
 
     Raises:
         InputError: The name is not allowed (code `bad-name`).
-        StorageError: The repository cannot be read.
     """
     rejected = 0
     while True:  # rejected ones take no place from others
@@ -553,7 +540,6 @@ def recent_heads(store: Store, job: str, most: int = 3) -> list[Manifest]:
     Args:
         store: The repository's root.
         job: `job`, without its queries, or `job/query`.
-        most: How many of either.
     """
     folder = manifest_key(job, "x").removesuffix("x.json")
     infos = [info for info in store.list(folder.rstrip("/")) if _is_manifest(info, folder)]
@@ -599,7 +585,6 @@ def newest_files(infos: Sequence[FileInfo], most: int) -> list[FileInfo]:
 
     Args:
         infos: Manifests of one job.
-        most: How many of either.
     """
     by_time = sorted(infos, key=lambda info: info.mtime_ns)[-most:]
     by_batch = sorted(infos, key=lambda info: info.path)[-most:]

@@ -50,7 +50,6 @@ class Window:
     """The part of the circle that one run looks at; it may go over the end to the beginning.
 
     Attributes:
-        start: Its first position.
         width: How many positions, `POSITIONS` at most.
     """
 
@@ -84,7 +83,6 @@ class Span:
     """A range of positions that one run looked at.
 
     Attributes:
-        start: Its first position.
         end: The one after its last.
         at: When that run ended, in UTC.
         ok: Whether the savepoint's objects there were what was stored.

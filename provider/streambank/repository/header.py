@@ -105,7 +105,6 @@ def check_new(store: Store) -> None:
     Raises:
         InputError: Other files are there (code `not-empty`).
         IntegrityError: A repository is there that has lost its header (code `header-missing`).
-        StorageError: It cannot be written to.
     """
     _check_empty(store)
     probe = f"{_PROBE}-{uuid.uuid4().hex}"

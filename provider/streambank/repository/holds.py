@@ -53,10 +53,8 @@ class Hold:
 
     Attributes:
         job: `job` or `job/query`.
-        savepoint: Its id.
         key: Where the mark lies.
         purpose: What the holder does: `restore`, `replicate` or `verify`; empty where it cannot be read.
-        by: Who that is.
         left_s: How many seconds it still counts; it has ended where that is not positive.
     """
 
@@ -85,7 +83,6 @@ class Hold:
         return f"{self.purpose or 'somebody'}{who}{where}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The hold as JSON."""
         return {
             "job": self.job,
             "savepoint": self.savepoint,
@@ -105,10 +102,7 @@ def add_hold(store: Store, digest_name: str, key: str, purpose: str, by: Mapping
 
     Args:
         store: The repository's root.
-        digest_name: What seals it.
         key: See `hold_key`.
-        purpose: What the holder does.
-        by: Who that is.
     """
     job, savepoint, hold_id = _named(key) or ("", "", "")
     now = utc_now()
@@ -134,9 +128,6 @@ def holds(store: Store, now_ns: int, below: str = "marks") -> list[Hold]:
         store: The repository's root.
         now_ns: The time by the clock of the storage; of one that stamps no files, by this machine's.
         below: Where to look: `marks`, or what `marks_prefix` says of one savepoint.
-
-    Raises:
-        StorageError: The marks cannot be listed or read.
     """
     found = (_hold(store, info, now_ns) for info in store.list(below))
     return [hold for hold in found if hold is not None]
@@ -221,10 +212,7 @@ class Holds:
     """Holds savepoints of one repository for one piece of work.
 
     Args:
-        repository: Where they are.
         purpose: What the work is: `restore`, `replicate` or `verify`.
-        by: Who asks.
-        renew_s: How often a hold is renewed.
 
     Attributes:
         warnings: What a person should know: why savepoints were not held, or not all the time.
@@ -290,7 +278,6 @@ class Keeper:
 
     Attributes:
         job: `job` or `job/query`.
-        savepoint: Its id.
         keys: Where the marks lie, those included of which nobody knows whether they were written.
     """
 

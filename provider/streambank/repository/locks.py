@@ -60,7 +60,6 @@ def require_locks(store: Store) -> Locking:
 
     Raises:
         RefusedError: They cannot (code `no-object-lock`).
-        StorageError: The service does not say.
     """
     if isinstance(store, Locking) and store.takes_locks():
         return store
@@ -86,15 +85,12 @@ def lock_keys(store: Store, keys: Collection[str], lock: Lock, on_lock: OnLock |
     """Lock some files of a repository.
 
     Args:
-        store: Where.
-        keys: Which.
         lock: Until when.
         on_lock: Called after each file.
 
     Raises:
         NotFoundError: One is not there.
         RefusedError: They cannot be locked (code `no-object-lock`).
-        StorageError: The service refuses.
     """
     locking = require_locks(store)
     done = each(lambda key: locking.lock(key, lock), sorted(keys), at_once(store))
@@ -107,9 +103,6 @@ def visible_locks(store: Store) -> Locking | None:
     """The store as one whose locks can be asked for; None where files have none.
 
     So too where the service does not know the question, or these credentials may not ask it.
-
-    Raises:
-        StorageError: The service does not answer.
     """
     try:
         return store if isinstance(store, Locking) and store.takes_locks() else None
@@ -120,11 +113,7 @@ def visible_locks(store: Store) -> Locking | None:
 
 
 def lock_of(store: Locking, key: str) -> Lock | None:
-    """The lock of a file; None where it is not locked any more, or not there.
-
-    Raises:
-        StorageError: The service does not answer.
-    """
+    """The lock of a file; None where it is not locked any more, or not there."""
     try:
         lock = store.lock_of(key)
     except NotFoundError:
@@ -137,10 +126,6 @@ def lock_of(store: Locking, key: str) -> Lock | None:
 
 
 def locked_until(store: Locking, key: str) -> datetime | None:
-    """When the lock of a file ends; None where it is not locked any more, or not there.
-
-    Raises:
-        StorageError: The service does not answer.
-    """
+    """When the lock of a file ends; None where it is not locked any more, or not there."""
     lock = lock_of(store, key)
     return lock.until if lock is not None else None

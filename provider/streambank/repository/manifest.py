@@ -48,7 +48,6 @@ class FileEntry:
 
     Attributes:
         path: Relative to the checkpoint or the sink, with `/` between parts.
-        size_bytes: Its size.
         digest: Of its bytes: `blake3:<hex>`.
         mtime_ns: Last change at its source, in nanoseconds since the epoch.
         identity: The source's token for these bytes (`FileInfo.identity`).
@@ -65,7 +64,6 @@ class FileEntry:
     extra: Mapping[str, Any] = field(default_factory=nothing)
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry as JSON."""
         return {
             "path": self.path,
             "size_bytes": self.size_bytes,
@@ -274,7 +272,6 @@ def savepoint_id(job: str, query_id: str, batch: int, offsets_bytes: bytes, comm
     Args:
         job: `job` or `job/query`.
         query_id: The id in the checkpoint's `metadata`.
-        batch: The committed batch.
         offsets_bytes: The offset log's entry of the batch.
         commits_bytes: The commit log's entry of the batch.
 
@@ -316,10 +313,6 @@ def encode(manifest: Manifest) -> Iterator[bytes]:
 
 def decode(data: bytes | Iterable[bytes], what: str = "savepoint's manifest") -> Manifest:
     """The manifest in a file's bytes.
-
-    Args:
-        data: The file, or chunks of it.
-        what: What it is, for messages.
 
     Raises:
         IntegrityError: It is cut off, was changed (code `record-damaged`), or lists paths that climb out of

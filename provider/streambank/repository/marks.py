@@ -41,7 +41,6 @@ class Mark:
         number: Of its kind, from 1.
         at: When, in UTC.
         by: Who: user, host, dag_id, ...
-        fields: What else it says.
     """
 
     kind: str
@@ -59,11 +58,8 @@ class Verification:
         at: When it ended, in UTC.
         level: `quick`, `full`, `sampled`.
         ok: Whether it found no damage, and none that an earlier one found by hashing still stands.
-        findings: How much was found.
         files: How many files were looked at.
         bytes: How many bytes were read.
-        seconds: How long it took.
-        by: Who asked for it.
         coverage: What has been hashed up to then, and when.
     """
 
@@ -108,8 +104,6 @@ def add_mark(
         job: `job` or `job/query`.
         savepoint: The savepoint's id.
         kind: See `Mark`.
-        by: Who.
-        fields: What else it says.
         at: When, of a mark that is copied from another repository; now when left out.
 
     Raises:

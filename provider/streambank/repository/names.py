@@ -37,7 +37,6 @@ class NameRecord:
 
     Attributes:
         job: `job` or `job/query`.
-        name: The name.
         number: Of that name, from 1.
     """
 
@@ -186,8 +185,6 @@ def give_name(
         digest_name: The algorithm of the record's digest.
         job: `job` or `job/query`.
         name: A name that `check_savepoint_name` lets pass.
-        savepoint: Its id.
-        by: Who asks.
         holder: Looks which listed savepoint has the name by records; None where none has.
 
     Returns:

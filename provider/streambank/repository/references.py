@@ -92,10 +92,7 @@ class Reference:
     """A reference as it was written.
 
     Attributes:
-        text: It, as a whole.
         place: `job` or `job/query`, where it begins with that.
-        kind: Which kind.
-        said: What follows the place.
     """
 
     text: str
@@ -124,7 +121,6 @@ class Found:
 
     Attributes:
         job: `job` or `job/query`.
-        savepoint: Its id.
         as_of: The moment, for a reference by time.
     """
 
@@ -165,8 +161,6 @@ def moment_of(said: str, zone_name: str, zone: tzinfo, now: datetime) -> AsOf:
     Args:
         said: The time, as `parse_reference` lets it pass.
         zone_name: The job's time zone.
-        zone: The same.
-        now: The time now.
 
     Raises:
         InputError: The calendar has no such time (code `bad-time`).
@@ -215,7 +209,6 @@ def resolve(
 
     Args:
         store: The repository's root.
-        reference: See the module.
         job: Look only here.
         zone_of: Gives the zone of times that say none.
         now: The time now, if it is not that of this machine's clock.
@@ -441,7 +434,6 @@ def only_job(store: Store, job: str | None, reference: str = LATEST_GOOD) -> str
     Args:
         store: The repository's root.
         job: `job` or `job/query`; None where there is only one.
-        reference: Which of them, for the message.
 
     Raises:
         NotFoundError: There is no savepoint of it (code `no-such-savepoint`).

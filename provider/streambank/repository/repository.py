@@ -70,9 +70,7 @@ class Repository:
     """A repository that is there; `Repository.open` gives one. Safe to use from several threads.
 
     Attributes:
-        store: Its root.
         id: A UUID that tells it from its replicas.
-        digest_name: The algorithm of its digests.
         keys: What its savepoints are signed by; none where they need not be.
         lock: For how long savepoints that are made through this are locked; None for not at all.
         objects: Its objects, packs and index, for callers that plan by where things lie.
@@ -104,7 +102,6 @@ class Repository:
         """The repository at the root of a store.
 
         Args:
-            store: Where.
             create: Make one where there is nothing yet.
             digest: Algorithm of a new one: `blake3`, or `sha256` to need nothing but the standard library.
             like: The checkpoint, or repository, that it is made for: on a disk, no more users may look into
@@ -134,7 +131,6 @@ class Repository:
 
         Raises:
             RefusedError: It cannot (code `no-object-lock`).
-            StorageError: The service does not say.
         """
         if self.lock is not None:
             require_locks(self.store)
@@ -157,7 +153,6 @@ class Repository:
         What was stored again for it is another version of a file, without the lock that the first one has.
 
         Args:
-            manifest: The savepoint.
             on_lock: Called after each file that was locked.
 
         Raises:
@@ -173,7 +168,6 @@ class Repository:
         """The lock that a savepoint gets: the policy's, and that of the savepoint that it was made from.
 
         Args:
-            manifest: The savepoint.
             again: It has been here before, and keeps the lock that it had.
         """
         asked = [self.lock.from_now()] if self.lock is not None else []
@@ -206,7 +200,6 @@ class Repository:
         """Make a savepoint exist: the one commit point. All its objects must have been stored and flushed.
 
         Args:
-            manifest: The savepoint.
             on_lock: Called after each file that was locked.
 
         Returns:
@@ -386,9 +379,6 @@ class Repository:
 
         Args:
             job: `job` or `job/query`.
-            savepoint: Its id.
-            name: The name.
-            by: Who asks.
             anyway: Take it away from another one.
 
         Returns:

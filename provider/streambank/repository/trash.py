@@ -65,7 +65,6 @@ class PendingDeleteRecord:
 
     Attributes:
         id: Random, never used twice.
-        keys: The objects and packs.
         condemned_ns: When, by the clock of the storage, in nanoseconds since the epoch.
         boot_id: The start of the machine that wrote it.
         boot_s: When, by `boot_clock_s` there.

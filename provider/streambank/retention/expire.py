@@ -55,7 +55,6 @@ class ExpireReport:
     """What an expire decided and did.
 
     Attributes:
-        dry_run: Nothing was changed.
         decisions: Of each savepoint that was judged, by job and then from the newest to the oldest.
     """
 
@@ -98,7 +97,6 @@ class ExpireReport:
         return tuple(decision for decision in self.decisions if decision.summary.error is not None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "dry_run": self.dry_run,
             "ok": not self.unreadable,
@@ -125,16 +123,13 @@ def expire(
     """Take the savepoints that a policy does not keep from the list.
 
     Args:
-        repository: Where.
         policy: Of all jobs, or a function that gives each job's own.
         job: Only this one: for `job` its queries too, for `job/query` that query.
         dry_run: Only say what would become of each.
-        by: Who asks.
         now: The time; this machine's by default. It limits how far savepoints from the future reach, and
             says how old each is.
         source: What this is a replica of: what that lists stays here, whatever the policy says, so that the
             replica never holds less, and nothing comes back that was just expired. What is too old goes here.
-        progress: Counts savepoints.
 
     Raises:
         InputError: A policy is empty (code `empty-policy`), or `source` is this very repository (code

@@ -42,10 +42,8 @@ class Expired:
 
     Attributes:
         job: `job` or `job/query`.
-        savepoint: Its id.
         key: Where the copy lies.
         expired_ns: When it was made, by the clock of the storage, in nanoseconds since the epoch.
-        size_bytes: Its size.
     """
 
     job: str
@@ -161,7 +159,6 @@ def remove(store: Store, copy: Expired, others: bool) -> None:
 
     Args:
         store: The repository's root.
-        copy: The copy.
         others: Whether there are other copies of the same savepoint.
     """
     if not others and not store.exists(manifest_key(copy.job, copy.savepoint)):
@@ -232,7 +229,6 @@ class ExpiredSummary:
     """One expired savepoint as a listing shows it.
 
     Attributes:
-        savepoint: Its id.
         job: `job` or `job/query`.
         expired_at: When it was expired, by the clock of the storage, in UTC.
         until: Until then no sweep with the grace that was asked for removes it; None as long as it is pinned.
@@ -248,7 +244,6 @@ class ExpiredSummary:
     error: StreambankError | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as JSON."""
         known = self.manifest
         return {
             "savepoint": self.savepoint,

@@ -44,10 +44,6 @@ class Policy:
     Attributes:
         keep_last: So many newest savepoints.
         keep_hourly: The newest of each of so many last hours that have one; so for the other calendars.
-        keep_daily: Days.
-        keep_weekly: ISO weeks.
-        keep_monthly: Months.
-        keep_yearly: Years.
         keep_within_s: All that were taken within so many seconds before the newest.
         min_verified: So many of the newest that were verified and found whole stay, whatever the rules say.
         max_age_s: What was taken longer ago goes, pinned or not, verified or not; 0 for no limit. As the only
@@ -112,7 +108,6 @@ class Policy:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """The policy as JSON."""
         return asdict(self)
 
 
@@ -139,14 +134,12 @@ class Reason:
     Attributes:
         rule: `last`, `hourly`, ..., `within`, `pinned`, `held`, `source`, `min-verified`, `young`, `max-age`,
             `unreadable` or `damaged`.
-        why: For people.
     """
 
     rule: str
     why: str
 
     def to_dict(self) -> dict[str, str]:
-        """The reason as JSON."""
         return asdict(self)
 
 
@@ -155,7 +148,6 @@ class Decision:
     """What becomes of one savepoint.
 
     Attributes:
-        summary: The savepoint.
         keep: Whether it stays.
         reasons: At least one.
         overrules: The rules that would have kept what goes by its age: `pinned`, `min-verified`, `last`, ...
@@ -172,7 +164,6 @@ class Decision:
         return not self.keep and any(reason.rule == MAX_AGE for reason in self.reasons)
 
     def to_dict(self) -> dict[str, Any]:
-        """The decision as JSON."""
         taken_at = self.summary.taken_at
         return {
             "job": self.summary.job,
@@ -209,7 +200,6 @@ def decide(
 
     Args:
         summaries: Savepoints of any jobs.
-        policy: The policy of all of them.
         now: A savepoint that claims to be newer was taken where a clock was wrong. Ages are up to then.
         besides: Why a savepoint, by job and id, stays whatever the policy says; it takes no place from any
             other. What is too old stays only if it is `held`.

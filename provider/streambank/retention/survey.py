@@ -29,7 +29,6 @@ class ContentFile:
 
     Attributes:
         key: Where it lies: `objects/...` or `packs/...`.
-        size_bytes: Its size.
         mtime_ns: When it was written, by the clock of the storage.
         objects: Hex digits and size of each object in it; None where that cannot be found out.
     """
@@ -68,9 +67,7 @@ def needed_objects(
     """Hex digits of every object that a listed or an expired savepoint names.
 
     Args:
-        repository: Where.
         removed: Keys of copies of expired manifests that are too old and do not count any more.
-        progress: Counts manifests.
 
     Raises:
         IntegrityError, FormatError: A manifest cannot be used; its objects are not known.
@@ -113,7 +110,6 @@ def named_objects(store: Store, key: str, job: str, savepoint: str) -> set[str]:
         store: The repository's root.
         key: Where the manifest lies, or a copy of it.
         job: `job` or `job/query`.
-        savepoint: Its id.
 
     Raises:
         NotFoundError: It is gone.
@@ -134,7 +130,6 @@ def survey(repository: Repository, old_ns: int, progress: Progress | None = None
     """Which file holds which objects.
 
     Args:
-        repository: Where.
         old_ns: Packs that no index names are looked into where they are older; others are being written.
         progress: Counts packs that are searched.
 
@@ -240,7 +235,6 @@ class Rescued:
     """What was stored again.
 
     Attributes:
-        objects: How many objects.
         bytes: How many bytes they have.
         failed: Objects that could not be read, and why.
     """
@@ -257,12 +251,7 @@ class Rescued:
 
 
 def rescue(repository: Repository, digests: Iterable[str]) -> Rescued:
-    """Store objects where they last, from wherever they still are; those that last already are passed over.
-
-    Args:
-        repository: Where they are.
-        digests: Which.
-    """
+    """Store objects where they last, from wherever they still are; those that last already stay."""
     done = Rescued()
     with repository.objects.writer() as writer:
         wanted: dict[str, int] = {}

@@ -93,10 +93,8 @@ def sweep(
     """Delete what was condemned long enough ago, and condemn what no savepoint needs.
 
     Args:
-        repository: Where.
         grace_s: How long expired savepoints can be brought back, and condemned files stay.
         dry_run: Only say what would happen; this machine's clock stands for that of the storage.
-        by: Who asks.
         progress: Counts manifests, packs and deleted files.
 
     Raises:
@@ -423,7 +421,6 @@ class Tally:
             self.bytes += file.size_bytes
 
     def to_dict(self) -> dict[str, int]:
-        """The numbers as JSON."""
         return asdict(self)
 
 
@@ -432,13 +429,10 @@ class SweepReport:
     """What a sweep did, or with `dry_run` would do.
 
     Attributes:
-        dry_run: Nothing was changed.
-        grace_s: The grace.
         kept: Files that hold something that a savepoint needs, or that are too young to be judged.
         condemned: Files that were condemned: no savepoint needs them, or hardly anything of them.
         waiting: Files that are condemned and not deleted yet.
         next_s: In how many seconds the first of those may be deleted; None where none waits.
-        deleted: Files that were deleted.
         rescued: Objects that savepoints need and that were stored again, out of condemned files.
         removed: Expired savepoints that can no more be brought back.
         expired: Expired savepoints that still can, with how many seconds they have left.
@@ -446,7 +440,6 @@ class SweepReport:
         locked: Of `kept` those that no savepoint needs, and that a lock keeps from being deleted.
         locked_until: When the last of those locks ends; None where there is none.
         held: Of `kept` and `waiting` those that are still there only since somebody reads a savepoint.
-        holds: Who does, and which.
         leftovers: What writes that were broken off have left, and that is deleted.
         warnings: What a person should know although nothing is wrong.
     """
@@ -475,7 +468,6 @@ class SweepReport:
         return sum(leftover.size_bytes for leftover in self.leftovers)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "dry_run": self.dry_run,
             "ok": not self.left,
@@ -505,7 +497,6 @@ class HeldContent:
     """The objects that held savepoints name; those that were seen once count for the whole sweep.
 
     Args:
-        repository: Which.
         now_ns: When the sweep began, by the clock of the storage.
 
     Attributes:

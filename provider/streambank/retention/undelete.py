@@ -23,9 +23,7 @@ class UndeleteResult:
     """What bringing a savepoint back came to.
 
     Attributes:
-        savepoint: Its id.
         job: `job` or `job/query`.
-        batch: Its batch.
         already_listed: It was listed, so there was nothing to do.
         stored_again: How many of its objects a sweep had condemned, and were stored again.
     """
@@ -37,7 +35,6 @@ class UndeleteResult:
     stored_again: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON."""
         return asdict(self)
 
 
@@ -47,10 +44,8 @@ def undelete(
     """List an expired savepoint again. The copy it is made from stays until a sweep finds it too old.
 
     Args:
-        repository: Where.
         reference: The savepoint's id, the unique beginning of one, or either behind `job/`.
         job: Look only here.
-        by: Who asks.
 
     Raises:
         NotFoundError: No such expired savepoint is kept (code `not-expired`).

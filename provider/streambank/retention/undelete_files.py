@@ -47,11 +47,7 @@ class UndeleteFilesReport:
     """What comes back, or came back.
 
     Attributes:
-        location: Where.
         since: Only what was deleted then or later; None for everything.
-        dry_run: Nothing was changed.
-        files: How many files.
-        bytes: How large they are together.
         savepoints: The savepoints whose manifests are among them, as `job/savepoint`.
         first_deleted_at: When the first of them was deleted; None where there is none.
         last_deleted_at: When the last of them was deleted.
@@ -83,8 +79,6 @@ class UndeleteFilesReport:
             self.savepoints.append(file.key.removeprefix(_SAVEPOINTS).removesuffix(".json"))
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
-
         def said(moment: datetime | None) -> str | None:
             return None if moment is None else to_json_time(moment)
 
@@ -116,7 +110,6 @@ def undelete_files(
 
     Raises:
         RefusedError: Nothing that is deleted there is kept (code `no-versions`).
-        StorageError: The service refuses; what came back before that stays.
         IntegrityError: The index cannot be made again.
     """
     versions = _require_versions(store)

@@ -53,13 +53,7 @@ _SPEAKS_OF_ALL = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """A batch of the copy that is not whole.
-
-    Attributes:
-        batch: Which.
-        code: The code of the error.
-        why: What is wrong with it.
-    """
+    """A batch of the copy that is not whole."""
 
     batch: int
     code: str
@@ -71,8 +65,6 @@ class Imported:
     """What an import came to.
 
     Attributes:
-        taken: The savepoint.
-        source: The copy.
         batch_at: When the batch was planned, by the clock of its driver.
         passed_over: Newer batches of the copy that are not whole, newest first.
     """
@@ -83,7 +75,6 @@ class Imported:
     passed_over: tuple[PassedOver, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             **self.taken.to_dict(),
             "source": self.source,
@@ -99,7 +90,6 @@ def import_copy(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> Imported:
 
     Args:
         request: As for `take`; its `checkpoint` is the copy, which is only read.
-        pace: Who copies, and how fast.
 
     Raises:
         NotFoundError: No batch of the copy is whole (code `no-whole-batch`), or it is no checkpoint.
@@ -181,14 +171,12 @@ def check_copy(store: Store, query_id: object, *, live: str | None) -> None:
     """Make sure that a location is a copy of a query's checkpoint, before a repository is made for nothing.
 
     Args:
-        store: The copy.
         query_id: The query's id, as the job's records say it; None where nothing is known of it.
         live: The checkpoint in which the query works; None where that is not known.
 
     Raises:
         InputError: It is that checkpoint (code `not-a-copy`).
         ConflictError: It is of another query (`another-query`).
-        StreambankError: It is no checkpoint.
     """
     if store.uri == live:
         raise InputError(

@@ -56,7 +56,6 @@ class Damage:
 
     Attributes:
         path: Relative to the checkpoint; empty where the damage is of no single file.
-        cause: What was seen, as a sentence.
         size_bytes: Its size now; None where it is gone.
         saved_bytes: Its size in the savepoint that it was compared with; None where that does not have it.
         fatal: Whether the query cannot go on: Spark repairs a damaged snapshot from an older one.
@@ -79,15 +78,11 @@ def find_damage(
 
     Args:
         checkpoint: The live checkpoint.
-        planner: One for a listing of it.
         savepoints: The newest savepoints of the query without their files, newest first.
         repository: Where they are; without it nothing is compared with them.
 
     Returns:
         Nothing where the checkpoint has no committed batch, is not understood, or moves while it is read.
-
-    Raises:
-        StorageError: The checkpoint or the repository cannot be read.
     """
     if not planner.index.commits:
         return ()

@@ -17,7 +17,6 @@ def lost_operators(closure: Closure, before: Manifest) -> tuple[int, ...]:
     """Ids of the stateful operators that a savepoint of the query has, and a later batch has not.
 
     Args:
-        closure: The batch.
         before: A savepoint of the same checkpoint; one of another query or a later batch tells nothing.
     """
     if before.query_id != closure.query_id or before.batch > closure.batch:
@@ -31,7 +30,6 @@ class Reported:
     """What the driver of a query said of its state.
 
     Attributes:
-        query_id: The query.
         batch: The batch of which it said so.
         operators: How many stateful operators the query has: `stateOperators` of Spark's
             `StreamingQueryProgress` has an entry for each.
@@ -44,11 +42,6 @@ class Reported:
 
 def check_state_is_there(closure: Closure, before: Manifest | None, reported: Reported | None = None) -> None:
     """Make sure that a batch has all the state that the query had before it.
-
-    Args:
-        closure: The batch.
-        before: A savepoint of the query.
-        reported: What its driver said.
 
     Raises:
         NotFoundError: It has not (code `missing-state-file`).

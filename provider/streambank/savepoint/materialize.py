@@ -53,9 +53,6 @@ class MaterializeReport:
     Attributes:
         target: Where, as a URI.
         batch: The batch after which Spark goes on.
-        query_id: The query id in it.
-        files: How many files.
-        bytes: Their size.
         linked_files: Those that share their bytes with the repository.
         rewritten: Files whose bytes differ from the saved ones, since they hold paths or the query id.
         cleared_files: Files of an earlier layout that had died, which were removed first.
@@ -71,7 +68,6 @@ class MaterializeReport:
     cleared_files: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "target": self.target,
             "batch": self.batch,
@@ -104,9 +100,7 @@ def materialize(
 
     Args:
         repository: Where the savepoint is.
-        manifest: The savepoint.
         target: An empty place, or one with the leftovers of a layout that died.
-        owner: Who lays out.
         link: Let large files share their bytes with the repository (hard links) where that is possible:
             damage to one then damages both.
         fork: Give it a new query id, for a second query beside the first.
@@ -117,7 +111,6 @@ def materialize(
         RefusedError: `target-not-empty`.
         ConflictError: `restore-in-progress`: somebody else lays out there, or may do so.
         IntegrityError: The savepoint is damaged.
-        StorageError: The environment failed.
     """
     work = _Materialize(repository, manifest, target, link, fork, pace.who, pace.rate)
     return work.run(owner, before_commit, pace.progress)
@@ -301,7 +294,6 @@ class _Materialize:
         Where the place is another's by now, nothing is touched.
 
         Args:
-            error: Why.
             metadata: The real one, if it was being written; it may be there although that failed.
         """
         try:

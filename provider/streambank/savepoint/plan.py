@@ -35,7 +35,6 @@ class TakePlan:
 
     Attributes:
         closure: Which files make up the batch.
-        captured: What the sinks add.
         stores: The store of each origin: the checkpoint, and the sinks that have files.
         tasks: Every file of the savepoint, those that Spark deletes first in front.
         copy: Those of `tasks` whose bytes have to be read.
@@ -65,7 +64,6 @@ def make_plan(
     Args:
         checkpoint: Where the closure's files are.
         listing: The listing that the closure was planned from.
-        closure: The files of the batch.
         captured: What the sinks add, in the order of the manifest.
         known: Files whose bytes are in the repository.
     """
@@ -126,7 +124,6 @@ class Arrived:
 
     Attributes:
         entries: Files by origin, path and identity (`CopyTask.key`), with the digest of their bytes.
-        parent: The savepoint they are known from.
         before: That savepoint; None where there is none.
     """
 
@@ -149,7 +146,6 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
         repository: Where the savepoints are.
         job: `job` or `job/query`.
         checkpoint: URI of the checkpoint.
-        sinks: The sinks of the take.
     """
     arrived = Arrived()
     manifest = _newest(repository, job, checkpoint)
@@ -181,13 +177,7 @@ def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | Non
 
 
 def forget_lost(repository: Repository, arrived: Arrived, writer: ObjectWriter) -> None:
-    """What sweeps have condemned since it arrived, or deleted already, is read and stored again.
-
-    Args:
-        repository: Where it is.
-        arrived: What the take counts on.
-        writer: What the take stores with.
-    """
+    """What sweeps have condemned since it arrived, or deleted already, is read and stored again."""
     repository.objects.refresh()
     lost = repository.objects.missing({entry.digest: entry.size_bytes for entry in arrived.entries.values()})
     for key in [key for key, entry in arrived.entries.items() if entry.digest in lost]:
@@ -202,7 +192,6 @@ def check_same(one: Manifest, other: Manifest, where: str) -> None:
     the same logs. Files that name their checkpoint's directory are no matter: a restore writes them anew.
 
     Args:
-        one: A manifest.
         other: Another one of the same id.
         where: Where that one is, for the message.
 
@@ -229,10 +218,7 @@ def check_is_of(
     is of the bytes alone; those that go away meanwhile are no matter.
 
     Args:
-        there: The savepoint.
         checkpoint: Where the take is from.
-        listing: Its files.
-        closure: Those of the batch.
 
     Raises:
         IntegrityError: It is another savepoint (code `other-savepoint`).
@@ -265,7 +251,6 @@ def lacking_objects(repository: Repository, manifest: Manifest, *, distrust: boo
 
     Args:
         repository: Where they should be.
-        manifest: The savepoint.
         distrust: Read every byte, not only names, sizes and tables.
     """
     whole = healed_objects(repository, manifest)
@@ -290,11 +275,8 @@ def heal(
 
     Args:
         repository: Where the savepoint is.
-        writer: Stores there.
-        manifest: The savepoint.
         lacking: Digests of its objects that are not whole.
         checkpoint: Where it was taken from.
-        sinks: The sinks of the take.
 
     Raises:
         ConflictError: A file changed meanwhile.

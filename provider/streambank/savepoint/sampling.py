@@ -53,7 +53,6 @@ class SampleReport:
         all_bytes: How many bytes those have.
         findings: What is wrong with the record of where runs go on.
         savepoints: What was found in each savepoint.
-        seconds: How long it took.
     """
 
     window: Window
@@ -97,11 +96,9 @@ def verify_sample(
     """Hash the next share of a repository, and record the results beside each savepoint.
 
     Args:
-        repository: Which.
         share: Above 0, 1 at most.
         job: Only this one's savepoints; such runs go on by themselves, apart from those over all.
         pace: Who does the work, how fast, and who is told.
-        by: Who verifies, for the records.
 
     Raises:
         InputError: `parallel` or the rate is less than 1.

@@ -28,7 +28,6 @@ def schema_of_checkpoint(store: Store, batch: int | None = None) -> tuple[int, Q
     """A committed batch of a checkpoint, whose query may be running, and the schema of its state.
 
     Args:
-        store: The checkpoint.
         batch: The batch; the newest committed one for None.
 
     Raises:

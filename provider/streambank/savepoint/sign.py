@@ -24,10 +24,8 @@ class Signed:
 
     Attributes:
         job: `job` or `job/query`.
-        savepoint: Its id.
         signed: Whether it is signed now.
         key: The id of the key; None where it is not signed.
-        says: That it is, or why not.
     """
 
     job: str
@@ -37,7 +35,6 @@ class Signed:
     says: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -52,9 +49,7 @@ def sign_savepoint(
     """Sign a savepoint with the first key: if another key has signed it, or all of it is verified.
 
     Args:
-        repository: Where it is.
         job: `job` or `job/query`.
-        savepoint: Its id.
         unsigned: Also one that no key has signed although there are several, so that there were signatures
             before; and one that was changed since it was signed.
         progress: Counts files and bytes.
@@ -62,7 +57,6 @@ def sign_savepoint(
     Raises:
         InputError: There is no key (code `bad-signing-key`).
         NotFoundError: There is no such savepoint.
-        StorageError: The environment failed.
     """
     require_keys(repository.keys)
     manifest = _Manifest(repository, job, savepoint)
@@ -113,7 +107,6 @@ class _Manifest:
 
         Raises:
             NotFoundError: It is gone.
-            StorageError: The environment failed.
             _ChangedError: At its end, where it has changed since it was read first.
         """
         hasher = hashlib.sha256()

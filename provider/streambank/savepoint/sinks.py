@@ -102,7 +102,6 @@ def described(source: SourceState, capture: SourceCapture | None, origin: Manife
     """A source as the manifest keeps it.
 
     Args:
-        source: What the checkpoint says.
         capture: Who asks the rest; None for nobody.
         origin: A savepoint of the same batch, of which the rest is known already.
     """

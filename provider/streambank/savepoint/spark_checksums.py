@@ -58,7 +58,6 @@ def checksum_of(data: bytes, before: bytes) -> bytes:
     """Spark's checksum of a file that was written again.
 
     Args:
-        data: The file as it is now.
         before: The checksum of what it was: what else it says stays; one of another algorithm, too.
 
     Raises:

@@ -91,7 +91,6 @@ class TakeRequest:
         sources: Asks what a restore must know of the query's sources besides their offsets.
         note: What a person wants to remember about it.
         name: A name that is unique within the job; empty for none. It exempts it from nothing.
-        pin: Exempt it from retention.
         taken_by: Who takes it and why; user and host are added. What it says as `asker` (`ASKER`) tells
             another try of the same task from a person who asks once more: a try that finds its name given by
             the try before ends with that savepoint, and a later round takes the name along.
@@ -143,7 +142,6 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     """Take a savepoint.
 
     Args:
-        request: What is asked.
         pace: Who copies, how fast, and who is told.
 
     Raises:
@@ -156,7 +154,6 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
             this batch is there, and says nothing of a sink that is named now.
         IntegrityError: `savepoint-damaged`: the savepoint of this batch is there and not whole, and
             could not be healed from the checkpoint and the sinks.
-        StorageError: The environment failed.
     """
     QueryRef.parse(request.job)
     check_asked(request.note, request.max_replans, request.batch)
@@ -214,8 +211,6 @@ def _give_name(request: TakeRequest, savepoint: str, own: str | None) -> None:
     """Record the name, now that the savepoint is there.
 
     Args:
-        request: What was asked.
-        savepoint: The savepoint.
         own: The one to which the same task has given the name; None for none.
 
     Raises:
@@ -430,9 +425,6 @@ class _Take:
         """The result for a savepoint that is listed already, healed if need be; None where there is none.
 
         Args:
-            savepoint: Its id.
-            writer: Stores what it lacks.
-            replans: How often was planned.
             check: Raises where it is another one with the same id.
         """
         try:
@@ -593,14 +585,9 @@ class TakeResult:
     """What a take gave.
 
     Attributes:
-        savepoint: Its id.
         job: `job` or `job/query`.
-        batch: The committed batch it is of.
         files: How many files it has, sinks' included.
-        bytes: Their size.
         new_bytes: Bytes that were added to the repository.
-        new_files: Files that had to be read.
-        seconds: How long it took.
         replans: How often it had to plan again, because the query moved on.
         already_there: The savepoint of this batch was there before, or another take made it meanwhile.
         warnings: What it does not hold, and a restore will miss.
@@ -621,7 +608,6 @@ class TakeResult:
     name: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as JSON."""
         return {
             "savepoint": self.savepoint,
             "job": self.job,

@@ -54,16 +54,12 @@ class VerifyReport:
     """What a verification found.
 
     Attributes:
-        savepoint: Its id.
         job: `job` or `job/query`.
         batch: Its batch; None where the manifest cannot be read.
-        level: How deep it looked.
         ok: Whether nothing is wrong: what is only worth knowing may be found all the same.
         restorable: Whether there is no finding of severity `error`, so that the savepoint can be restored.
-        findings: What is wrong.
         files: How many files of the savepoint were looked at.
         bytes: How many bytes were hashed; for `quick`, whose sizes were compared.
-        seconds: How long it took.
         at: When it ended.
     """
 
@@ -80,7 +76,6 @@ class VerifyReport:
     at: datetime
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "savepoint": self.savepoint,
             "job": self.job,
@@ -110,21 +105,17 @@ def verify(
     """Verify one savepoint; a full verification that is recorded holds it meanwhile.
 
     Args:
-        repository: Where it is.
         job: `job` or `job/query`.
-        savepoint: Its whole id.
         level: `quick` or `full`.
         pace: Who does the work, how fast, and who is told.
         record: Leave the result beside the manifest; nothing is written otherwise. Where that cannot be
             written, as on a read-only disk, the report says so in the finding `not-recorded`.
-        by: Who verifies, for the record.
         deeper: With `full`: looks deeper where nothing is wrong so far; the report is of level `deep` then,
             unless some of the state could not be examined.
 
     Raises:
         InputError: The level is not known (code `bad-choice`), or a number cannot be right.
         NotFoundError: There is no such savepoint, or not any more.
-        StorageError: The environment failed, so nothing can be said.
     """
     check_choice(level, "level", VERIFY_LEVELS)
     started = time.monotonic()
@@ -190,10 +181,7 @@ def leave_record(
     """Leave a report beside the manifest that it is about.
 
     Args:
-        repository: Where.
-        report: What was found.
         coverage: What has been hashed up to now, this time included.
-        by: Who verified.
 
     Raises:
         NotFoundError: There is no such savepoint any more.

@@ -23,7 +23,6 @@ class SavedFiles:
 
     Args:
         repository: Where the savepoint is.
-        manifest: The savepoint.
     """
 
     def __init__(self, repository: Repository, manifest: Manifest) -> None:

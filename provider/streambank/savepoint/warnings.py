@@ -18,8 +18,6 @@ def first_said(manifest: Manifest, captured: Sequence[Captured], before: Manifes
     What a guarded sink says is of this very savepoint, such as a catalog that was away.
 
     Args:
-        manifest: The savepoint.
-        captured: What its sinks gave.
         before: The job's savepoint before it, of the same checkpoint; None for none.
     """
     known = {sink.get("kind") for sink in before.sinks} if before is not None else set()

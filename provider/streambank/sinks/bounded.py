@@ -51,14 +51,12 @@ class BoundedGuard:
         self.kind, self.path = guard.kind, guard.path
 
     def capture(self, batch: int) -> Captured:
-        """See `TableGuard.capture`."""
         try:
             return within(self._capture_s, lambda: self._guard.capture(batch), self._name)
         except StreambankError as error:
             return UnknownTable(self.kind, self.path, error).capture(batch)
 
     def stand(self, batch: int, record: Mapping[str, Any] | None) -> TableStanding:
-        """See `TableGuard.stand`."""
         try:
             return within(self._stand_s, lambda: self._guard.stand(batch, record), self._name)
         except StreambankError as error:
@@ -93,11 +91,6 @@ def within(seconds: float, ask: Callable[[], T], name: str) -> T:
     """What a question comes to, if it comes to an end in time.
 
     One that does not is left alone in a thread that does not keep the process.
-
-    Args:
-        seconds: How long it is waited for.
-        ask: The question.
-        name: Who is asked, for messages.
 
     Raises:
         StorageError: There was no answer, or an error of a library (code `sink-not-reachable`). Its text is

@@ -67,7 +67,6 @@ class DeclaredSink:
         A variable that is not set makes a table that cannot be asked.
 
         Args:
-            query_id: Whose batches.
             connector: The Delta table that Spark's own sink writes to.
             tags: Of which savepoints the tags are that it leaves in Iceberg; None to leave none.
         """
@@ -139,7 +138,6 @@ def settle_declared_tags(
     Never raises: what cannot be done now, the next call does.
 
     Args:
-        sinks: What the job declares.
         refs: Under which name the savepoints of each query are listed.
         repository: Where they are taken.
         replicas: Where copies of them are.

@@ -468,7 +468,6 @@ def delta_place(location: str, options: Mapping[str, str]) -> tuple[str, dict[st
 
     Args:
         location: The table's directory.
-        options: What is declared.
     """
     scheme = scheme_of(location)
     if scheme == "file":

@@ -52,7 +52,6 @@ class DataFile(NamedTuple):
     """A data file as a version has it: with the deletion vector that marks rows of it as deleted, if any.
 
     Attributes:
-        path: The file.
         vector: Which deletion vector; empty for none.
         vector_file: The file in which that is; empty where it is in the log itself.
     """
@@ -67,7 +66,6 @@ class Commit:
     """One version of a table, as its entry of the log tells.
 
     Attributes:
-        version: Its number.
         transactions: The newest batch of each writer that the commit names, by the writer's id.
         operation: What Delta calls it, such as `STREAMING UPDATE` or `OPTIMIZE`.
         rows: Rows that it added; None where a file does not tell.
@@ -177,8 +175,6 @@ class DeltaLog:
         """The version right before the first later batch of a writer, and the batch that it holds.
 
         Args:
-            newest: From which version on backwards.
-            writer: Whose batches.
             batch: Up to which batch; None for the newest there is.
 
         Returns:
@@ -258,9 +254,6 @@ def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """What the work gives for each item, in their order, by threads that keep no process alive.
 
     A caller that has given up (`bounded.within`) must not wait for a store that hangs when it ends.
-
-    Raises:
-        StreambankError: The first error of the work.
     """
     found: dict[int, Result] = {}
     errors: list[Exception] = []

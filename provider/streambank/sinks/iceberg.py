@@ -146,8 +146,6 @@ class IcebergGuard:
     """An Iceberg table that a query writes to.
 
     Args:
-        place: Where it is.
-        query_id: Whose batches.
         scope: Of which savepoints tags are; None to leave none.
     """
 

@@ -47,7 +47,6 @@ class LedgerGuard:
     Args:
         path: How messages and records call it; without credentials.
         url: Where the database is, as SQLAlchemy reads it.
-        query_id: Whose batches.
         table: The ledger, with its schema where it has one (`sales.streambank_batches`).
         rows: Tables whose rows have the columns `query_id` and `batch_id`.
         overwrites: A batch that comes again overwrites its rows by their key, so that only the ledger has to

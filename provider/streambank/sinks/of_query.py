@@ -28,7 +28,6 @@ class QuerySinks:
     """What a query writes to.
 
     Attributes:
-        tables: Tables that are guarded.
         plain: Sinks of which it is declared what they make of a batch that comes again.
         named: What Spark names besides; None where it names nothing, or the others are what is behind it.
     """

@@ -54,11 +54,7 @@ class Redirect:
 
 
 def query_folder(query: str) -> str:
-    """The folder of one of several queries, below which its batches are.
-
-    Args:
-        query: Its name.
-    """
+    """The folder of one of several queries, below which its batches are."""
     return f"query={query}"
 
 
@@ -67,6 +63,5 @@ def batch_folder(directory: str, batch: int) -> str:
 
     Args:
         directory: The directory of a `Redirect` with `scratch`.
-        batch: The batch.
     """
     return f"{directory}/batch={batch}"

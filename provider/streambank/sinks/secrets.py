@@ -10,12 +10,7 @@ _LEAST_SECRET = 3
 
 
 def without_values(text: str, settings: Mapping[str, str]) -> str:
-    """A text in which the name of a setting stands for its value, and for user and password of an address.
-
-    Args:
-        text: What a library said.
-        settings: What it was given.
-    """
+    """A text in which the name of a setting stands for its value, and for user and password of an address."""
     for name, value in sorted(settings.items(), key=lambda item: -len(item[1])):
         for secret in (value, *_login(value)):
             if len(secret) >= _LEAST_SECRET:

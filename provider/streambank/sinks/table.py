@@ -39,8 +39,6 @@ class TableStanding:
 
     Attributes:
         kind: `delta`, `iceberg` or `ledger`.
-        path: The table, as it is declared.
-        savepoint_batch: The savepoint's batch.
         position: `even`: it holds the query's batches up to the savepoint's and no later one; `ahead`: it has
             later ones; `behind`: it lacks some; `diverged`: it went back further since, and has other batches
             of those numbers; `not-known`: it cannot be asked, or does not tell.
@@ -50,7 +48,6 @@ class TableStanding:
         others: What others have changed since the savepoint's batch, which a rollback would undo.
         cannot: Why it cannot be rolled back, as the rest of a sentence; empty where it can.
         not_known: Why its position is not known, as a sentence.
-        hint: What would change that.
         transient: Whether asking again may tell what is not known now.
         seen: The state in which the table was compared; a rollback refuses if it has changed since.
         target: Where a rollback leads: a version, a snapshot; empty where that needs no name.
@@ -166,7 +163,6 @@ class TableRollback:
 
     Attributes:
         kind: `delta`, `iceberg` or `ledger`.
-        path: The table.
         batch: The batch that it is at now.
         done: What was done, as a sentence; empty where there was nothing to do.
         rows: How many rows of later batches are gone from it; None where it does not tell.
@@ -186,7 +182,6 @@ class TableRollback:
         return bool(self.done)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "kind": self.kind,
             "path": self.path,
@@ -233,7 +228,6 @@ class TableGuard(Protocol):
         rolled back further since, and hold another batch of that number.
 
         Args:
-            batch: The batch.
             at: The moment. Clocks may differ by less than it takes to restore a job and to start it.
 
         Returns:
@@ -262,7 +256,6 @@ class UnknownTable:
 
     Args:
         kind: `delta`, `iceberg` or `ledger`.
-        path: The table, as it is declared.
         why: Why it cannot be asked.
     """
 

@@ -74,8 +74,6 @@ class TagReport:
     """What became of the tags in one table.
 
     Attributes:
-        table: The table.
-        removed: Tags that were removed.
         added: Tags of listed savepoints that were missing.
         warnings: What could not be done; the next take or expire tries again.
     """
@@ -86,7 +84,6 @@ class TagReport:
     warnings: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "table": self.table,
             "removed": list(self.removed),
@@ -154,7 +151,6 @@ def settle_tags(
     Never raises: what cannot be done now, the next call does.
 
     Args:
-        place: The table.
         job: `job` or `job/query`: whose savepoints.
         repository: Where they are taken.
         replicas: Where copies of them are.
@@ -212,9 +208,6 @@ def _there(tags: Iterable[str], scope: TagScope, store: Store, *, read: bool = F
     what its savepoints keep is read. One that cannot be read keeps all tags of its batch.
 
     Args:
-        tags: The tags.
-        scope: Theirs.
-        store: The root of a repository.
         read: Read it anyway: these are not all tags.
     """
     by_batch: dict[int | None, set[str]] = {}

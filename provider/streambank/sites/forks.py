@@ -65,11 +65,7 @@ class Lines:
         """By the records of a job, its declaration, the marker, and the checkpoint.
 
         Args:
-            control: The records.
             query: The query's name, `main` for the only one.
-
-        Raises:
-            StreambankError: The records of its sites cannot be read.
         """
         declared, called = control.checkpoints.get(query, ()), str(QueryRef.of(control.name, query))
         told: list[object] = []  # a record may hold anything
@@ -173,8 +169,6 @@ def why_left(left: Mapping[str, int], checkpoint: str, batch: int | None) -> str
 
     Args:
         left: See `left_after`.
-        checkpoint: The checkpoint that it was taken from.
-        batch: Its batch.
     """
     last = left.get(checkpoint)
     if last is None or batch is None or batch <= last:

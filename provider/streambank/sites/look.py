@@ -38,7 +38,6 @@ class Look:
     """What one site has answered.
 
     Attributes:
-        site: The site.
         newest: Its newest record; None where it has none, or does not answer.
         silent: Why it does not answer; None where it does.
         late: It was reached, or may have been, and gave no answer in time: it may be alive.
@@ -59,9 +58,6 @@ def look_at(jobs: Iterable[JobAtSite], *, hurried: bool = False, patient: bool =
             was known at once: for looks that come one after the other and decide nothing.
         patient: A site that was late is asked once more, for `PATIENT_S` seconds: for who is about to change
             something.
-
-    Raises:
-        StreambankError: The records of a site are damaged, moved or twice.
     """
     asked = {job.site: job for job in jobs}
     looks = _ask([_Looking(job, ANSWER_S, REQUEST_S) for job in asked.values()], hurried)

@@ -44,8 +44,6 @@ class SiteRecord:
         site: The site that becomes, or is, the active one.
         was: The site that was active before.
         unfenced: The other site could not be reached: it may still run.
-        by: Who asked.
-        why: Why.
         at: When.
         savepoints: What it was restored from, by query; empty where its own checkpoint went on.
         generations: Of `failing-over`: the generation of each query at `site` when it began; 0 for none.
@@ -79,7 +77,6 @@ class SiteRecord:
         return f"{what} at {to_json_time(self.at)} (number {self.number}, by {person(self.by)})"
 
     def to_dict(self) -> JsonDict:
-        """As the record carries it."""
         return {
             "number": self.number,
             "state": self.state,
@@ -148,7 +145,6 @@ class Sites:
         Raises:
             FormatError: The record is damaged (code `damaged-record`).
             IntegrityError: It is not signed, and has to be (codes `not-signed`, `bad-signature`).
-            StorageError: The site does not answer.
         """
         record = self.records.latest()
         if record is None:
@@ -171,7 +167,6 @@ class Sites:
 
         Raises:
             RefusedError: Records are signed, and there is no key (code `signing-key-missing`).
-            StorageError: The site does not answer.
             FormatError: No history of this site leads to its number (code `damaged-record`): it would be the
                 newest here for ever, whatever becomes of the site that it comes from.
         """
@@ -282,7 +277,6 @@ def fenced_at(control: JobControl, counts: SiteRecord) -> str | None:
 
     Args:
         control: The job's records at the active site.
-        counts: The record that counts.
     """
     event = control.last_event(FENCED)
     return str(event["at"]) if event is not None and event.get("number") == counts.number else None

@@ -46,7 +46,6 @@ class SiteStanding:
 
     Attributes:
         site: The site; None for a job that has only one.
-        other_control: The control location of the other site.
         warnings: What cannot be excluded.
     """
 
@@ -60,14 +59,12 @@ def check_site(job: JobAtSite, control: JobControl) -> SiteStanding:
 
     Args:
         job: The job at that site.
-        control: Its records there.
 
     Raises:
         RefusedError: The other site is the active one (code `failed-over`), a fail-over is under way
             (`failing-over`), the sites do not agree (`sites-disagree`), or by the other site this one is
             active, and it knows of no generation (`site-empty`).
         ConflictError: The other site could not be fenced, and its driver still runs (`other-site-runs`).
-        StreambankError: The records of a site are damaged, moved or twice.
     """
     return _check(job, control, starts=True)
 
@@ -77,11 +74,9 @@ def check_own_site(job: JobAtSite, control: JobControl) -> None:
 
     Args:
         job: The job at that site.
-        control: Its records there.
 
     Raises:
         RefusedError: See `check_site`.
-        StreambankError: The records of the site are damaged.
     """
     counts = Sites(control).newest()
     if job.other_site is None:
@@ -95,14 +90,12 @@ def check_active(job: JobAtSite, control: JobControl) -> tuple[str, ...]:
 
     Args:
         job: The job at that site.
-        control: Its records there.
 
     Returns:
         What cannot be excluded.
 
     Raises:
         RefusedError: See `check_site`; a site without generations is none.
-        StreambankError: The records of a site are damaged, moved or twice.
     """
     return _check(job, control, starts=False).warnings
 
@@ -202,9 +195,6 @@ def at_active_site(job: _Job, say: Callable[[str], object] = lambda words: None)
     Args:
         job: The job, at either site.
         say: Hears of a site that was not reached.
-
-    Raises:
-        StreambankError: The records of a site are damaged, moved or twice.
     """
     if job.other_site is None:
         return job
@@ -280,11 +270,7 @@ def deposed(spec: Launched, control: JobControl) -> Deposed | None:
     knows. Where that does not answer, or its records are damaged, those of the own one decide.
 
     Args:
-        spec: What was launched.
         control: The job's records at its site.
-
-    Raises:
-        StreambankError: The records of the own site cannot be read.
     """
     if spec.site is None:
         return None

@@ -42,7 +42,6 @@ def ages_of_job(job: Job, *, query: str | None = None, now: datetime | None = No
     """The ages of a declared job. Reads only, and raises nothing for what cannot be read.
 
     Args:
-        job: The job.
         query: Only this query's savepoints, by its name, `main` for the only one; None for all.
         now: The moment; the time by this machine's clock when left out.
 

@@ -52,7 +52,6 @@ class Told:
     open: Mapping[Key, Open] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "format": FORMAT,
             "open": [
@@ -75,7 +74,6 @@ class News:
 
     Attributes:
         kind: `broke`: it is told for the first time; `worse`: a warning has become a breach; `healed`.
-        verdict: The verdict now.
         since: When it began.
         was: The level that was told before; None where none was.
     """
@@ -86,7 +84,6 @@ class News:
     was: Level | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "kind": self.kind,
             "since": to_json_time(self.since),
@@ -108,7 +105,6 @@ def news(
 
     Args:
         verdicts: All verdicts of now on everything that `before` is about.
-        before: What was told before.
         least: The least level that is told: `warn` or `breach`.
     """
     found: list[News] = []
@@ -160,7 +156,6 @@ def without(after: Told, before: Told, untold: Iterable[News]) -> Told:
 
     Args:
         after: What would have been told.
-        before: What was told before.
         untold: The news that nobody got.
     """
     found = dict(after.open)
@@ -207,13 +202,11 @@ def read(control: JobControl, teller: str) -> Told:
     """What a teller has told and has not healed; nothing before its first time.
 
     Args:
-        control: The job's records.
         teller: Its name, such as `mail`: letters, digits, `.`, `_` and `-`.
 
     Raises:
         InputError: That is no name (code `bad-name`).
         FormatError: The newest record is damaged (`damaged-record`), or of a later version (`bad-told`).
-        StorageError: It cannot be read.
     """
     return _latest(_stream(control, teller))[1]
 
@@ -222,8 +215,6 @@ def keep(control: JobControl, teller: str, told: Told, before: Told) -> None:
     """Keep what has been told, after the telling has worked. Nothing is written where nothing changed.
 
     Args:
-        control: The job's records.
-        teller: Its name.
         told: What has been told by now.
         before: What `read` gave.
 
@@ -232,7 +223,6 @@ def keep(control: JobControl, teller: str, told: Told, before: Told) -> None:
         ConflictError: Another process has told under this name meanwhile (code `told-meanwhile`): judging
             again tells what is still to be told, and no more.
         FormatError: As `read`.
-        StorageError: It could not be written.
     """
     if told.to_dict() == before.to_dict():
         return

@@ -63,7 +63,6 @@ class Assessment:
         return worst(verdict for verdict in self.verdicts if verdict.mute is None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "job": self.job,
             "at": to_json_time(self.at),
@@ -80,7 +79,6 @@ class Material:
 
     Attributes:
         history: Its batches, or why they cannot be read.
-        facts: What else is known.
     """
 
     history: History | Unreadable
@@ -95,7 +93,6 @@ def assess_job(
     Nothing is raised for what cannot be read: that is the verdict `history` of its query.
 
     Args:
-        job: The job.
         query: Only this query, by its name, `main` for the only one; None for all.
         now: The moment; the time by this machine's clock when left out. Only then, or close to it, are hours
             of the history kept for the next time.
@@ -117,12 +114,7 @@ def assess_job(
 
 
 def look_at_life(job: Job, now: datetime) -> Life | Unreadable:
-    """Whether a job runs and is watched, or why that cannot be seen.
-
-    Args:
-        job: The job.
-        now: The moment.
-    """
+    """Whether a job runs and is watched, or why that cannot be seen."""
     try:
         return job_life(job.records(), now, queries=job.queries, start_s=job.start.timeout_s)
     except StreambankError as error:
@@ -144,7 +136,6 @@ def assess_checkpoint(
     Nothing is raised for what cannot be read: that is the verdict `history`.
 
     Args:
-        location: The checkpoint directory.
         history: Its progress records: a folder of them, or one file.
         repository: Where its savepoints are, for their age.
         name: What it is called, there and in verdicts: `job`, or `job/query`; the directory's name when left
@@ -168,7 +159,6 @@ def called(location: str, name: str | None) -> str:
     """What a checkpoint that nobody declares is called as a job.
 
     Args:
-        location: The checkpoint.
         name: `job` or `job/query`; None for the name of the directory.
 
     Raises:
@@ -191,9 +181,7 @@ def job_material(
     """What a query of a job is judged by; points are read while they are gone through.
 
     Args:
-        job: The job.
         query: The query's name, `main` for the only one.
-        now: The moment.
         history: Other progress records than its own: a folder of them, or one file.
         skew: Whether to look at the checkpoint's files for skew.
         life: Whether the job runs, where the caller has looked: of all its queries it is the same.
@@ -338,16 +326,7 @@ def _last_part(location: str) -> str:
 
 
 def with_directory(history: History, location: str, wanted: Sequence[Objective]) -> History:
-    """A history whose newest batch tells the size of the checkpoint directory, where anybody wants to know.
-
-    Args:
-        history: It.
-        location: The checkpoint.
-        wanted: The objectives that are judged.
-
-    Raises:
-        StorageError: The checkpoint cannot be listed.
-    """
+    """A history whose newest batch tells the size of the checkpoint directory, where wanted."""
     if not any(one.name == "checkpoint_bytes" for one in wanted):
         return history
     index = CheckpointIndex.build(list_checkpoint(open_store(location)))

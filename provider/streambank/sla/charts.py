@@ -33,9 +33,6 @@ class Dot:
 
     Attributes:
         at: When.
-        value: The value.
-        low: The smallest of them.
-        high: The largest.
     """
 
     at: datetime
@@ -51,10 +48,8 @@ class Forecast:
     Attributes:
         begin: From when on.
         end: Until when it is drawn.
-        value: At the beginning.
         expected: At the end, by the rate.
         low: At the end, by the lower end of the rate's interval; None where that is open.
-        high: By the upper end.
         grows: Whether the whole interval is above zero.
     """
 
@@ -72,11 +67,7 @@ class Chart:
     """One measurement of a query.
 
     Attributes:
-        query: The query.
-        objective: The objective that is about it.
         subject: What of the query: an operator or metric; empty for all of it.
-        meaning: What it is, for people.
-        unit: Of the values.
         dots: Its values, by time; no dot stands for values of two runs, as far back as `restarts` goes.
         newest: The newest value, as it was measured.
         warn: Where it warns; None for not.
@@ -125,14 +116,9 @@ def charts_of(
     """Charts of a query, in the order of the objectives.
 
     Args:
-        history: Its batches.
         policy: What its job promises; the usual limits for None.
-        now: The moment.
         breaks: Moments at which the state was made smaller or larger by somebody.
         judged_only: Leave out what is measured but has no limit.
-
-    Raises:
-        StreambankError: The history cannot be read.
     """
     judged = {one.name: one for one in objectives(policy)}
     shown = _shown(judged, policy, judged_only)
@@ -229,8 +215,6 @@ def thinned(dots: Sequence[Dot], most: int = MOST_POINTS, restarts: Sequence[dat
     """No more dots than can be distinguished: medians of equal stretches of time, each of one run.
 
     Args:
-        dots: By time.
-        most: How many.
         restarts: When another run began, by time. Only the newest `most_restarts(most)` are heeded.
     """
     if len(dots) <= most:

@@ -16,7 +16,6 @@ class Metric:
     Attributes:
         name: Its name in declarations, verdicts and JSON.
         unit: `rows`, `bytes`, `s`, `ms`, `batches` or `files`. A kB is 1000 bytes, a GB 10^9.
-        meaning: What it is.
         source: Where it comes from: fields of Spark's progress, or other records.
         summed: How partitions and operators come to one value.
         unmanaged: What stands for it where there are no progress records, only a checkpoint; `-` for nothing.

@@ -17,7 +17,6 @@ class Objective:
     """One objective of one job: limits in the unit of its promise.
 
     Attributes:
-        name: Its name.
         promise: Its unit, and which side of a limit is wrong.
         warn: From where on it warns; None for not.
         breach: From where on it is broken; None for not.
@@ -76,10 +75,6 @@ def _objective(
     """An objective with the limits that hold for it.
 
     Args:
-        name: Its name.
-        promise: Its usual limits.
-        declared: What the job says of it.
-        mute: Of all objectives.
         follows: Whether the usual breach follows from what else the job declares: such a one gives way to a
             declared warning that comes after it.
     """

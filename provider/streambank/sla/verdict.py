@@ -22,24 +22,17 @@ class Verdict:
     """One objective of one query.
 
     Attributes:
-        job: The job.
         query: Its query; `main` for the only one.
-        objective: The objective.
         level: `ok`, `warn`, `breach`, or `unknown` where nothing can be said.
-        why: The same in a sentence.
-        unit: Unit of the figures.
         value: What was seen; None where nothing was.
         limit: The limit that was passed, or else the next one; None where there is none.
         warn: Where it warns.
         breach: Where it is broken.
         subject: What of the query, such as an operator, partition or metric; empty for all of it.
-        statistic: What of the window the value is.
         window_s: Over how long; None where there is no window.
         since: When it began to be so; None where it is well, or that is not known.
         as_of: When the newest measurement was taken.
-        evidence: What else was seen.
         advice: What to do; empty where nothing is to be done.
-        growth: The trend that it rests on.
         mute: Nobody is to be told, until when and why; None for not.
         at: When it was judged.
     """
@@ -66,7 +59,6 @@ class Verdict:
     at: datetime
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "job": self.job,
             "query": self.query,

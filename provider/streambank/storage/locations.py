@@ -177,11 +177,7 @@ def _service(uri: str) -> str:
 
 
 def upwards(place: str) -> Iterator[str]:
-    """A location as `followed` gives it, and then each that holds it, up to its server or the root.
-
-    Args:
-        place: It.
-    """
+    """A location as `followed` gives it, and then each that holds it, up to its server or the root."""
     scheme, mark, path = place.partition("://")
     parts = path.rstrip("/").split("/")
     for length in range(len(parts), 0, -1):

@@ -63,23 +63,19 @@ class MemoryStore:
 
     @property
     def uri(self) -> str:
-        """See `Store.uri`."""
         return f"{self._root}/{self._prefix}".rstrip("/")
 
     @property
     def features(self) -> Features:
-        """See `Store.features`."""
         return self._features
 
     def child(self, prefix: str) -> MemoryStore:
-        """See `Store.child`."""
         child = MemoryStore.__new__(MemoryStore)
         child._space, child._root, child._features = self._space, self._root, self._features
         child._prefix = self._prefix + check_key(prefix) + "/"
         return child
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        """See `Store.list`."""
         start = self._prefix + (check_prefix(prefix) + "/" if prefix else "")
         with self._space.lock:
             found = [(full, entry) for full, entry in self._space.entries.items() if full.startswith(start)]
@@ -87,36 +83,29 @@ class MemoryStore:
             yield _info(full.removeprefix(self._prefix), entry)
 
     def names(self, prefix: str = "") -> Sequence[str]:
-        """See `Store.names`."""
         skip = len(prefix) + 1 if prefix else 0
         return sorted({info.path[skip:].partition("/")[0] for info in self.list(prefix)})
 
     def stat(self, key: str) -> FileInfo:
-        """See `Store.stat`."""
         return _info(key, self._entry(key))
 
     def exists(self, key: str) -> bool:
-        """See `Store.exists`."""
         with self._space.lock:
             return self._full(key) in self._space.entries
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        """See `Store.read`."""
         data = self._entry(key).data
         return data[offset:] if length is None else data[offset : offset + length]
 
     @contextmanager
     def open(self, key: str) -> Iterator[BinaryIO]:
-        """See `Store.open`."""
         with io.BytesIO(self._entry(key).data) as reader:
             yield reader
 
     def hold(self, key: str) -> MemoryHeld:
-        """See `Store.hold`."""
         return MemoryHeld(self, key, self._entry(key))
 
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
-        """See `Store.write`."""
         full = self._full(key)
         whole = bytes(data) if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
         with self._space.lock:
@@ -125,7 +114,6 @@ class MemoryStore:
             self._put(key, whole)
 
     def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
-        """See `Store.write_named`."""
         whole = b"".join(data)
         key = name()
         if key is None:
@@ -142,7 +130,6 @@ class MemoryStore:
         """See `Store.settle_names`; nothing is durable here."""
 
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
-        """See `Store.copy_from`."""
         if not isinstance(source, MemoryStore):
             return False
         data = source._entry(source_key).data
@@ -155,12 +142,10 @@ class MemoryStore:
         return False
 
     def delete(self, key: str) -> None:
-        """See `Store.delete`."""
         with self._space.lock:
             self._space.entries.pop(self._full(key), None)
 
     def rename(self, key: str, new_key: str) -> None:
-        """See `Store.rename`."""
         with self._space.lock:
             entry = self._entry(key)
             if self._full(new_key) in self._space.entries:
@@ -206,18 +191,15 @@ class MemoryHeld:
 
     @property
     def info(self) -> FileInfo:
-        """See `Held.info`."""
         return _info(self._key, self._entry)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """See `Held.open`."""
         data = self._entry.data if self._store.features.holds else self._store.read(self._key)
         with io.BytesIO(data) as reader:
             yield reader
 
     def current(self) -> FileInfo:
-        """See `Held.current`."""
         return self.info if self._store.features.holds else self._store.stat(self._key)
 
     def close(self) -> None:

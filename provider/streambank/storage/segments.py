@@ -45,8 +45,6 @@ class SegmentWriter:
     """Appends lines. One writer per driver; other writers begin files of their own.
 
     Args:
-        store: Where.
-        prefix: Below which name.
         max_bytes: A file that would get larger is closed and the next one begun; a single longer line gets
             its own.
         max_files: How many files stay; the oldest are deleted. Where files have to be smaller than
@@ -128,11 +126,7 @@ class SegmentWriter:
         self._delete_aged(numbers[spent:])
 
     def prune(self) -> None:
-        """Delete files that are older than they are kept, never the one that is being written.
-
-        Raises:
-            StorageError: The files cannot be listed or deleted.
-        """
+        """Delete files that are older than they are kept, never the one that is being written."""
         if self._max_age_s is not None:
             self._delete_aged(
                 [number for number in segment_numbers(self.store, self.prefix) if number < self._number]

@@ -40,7 +40,6 @@ class FileInfo:
 
     Attributes:
         path: The key, relative to the store's root.
-        size_bytes: Its size.
         mtime_ns: Last change in nanoseconds since the epoch; 0 where the store has none.
         identity: An opaque token that changes whenever the bytes may have changed: inode, size and nanosecond
             mtime on a local disk, ETag or version on an object store. Equal path and identity mean equal
@@ -61,7 +60,6 @@ class Leftover:
 
     Attributes:
         key: Where it lies, for people: a temporary file, or the object that an upload was to become.
-        size_bytes: How much is there.
         upload: What a service calls the upload; empty for a temporary file.
     """
 
@@ -194,7 +192,6 @@ class Store(Protocol):
         """Create or replace a file at once: readers see the old bytes, or all of the new ones, never a part.
 
         Args:
-            key: Where.
             data: The bytes, or chunks of them. If the iterable raises, nothing is left under the key.
             exclusive: Refuse where the key is there already. Of many racing writers exactly one wins.
 
@@ -269,9 +266,6 @@ class Store(Protocol):
         Args:
             before_ns: Only those that nobody has added a byte to since then, by the clock of the storage, in
                 nanoseconds since the epoch. So choose it longer ago than a living writer may pause.
-
-        Raises:
-            StorageError: The storage does not let us look.
         """
 
     def discard(self, leftover: Leftover) -> None:
@@ -347,18 +341,13 @@ class Locking(Protocol):
     """A store whose service may keep a version of a file from being deleted before a date."""
 
     def takes_locks(self) -> bool:
-        """Whether files here can be locked.
-
-        Raises:
-            StorageError: The service does not say.
-        """
+        """Whether files here can be locked."""
 
     def lock(self, key: str, lock: Lock) -> None:
         """Lock a file as it is now; a lock that ends later stays as it is.
 
         Raises:
             NotFoundError: There is no such file.
-            StorageError: The service refuses.
         """
 
     def lock_of(self, key: str) -> Lock | None:
@@ -366,7 +355,6 @@ class Locking(Protocol):
 
         Raises:
             NotFoundError: There is no such file.
-            StorageError: The service does not say.
         """
 
 
@@ -375,7 +363,6 @@ class Covered:
     """A file that is there and cannot be seen: the newest version of its name is a delete marker.
 
     Attributes:
-        key: Its name.
         marker: The service's name of the marker.
         deleted_at: When the marker was laid, by the service's clock.
         size_bytes: How large the file below it is.
@@ -392,25 +379,13 @@ class Versioned(Protocol):
     """A store whose service may keep what is deleted as an older version, below a delete marker."""
 
     def keeps_versions(self) -> bool:
-        """Whether what is deleted here is kept; so, too, where these credentials may not ask.
-
-        Raises:
-            StorageError: The service does not say.
-        """
+        """Whether what is deleted here is kept; so, too, where these credentials may not ask."""
 
     def covered(self, prefix: str = "") -> Iterator[Covered]:
-        """Every file that a delete marker covers, with a key that begins so; one that never was is left out.
-
-        Raises:
-            StorageError: The versions cannot be listed.
-        """
+        """Every file that a delete marker covers, with a key that begins so, if it ever was."""
 
     def uncover(self, file: Covered) -> None:
-        """Remove that marker, and nothing else: no version of a file. One that is gone is no error.
-
-        Raises:
-            StorageError: The service refuses.
-        """
+        """Remove that marker, and nothing else: no version of a file. One that is gone is no error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,10 +393,8 @@ class LifecycleRule:
     """An enabled rule by which a service changes objects by itself.
 
     Attributes:
-        name: Its name.
         prefix: What the keys that it is about begin with, from the root of the bucket; empty for all.
         tagged: Whether it is only about objects with some tag; neither Spark nor Streambank sets one.
-        does: What it does to them, in words.
     """
 
     name: str
@@ -439,18 +412,10 @@ class Served(Protocol):
         """What every key of this store begins with, from the root of the bucket."""
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...]:
-        """Rules that delete objects, or make them unreadable, anywhere in the bucket.
-
-        Raises:
-            StorageError: The service does not say.
-        """
+        """Rules that delete objects, or make them unreadable, anywhere in the bucket."""
 
     def server_time(self) -> datetime:
-        """The time by the service's clock, to the second.
-
-        Raises:
-            StorageError: The service does not say.
-        """
+        """The time by the service's clock, to the second."""
 
 
 Row = tuple[str, int, int, int, int]
@@ -500,7 +465,6 @@ def read_record(store: Store, key: str, most_bytes: int = MAX_RECORD_BYTES) -> b
 
     Raises:
         NotFoundError: There is no such file.
-        StorageError: It cannot be read.
     """
     with store.open(key) as reader:
         return reader.read(most_bytes + 1)

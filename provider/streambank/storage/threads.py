@@ -18,7 +18,6 @@ def each(work: Callable[[Item], Result], items: Sequence[Item], parallel: int) -
 
     Args:
         work: What to do with one item.
-        items: On what.
         parallel: How many at once; one is done in this thread.
     """
     if parallel == 1 or len(items) < 2:

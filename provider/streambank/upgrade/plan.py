@@ -38,7 +38,6 @@ class UpgradeRequest:
         application: Another application than the declared one.
         args: Other arguments, all of them; the declared ones when left out.
         conf: Settings of Spark over those that are declared.
-        python: Another interpreter.
         spark_home: Another distribution of Spark.
         batches: How many batches of the live query the rehearsal executes again.
         compare: What has to be as in the live query: `none`, `counts` of rows, or `values`.
@@ -49,8 +48,6 @@ class UpgradeRequest:
         no_way_back: Go on although the upgrade could not be undone by itself.
         unrehearsed: Go on although the rehearsal could not run the new code.
         warm: Launch the new driver before the old one is stopped.
-        by: Who asks.
-        why: Why.
     """
 
     job: Job
@@ -109,13 +106,11 @@ class UpgradePlan:
 
     Attributes:
         before: The code that runs; None where an older version of Streambank launched it.
-        after: The new code.
         declared: What the job declares now.
         runs: The job with the new code, placed.
         changes: In what they differ, for people; empty where they do not.
         no_way_back: Why the upgrade could not be undone by itself; empty where it could.
         for_good: Whether that stays so, although the old program may be there again.
-        launch_id: The launch that runs.
         notes: New settings that change nothing, since the checkpoint keeps other values; what may stand in
             the way back though it is not sure; and where a choice of the new code counts.
     """
@@ -135,8 +130,6 @@ def plan_upgrade(request: UpgradeRequest, control: JobControl, launcher: Launche
     """See what an upgrade would do. Nothing is stopped or written.
 
     Args:
-        request: What is asked.
-        control: The job's records.
         launcher: Where drivers run.
 
     Raises:
@@ -179,9 +172,7 @@ def proven_here_only(identity: str, declared: Code, control: JobControl) -> tupl
     """That a choice of code keeps everybody else from starting the job; for people.
 
     Args:
-        identity: That of the code that counts.
         declared: What the job declares: that needs no proof.
-        control: The job's records.
     """
     if control.signer.keys or identity == declared.identity:
         return ()
@@ -193,12 +184,7 @@ def proven_here_only(identity: str, declared: Code, control: JobControl) -> tupl
 
 
 def cannot_rehearse(job: Job, control: JobControl) -> tuple[str, ...]:
-    """That new code which writes and reads as the running code does cannot be rehearsed; for people.
-
-    Args:
-        job: The job.
-        control: Its records.
-    """
+    """That new code which writes and reads as the running code does cannot be rehearsed; for people."""
     why = why_not_run(job, control)
     return (
         (f"The rehearsal could not run the new code, so the upgrade needs --unrehearsed: {why}",)
@@ -209,9 +195,6 @@ def cannot_rehearse(job: Job, control: JobControl) -> tuple[str, ...]:
 
 def cleaned_sources(after: Code) -> tuple[str, ...]:
     """That the new code takes away files that the old one would have to read again after a way back.
-
-    Args:
-        after: The new code.
 
     Returns:
         For people; empty where the application does not set `cleanSource`, or cannot be read here.
@@ -231,7 +214,6 @@ def settings_without_effect(runs: Job, control: JobControl, before: Mapping[str,
 
     Args:
         runs: The job with the new code.
-        control: Its records.
         before: The settings that the running driver was launched with.
 
     Returns:

@@ -72,15 +72,12 @@ class Upgrade:
 
     Attributes:
         name: Its name, which no other has.
-        job: The job.
         state: `planned` and `nothing-to-do` (nothing was touched); `rehearsing`, `stopping`, `swapped`,
             `undoing`, `restored` (under way, or interrupted; at `restored` the old code is chosen); `refused`
             (the new code was not started, and the old code runs on); `upgraded`; `undone` (the old code runs
             again); `not-undone` (a person has to decide); `stopped` (a person stopped the job meanwhile, so
             the new code was not watched to the end); `given-up` (other code is asked for, or was started).
         before: The code that ran; None where an older version of Streambank launched it.
-        after: The new code.
-        changes: In what they differ, for people.
         no_way_back: Why the upgrade could not be undone by itself; empty where it could.
         for_good: Whether that stays so, although the old program may be there again.
         rehearsal: The report of the rehearsal, as that of a drill; None where there was none.
@@ -97,10 +94,7 @@ class Upgrade:
         code: The code of the error by which it failed; None where it did not.
         error: Why it failed or was undone, in a sentence.
         notes: What else a person should know of it.
-        by: Who asked.
-        why: Why.
         started_at: When it began.
-        seconds: How long it took.
         warm: Whether the new driver was waiting when the old one was stopped.
         resumed: Whether it was interrupted, and finished by another call.
         at: When this was recorded.
@@ -239,16 +233,7 @@ def upgrades_of(control: JobControl) -> Iterator[Upgrade]:
 
 
 def remember(control: JobControl, upgrade: Upgrade, **changes: Any) -> Upgrade:
-    """Record how far an upgrade has come.
-
-    Args:
-        control: The job's records.
-        upgrade: It.
-        changes: What is new of it.
-
-    Returns:
-        It, with what is new.
-    """
+    """Record how far an upgrade has come."""
     changed = replace(upgrade, at=utc_now(), **changes)
     close_directory(f"{control.store.uri}/{UPGRADES}", 0o770)
     upgrade_records(control).append(changed.to_record())
@@ -258,10 +243,6 @@ def remember(control: JobControl, upgrade: Upgrade, **changes: Any) -> Upgrade:
 @contextmanager
 def upgrading(control: JobControl, by: Mapping[str, str]) -> Iterator[Claim]:
     """Be the one upgrade of a job that is under way.
-
-    Args:
-        control: The job's records.
-        by: Who asks.
 
     Raises:
         ConflictError: Another one is under way (code `upgrade-in-progress`).

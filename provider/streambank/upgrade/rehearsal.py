@@ -30,15 +30,10 @@ def rehearse(
     """Run the new code on a copy of a fresh savepoint of each query.
 
     Args:
-        request: What is asked.
         name: The upgrade's name.
         runs: The job with the new code.
-        control: The job's records.
         launcher: Where drivers run.
         say: Called when a step begins, in words.
-
-    Raises:
-        StreambankError: Whatever a savepoint and a drill raise.
     """
     job = request.job
     batches = job.drill.batches if request.batches is None else request.batches

@@ -37,19 +37,12 @@ def why_undone(upgrade: str, error: str) -> str:
 
     Args:
         upgrade: The upgrade's name.
-        error: Why it is undone.
     """
     return f"{upgrade} is undone: {error}"
 
 
 def mark_late_drivers(control: JobControl, *, by: Mapping[str, str], why: str) -> None:
-    """Let no driver that was launched until now and comes up late run any more; with the lock in hand.
-
-    Args:
-        control: The job's records.
-        by: Who asks.
-        why: Why.
-    """
+    """Let no driver that was launched until now and comes up late run any more; with the lock in hand."""
     view = control.lease.view()
     if view is None or view.free:
         mark_stop(control, by=by, why=why)
@@ -71,14 +64,10 @@ def go_back(
 
     Args:
         job: The declared job, placed.
-        control: Its records.
         savepoints: The savepoint of each query.
-        code: The old code.
         launcher: Where drivers run.
         sink: What becomes of later output; None for `rollback` where it is needed and proven, and nothing
             else.
-        by: Who asks.
-        why: Why.
         say: Called when a step begins, in words.
 
     Returns:

@@ -83,13 +83,9 @@ def upgrade(
     upgrade from being begun, or its records from being written.
 
     Args:
-        request: What is asked.
         launcher: Where drivers run; what the job declares when left out.
         say: Called when a step begins, in words.
         plan_only: See what would be done, and do nothing.
-
-    Returns:
-        The report.
 
     Raises:
         ConflictError: Another upgrade, or another operation, works on the job (codes `upgrade-in-progress`,
@@ -97,7 +93,6 @@ def upgrade(
         RefusedError: No driver runs (`nothing-to-upgrade`); the upgrade could not be undone by itself
             (`no-way-back`); the rehearsal could not run the new code (`not-rehearsed`); or the new code
             cannot be launched on this checkpoint.
-        StreambankError: Whatever a savepoint, a stop and a start raise.
     """
     control = request.job.records()
     work = _Upgrading(request, control, launcher or launcher_for(request.job), say)
@@ -467,13 +462,8 @@ class _Upgrading(Work):
         """Go back to the old code and the savepoint at which it was stopped.
 
         Args:
-            error: Why.
-            code: The code of the error.
             sink: What becomes of later output.
             asked: A person asks for it, and knows what has become of Spark.
-
-        Raises:
-            StreambankError: It could not be gone to its end; the next call does that.
         """
         upgrade = self.upgrade
         code = code or upgrade.code
@@ -505,14 +495,7 @@ class _Upgrading(Work):
         return self.start_again(error)
 
     def start_again(self, error: str) -> Upgrade:
-        """Start the old code, which is chosen on the savepoint at which it was stopped.
-
-        Args:
-            error: Why.
-
-        Raises:
-            StreambankError: It could not be started; the next call does that.
-        """
+        """Start the old code, which is chosen on the savepoint at which it was stopped."""
         with self.step("undo", "starting the old code"):
             self.prove(self.upgrade.before)
             start = self.start(wait=True)

@@ -52,12 +52,8 @@ def launch_held(
 
     Args:
         runs: The job with the new code, placed.
-        control: The job's records.
         launcher: Where drivers run.
-        code: The new code.
         claim: The number of the claim of the upgrade, for whose time the driver waits.
-        by: Who asks.
-        why: Why.
 
     Raises:
         NotWarmError: None waits: it could not be launched, ended, or took longer than a start may take; or
@@ -122,8 +118,6 @@ def end_held(launcher: Launcher, control: JobControl, waiting: Waiting) -> None:
 
     Args:
         launcher: Where drivers run.
-        control: The job's records.
-        waiting: It.
     """
     with contextlib.suppress(StreambankError):
         if is_held(waiting.spec, control):

@@ -59,10 +59,7 @@ class Watch:
     say nothing against the code.
 
     Args:
-        job: The declared job.
-        control: Its records.
         launcher: Where drivers run.
-        after: The new code.
         launch_id: The launch of its first driver.
     """
 
@@ -83,7 +80,6 @@ class Watch:
 
         Raises:
             StorageError: The driver ended, or it took too long (code `new-code-failed`).
-            StreambankError: The records could not be read at the end of that time.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -111,12 +107,8 @@ class Watch:
     def go_on(self, seconds: float) -> Ready:
         """Watch for a while: the driver lives, and batches go on.
 
-        Args:
-            seconds: For how long.
-
         Raises:
             StorageError: It does not get on (code `new-code-failed`).
-            StreambankError: The records could not be read at the end of that time.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -216,12 +208,7 @@ def _failed(why: str) -> StorageError:
 
 
 def committed_at(location: str, batch: int) -> float | None:
-    """When a batch was committed, in seconds since the epoch by the storage's clock; None where it was not.
-
-    Args:
-        location: The checkpoint.
-        batch: The batch.
-    """
+    """When a batch was committed, in epoch seconds by the storage's clock; None where it was not."""
     store = open_store(location)
     key = f"commits/{batch}"
     found = store.stat(key).mtime_ns if store.exists(key) else 0

@@ -28,8 +28,6 @@ class Work:
     """An upgrade that is worked on, with its claim in hand.
 
     Args:
-        request: What is asked.
-        control: The job's records.
         launcher: Where drivers run.
         say: Called when a step begins, in words.
     """

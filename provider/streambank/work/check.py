@@ -50,12 +50,10 @@ class ObjectsTask:
         return sum(size_bytes for _, size_bytes in self.objects)
 
     def to_dict(self) -> dict[str, Any]:
-        """The task as JSON."""
         return {"objects": dict(self.objects)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The task in JSON."""
         return cls(tuple(data["objects"].items()))
 
 
@@ -63,7 +61,6 @@ def object_tasks(repository: Repository, objects: Mapping[str, int]) -> list[Obj
     """The tasks that read every byte of some objects, each once: small ones first, then the large ones.
 
     Args:
-        repository: Where they are.
         objects: Digest and size of each.
     """
     small = {digest: size_bytes for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES}
@@ -81,7 +78,6 @@ class Checking(Work[ObjectsTask, Flaws]):
     """Reads objects, and compares their digests.
 
     Args:
-        repository: Where they are.
         rate: How fast they may be read here; it does not go to machines elsewhere.
         also: Codes of storage errors that are flaws too; any other one is raised.
     """
@@ -96,17 +92,14 @@ class Checking(Work[ObjectsTask, Flaws]):
         self._also = also
 
     def run(self, task: ObjectsTask) -> Flaws:
-        """See `Work.run`."""
         return tuple(damaged_objects(self._repository, dict(task.objects), rate=self._rate, also=self._also))
 
     def at_once(self) -> int:
-        """See `Work.at_once`."""
         return at_once(self._repository.store)
 
     # For machines elsewhere
 
     def header(self) -> dict[str, Any]:
-        """See `Work.header`."""
         return {
             "repository": portable(self._repository.store.uri),
             "repository_id": self._repository.id,
@@ -116,23 +109,19 @@ class Checking(Work[ObjectsTask, Flaws]):
     @classmethod
     @contextmanager
     def opened(cls, header: Mapping[str, Any]) -> Iterator[Self]:
-        """See `Work.opened`."""
         repository = same_repository(header["repository"], header["repository_id"])
         yield cls(repository, also=frozenset(header["also"]))
 
     @classmethod
     def read_task(cls, data: Mapping[str, Any]) -> ObjectsTask:
-        """See `Work.read_task`."""
         return ObjectsTask.from_dict(data)
 
     @classmethod
     def write_outcome(cls, outcome: Flaws) -> dict[str, Any]:
-        """See `Work.write_outcome`."""
         return {"flaws": {digest: error.to_dict() for digest, error in outcome}} if outcome else {}
 
     @classmethod
     def read_outcome(cls, task: ObjectsTask, data: Mapping[str, Any]) -> Flaws:
-        """See `Work.read_outcome`."""
         return tuple((digest, read_error(error)) for digest, error in data.get("flaws", {}).items())
 
 
@@ -151,9 +140,7 @@ def check_objects(
     device may fail for a moment, and what only another machine may not read is not damaged.
 
     Args:
-        repository: Where they are.
         objects: Digest and size of each.
-        executor: Who reads them.
         meter: Told about what is done with.
         rate: How fast this process may read.
         also: Codes of storage errors that are flaws too.
@@ -195,13 +182,10 @@ class Reading:
     """One object of a repository as it is read, which remembers whether reading it was what failed.
 
     Args:
-        repository: Where it is.
-        digest: Which.
         also: Codes of storage errors that count as damage.
         rate: How fast it may be read.
 
     Attributes:
-        digest: Which.
         error: Why it cannot be read.
     """
 
@@ -269,13 +253,9 @@ def read_small(
     """Small objects, read pack by pack, each as its bytes or what is wrong with it.
 
     Args:
-        repository: Where they are.
         objects: Digest and size of each.
         also: Codes of storage errors that count as damage.
         rate: How fast they may be read.
-
-    Raises:
-        StorageError: The place as a whole cannot be read.
     """
     left = dict(objects)
     try:
@@ -305,13 +285,11 @@ def damaged_objects(
     """Objects that are not what was stored, found by reading all of them.
 
     Args:
-        repository: Where they are.
         objects: Digest and size of each.
         parallel: How many large ones are read at once.
         rate: How fast they may be read.
         meter: Told about each one that is done with.
         also: Codes of storage errors that count as damage; any other one is raised.
-
 
     Raises:
         StorageError: The place, or in it something else than what `also` names, cannot be read.

@@ -37,11 +37,9 @@ class CopyTask:
 
     Attributes:
         origin: Which store it is in: `CHECKPOINT`, or the number of a sink.
-        path: Its key there.
         size_bytes: Its size when the plan was made.
         mtime_ns: Its last change, then.
         identity: Its identity, then; another one later means that it is another file.
-        role: What it is for, as the manifest says.
     """
 
     origin: int
@@ -82,12 +80,10 @@ class CopyTask:
         return entry if entry.role == self.role else replace(entry, role=self.role)
 
     def to_dict(self) -> dict[str, Any]:
-        """The task as JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CopyTask:
-        """The task in JSON."""
         return cls(**data)
 
 
@@ -113,8 +109,6 @@ def run_task(
     """Copy one file, and return what the manifest says about it.
 
     Args:
-        task: What to copy.
-        source: The store that it is in.
         writer: Where to.
         held: The same file, where it is held already.
         rate: How fast it may be read.
@@ -238,7 +232,6 @@ class Copying(Work[CopyTask, FileEntry]):
         self._rate = rate
 
     def run(self, task: CopyTask) -> FileEntry:
-        """See `Work.run`."""
         return self._copy({}, task)
 
     def portions(self, tasks: Sequence[CopyTask]) -> Portions[CopyTask, FileEntry]:
@@ -252,7 +245,6 @@ class Copying(Work[CopyTask, FileEntry]):
         return run_task(task, self._stores[task.origin], self._writer, file, self._rate)
 
     def at_once(self) -> int:
-        """See `Work.at_once`."""
         return at_once(self._repository.store, self._stores[CHECKPOINT])
 
     # For machines elsewhere
@@ -266,7 +258,6 @@ class Copying(Work[CopyTask, FileEntry]):
         return task.origin == CHECKPOINT
 
     def header(self) -> dict[str, Any]:
-        """See `Work.header`."""
         source = self._stores[CHECKPOINT]
         return {
             "repository": portable(self._repository.store.uri),
@@ -292,7 +283,6 @@ class Copying(Work[CopyTask, FileEntry]):
 
     @classmethod
     def read_task(cls, data: Mapping[str, Any]) -> CopyTask:
-        """See `Work.read_task`."""
         return CopyTask.from_dict(data)
 
     @classmethod
@@ -302,11 +292,9 @@ class Copying(Work[CopyTask, FileEntry]):
 
     @classmethod
     def read_outcome(cls, task: CopyTask, data: Mapping[str, Any]) -> FileEntry:
-        """See `Work.read_outcome`."""
         return task.entry(data["digest"])
 
     def counts(self) -> dict[str, int]:
-        """See `Work.counts`."""
         writer = self._writer
         return {
             "new_objects": writer.new_objects,
@@ -315,7 +303,6 @@ class Copying(Work[CopyTask, FileEntry]):
         }
 
     def absorb(self, counts: Mapping[str, int]) -> None:
-        """See `Work.absorb`."""
         self._writer.new_objects += counts["new_objects"]
         self._writer.new_bytes += counts["new_bytes"]
         self._writer.known_objects += counts["known_objects"]

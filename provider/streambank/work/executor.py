@@ -52,11 +52,7 @@ Portions = Generator[tuple[Sequence[T], Callable[[T], O]], None, None]
 
 
 class Work(ABC, Generic[T, O]):
-    """What is done with each of some tasks; safe to use from several threads.
-
-    Attributes:
-        kind: Its name in a plan.
-    """
+    """What is done with each of some tasks; safe to use from several threads."""
 
     kind: ClassVar[str]
 
@@ -159,8 +155,6 @@ class Threads:
         self.parallel = parallel
 
     def run(self, work: Work[T, O], tasks: Sequence[T], done: Callable[[T, O], None]) -> None:
-        """See `Executor.run`."""
-
         def some(run: Callable[[T], O], bundle: Sequence[T]) -> None:
             with named_in_errors():
                 for task in bundle:
@@ -208,10 +202,7 @@ class BySize:
     """Does little here and much elsewhere; what is left after a re-plan is little again.
 
     Attributes:
-        near: For little.
-        far: For much.
         far_bytes: What is much, in bytes.
-        far_files: What is much, in files.
     """
 
     near: Executor
@@ -220,7 +211,6 @@ class BySize:
     far_files: int = FAR_FILES
 
     def run(self, work: Work[T, O], tasks: Sequence[T], done: Callable[[T, O], None]) -> None:
-        """See `Executor.run`."""
         size_bytes = sum(task.size_bytes for task in tasks)
         files = sum(task.files for task in tasks)
         much = size_bytes >= self.far_bytes or files >= self.far_files

@@ -34,7 +34,6 @@ class Moved:
     """What moving objects came to.
 
     Attributes:
-        objects: How many arrived.
         bytes: How many bytes those have.
         service_bytes: How many of them the service copied: hashed at the source, compared by size here.
         errors: What is wrong with those that did not, by digest.
@@ -63,7 +62,6 @@ class Moving(Work[ObjectsTask, Moved]):
     """Brings objects to another repository; one that cannot be read is in the outcome, and the rest goes on.
 
     Args:
-        source: Where they are.
         target: Where they are wanted.
         writer: Adds objects there; whoever made it flushes it.
         by_service: Let the service that holds both copy large ones.
@@ -91,7 +89,6 @@ class Moving(Work[ObjectsTask, Moved]):
         self._rate = rate
 
     def run(self, task: ObjectsTask) -> Moved:
-        """See `Work.run`."""
         moved = Moved()
         small = {digest: size_bytes for digest, size_bytes in task.objects if size_bytes <= SMALL_BYTES}
         for digest, data in read_small(self._source, small, rate=self._rate):
@@ -140,13 +137,11 @@ class Moving(Work[ObjectsTask, Moved]):
         return False
 
     def at_once(self) -> int:
-        """See `Work.at_once`."""
         return at_once(self._source.store, self._target.store)
 
     # For machines elsewhere
 
     def header(self) -> dict[str, Any]:
-        """See `Work.header`."""
         return {
             "source": portable(self._source.store.uri),
             "source_id": self._source.id,
@@ -166,12 +161,10 @@ class Moving(Work[ObjectsTask, Moved]):
 
     @classmethod
     def read_task(cls, data: Mapping[str, Any]) -> ObjectsTask:
-        """See `Work.read_task`."""
         return ObjectsTask.from_dict(data)
 
     @classmethod
     def write_outcome(cls, outcome: Moved) -> dict[str, Any]:
-        """See `Work.write_outcome`."""
         return {
             "objects": outcome.objects,
             "bytes": outcome.bytes,
@@ -181,7 +174,6 @@ class Moving(Work[ObjectsTask, Moved]):
 
     @classmethod
     def read_outcome(cls, task: ObjectsTask, data: Mapping[str, Any]) -> Moved:
-        """See `Work.read_outcome`."""
         errors = {digest: read_error(error) for digest, error in data["errors"].items()}
         return Moved(data["objects"], data["bytes"], data["service_bytes"], errors)
 

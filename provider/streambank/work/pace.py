@@ -102,8 +102,6 @@ class Step:
 
     Attributes:
         phase: `plan`, `copy`, `check`, `write`, ...
-        files_done: Files that are done with.
-        files_total: Files of the phase.
         bytes_done: Bytes that are done with.
         bytes_total: Bytes of the phase.
     """
@@ -135,8 +133,6 @@ class Meter:
 
     Args:
         progress: Whom to tell; None for nobody.
-        phase: Its name.
-        files: Files of the phase.
         size_bytes: Bytes of the phase.
     """
 

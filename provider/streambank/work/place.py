@@ -47,7 +47,6 @@ class PlaceTask:
         return sum(entry.size_bytes for entry in self.entries)
 
     def to_dict(self) -> dict[str, Any]:
-        """The task as JSON."""
         return {"entries": [entry.to_dict() for entry in self.entries]}
 
 
@@ -71,7 +70,6 @@ def place_tasks(repository: Repository, entries: Sequence[FileEntry]) -> list[Pl
 
     Args:
         repository: Where their bytes are.
-        entries: The files.
     """
     tasks = [PlaceTask((entry,)) for entry in entries if entry.size_bytes > SMALL_BYTES]
     small = [(entry.digest, entry.size_bytes, entry) for entry in entries if entry.size_bytes <= SMALL_BYTES]
@@ -85,7 +83,6 @@ class Placing(Work[PlaceTask, Placed]):
         repository: Where the bytes are.
         files: The target, or the view of it that `Store.bulk` gives.
         target: URI of the target.
-        token: What the note says.
         link: Let large files share their bytes with the repository, where that is possible.
         rate: How fast the repository may be read here; it does not go to machines elsewhere.
         wrote: Told of each file that is written, by a process whose progress is watched.
@@ -116,7 +113,6 @@ class Placing(Work[PlaceTask, Placed]):
         self._check = check
 
     def run(self, task: PlaceTask) -> Placed:
-        """See `Work.run`."""
         self._check()
         if task.files == 1 and task.size_bytes > SMALL_BYTES:
             return self._large(task.entries[0])
@@ -173,13 +169,11 @@ class Placing(Work[PlaceTask, Placed]):
         return moved
 
     def at_once(self) -> int:
-        """See `Work.at_once`."""
         return at_once(self._repository.store, self._files)
 
     # For machines elsewhere
 
     def header(self) -> dict[str, Any]:
-        """See `Work.header`."""
         return {
             "repository": portable(self._repository.store.uri),
             "repository_id": self._repository.id,
@@ -205,17 +199,14 @@ class Placing(Work[PlaceTask, Placed]):
 
     @classmethod
     def read_task(cls, data: Mapping[str, Any]) -> PlaceTask:
-        """See `Work.read_task`."""
         return PlaceTask(tuple(FileEntry.from_dict(entry) for entry in data["entries"]))
 
     @classmethod
     def write_outcome(cls, outcome: Placed) -> dict[str, Any]:
-        """See `Work.write_outcome`."""
         return {"linked": outcome.linked, "rewritten": dict(outcome.rewritten)}
 
     @classmethod
     def read_outcome(cls, task: PlaceTask, data: Mapping[str, Any]) -> Placed:
-        """See `Work.read_outcome`."""
         return Placed(data["linked"], data["rewritten"])
 
 
@@ -238,7 +229,6 @@ def place_large(
 
     Raises:
         IntegrityError: The object is missing or damaged.
-        StorageError: The environment failed.
     """
     if not _copied_by_the_service(repository, files, entry, check):
         undamaged(lambda: files.write(entry.path, _read(repository, entry, rate, check)))

@@ -49,13 +49,8 @@ def write_plan(path: Path, work: Work[T, O], tasks: Sequence[T], parallel: int |
     """Write a plan.
 
     Args:
-        path: Where.
-        work: What is done.
         tasks: The more urgent ones in front; each is known by its place in this sequence.
         parallel: How many tasks of a portion are done at once; None for as many as is best.
-
-    Returns:
-        How many portions it has.
 
     Raises:
         InputError: See `Work.header`.
@@ -105,7 +100,6 @@ def run_portion(header: str, portion: str, *, last_try: bool = True) -> list[str
         last_try: Nobody would try this portion again; else what another try may heal is raised.
 
     Raises:
-        StorageError: The environment failed, and this is not the last try.
         FormatError: The plan is of another version.
     """
     plan = loads(header)

@@ -31,7 +31,6 @@ def remove_tree(
     """Delete everything at a location, and the location. What is gone meanwhile is no error.
 
     Args:
-        store: The location.
         first: Files, and folders, directly in it that go before all others, in this order.
         last: Those that go after all others, in this order.
         check: Raises where it must not go on; asked again and again.

@@ -121,7 +121,6 @@ class Fence:
     query.
 
     Args:
-        target: The place.
         token: What its note says for as long as it is ours.
     """
 

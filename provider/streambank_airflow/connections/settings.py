@@ -61,14 +61,6 @@ def s3_access(
 ) -> S3Access | None:
     """The settings of S3 in a `streambank` connection and in the `aws` one that it names.
 
-    Args:
-        conn_id: The connection.
-        connection: Its login and password.
-        extra: Its fields.
-        aws_conn_id: The other one.
-        aws: Its login and password.
-        aws_extra: Its extra.
-
     Returns:
         None where they say nothing, and the settings of the process count.
 

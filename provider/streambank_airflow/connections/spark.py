@@ -50,7 +50,6 @@ class SparkChoice:
 
     Attributes:
         conn_id: The Spark provider's connection; None for this worker alone.
-        conf: Spark properties.
         properties: A file of Spark properties on the worker, for what is secret.
         on: `auto` where there is much to do, `spark` always.
     """
@@ -99,16 +98,9 @@ class SparkChoice:
 
         Args:
             plan: As `streambank_spark.submit.state_change.submit_rewrite` takes it.
-            installation: The Spark that does it.
             master: Spark's master where there is no connection.
             conf: Spark's settings, under those of the operator.
             say: Told what is being done, and where Spark's output goes.
-
-        Returns:
-            The report.
-
-        Raises:
-            StreambankError: Whatever the order raises.
         """
         options: dict[str, Any] = {
             "conf": {**conf, **self.conf},

@@ -99,9 +99,6 @@ class DagFile:
     def check(self, verbs: Sequence[str]) -> None:
         """Refuse arguments that would break what the DAGs promise.
 
-        Args:
-            verbs: Which DAGs are built.
-
         Raises:
             InputError: One is of that kind (code `bad-option`); the message says why.
         """
@@ -176,12 +173,10 @@ class DagFile:
         """A DAG of a job, still without tasks.
 
         Args:
-            job: The declared job.
             verb: `run`, `stop`, `savepoint`, `restore`, `drill`, `upgrade`, `sla`, `compact`, `rescale`,
                 `transform`, `bootstrap`, `failover`, or `refresh.` with the name of a copy.
             summary: What it does, in a few sentences; Markdown, since it stands on the DAG's page. The list
                 of DAGs shows the first one.
-            params: The form.
             schedule: When it runs by itself, by the clocks of the job's time zone.
             one_at_a_time: Whether a second run waits for the first.
             deadline: What Airflow is to watch of each run.
@@ -242,7 +237,6 @@ def approve_task(policy: RestorePolicy, plan: StreambankOperator, **more: Any) -
     Args:
         policy: The job's table `restore`: who may answer, and for how long they are waited for.
         plan: The task that leaves its plan and its question.
-        more: Arguments of the operator.
     """
     return ApprovePlanOperator(
         task_id="approve",

@@ -33,7 +33,6 @@ def maintenance_dag(declared: Declarations, policy: MaintenancePolicy, file: Dag
     savepoints are not damaged.
 
     Args:
-        declared: The jobs file.
         policy: Its table `maintenance`.
         file: What the DAG file says.
     """

@@ -86,9 +86,7 @@ def restore_tasks(
     A restore into a directory is a separate task: the job is neither stopped nor started for it.
 
     Args:
-        job: The declared job.
         args: What every task gets: where the job is (`job` may name a query), and why it is done.
-        savepoint: Which one.
         how: `repository`, `sink`, `sink_of`, `source`, `mode`, `new_sinks` and `from_form` of the
             operators that plan and restore.
         stop: Whether a job that runs is stopped without a question: an expression in a template.

@@ -50,7 +50,6 @@ def unshifted_alone(job: Job, jobs: Collection[Job]) -> Job:
     """The job; with the minutes that it declares where no other job of its file has the same schedule.
 
     Args:
-        job: One of the jobs.
         jobs: All jobs of the file.
     """
     others = [other for other in jobs if other.name != job.name]

@@ -46,8 +46,6 @@ class CheckpointVerbs:
             keep_batches: How many of the newest committed batches are kept, where no driver lives.
             older_than_s: How old unfinished writes have to be, beside a driver.
             dry_run: Only say what would happen.
-            note: Why.
-            by: Who asks.
 
         Raises:
             StreambankError: Whatever `compact_job` raises.
@@ -72,10 +70,7 @@ class CheckpointVerbs:
         """Bring back what a compaction has moved: `streambank.compaction.job.undo_job`.
 
         Args:
-            ref: The job.
             quarantine: Where the files are.
-            note: Why.
-            by: Who asks.
 
         Raises:
             StreambankError: Whatever `undo_job` raises.
@@ -90,10 +85,7 @@ class CheckpointVerbs:
         """Delete for good what a compaction has moved: `streambank.compaction.job.purge_job`.
 
         Args:
-            ref: The job.
             quarantine: Where the files are.
-            note: Why.
-            by: Who asks.
 
         Raises:
             StreambankError: Whatever `purge_job` raises.
@@ -121,8 +113,6 @@ class CheckpointVerbs:
             keep: How many generations stay; None for what the job declares, or 2.
             keep_for_s: How long each directory stays after it was left; None for what it declares, or a week.
             dry_run: Only say what would go.
-            note: Why.
-            by: Who asks.
 
         Raises:
             StreambankError: Whatever `clean_job` raises.

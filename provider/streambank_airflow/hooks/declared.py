@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 
 
 def as_plain(value: Any) -> Any:
-    """The same with each `Path` as its text, also within lists and mappings: Airflow hands on no paths.
-
-    Args:
-        value: An argument.
-    """
+    """The same with each `Path` as its text, also within lists and mappings: Airflow hands on no paths."""
     if isinstance(value, PathLike):
         return fspath(value)
     if type(value) in (list, tuple):
@@ -60,11 +56,7 @@ class DeclaredJobs:
     queries that no file declares which repository. It may say how S3 is reached, too. The default connection
     need not exist.
 
-    Attributes:
-        streambank_conn_id: The connection.
-
     Args:
-        streambank_conn_id: The connection.
         jobs_file: The jobs file; None for the connection's, and failing that the one that the environment
             variable STREAMBANK_JOBS names, or `[streambank] jobs` in Airflow's configuration.
         settings: What the connection says, where the caller has read it already.
@@ -149,11 +141,7 @@ class DeclaredJobs:
         return find_declared(self.read(), ref, placed)
 
     def at_active_site(self, job: Job) -> Job:
-        """A job at its active site, as `find` has it.
-
-        Raises:
-            StreambankError: The records of a site cannot be judged.
-        """
+        """A job at its active site, as `find` has it."""
         if job.other_site is None:
             return job
         from streambank.sites.standing import at_active_site
@@ -295,7 +283,6 @@ class _File:
     Attributes:
         lock: Held while it is read, so that it is parsed once.
         read: What it was parsed from; None for nothing that could be remembered.
-        found: What came of that.
         until: Until when an error counts, by the monotonic clock: what it came from may be beside the file.
     """
 
@@ -317,9 +304,6 @@ def remembered_jobs(path: str) -> Declarations:
     A triggerer asks for one job of the same file for each of its watches and pages: with a thousand jobs in
     it, parsing it takes seconds of a processor each time. What is wrong with it is remembered for half a
     minute. A file on a storage that hangs holds up only who asks for that file.
-
-    Args:
-        path: The jobs file.
 
     Raises:
         InputError: As `read_jobs`.
@@ -356,8 +340,6 @@ def find_declared(
     """See `DeclaredJobs.find`.
 
     Args:
-        declared: The jobs file.
-        ref: The job.
         placed: Brings a job to the site that is meant.
     """
     asked, copy = _parsed(declared, ref)

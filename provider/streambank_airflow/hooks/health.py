@@ -37,10 +37,8 @@ class HealthVerbs:
         """Let another driver take over from an unhealthy one: `streambank.job.heal.heal_job`.
 
         Args:
-            ref: The job.
             found: What `Unhealthy.to_dict` gave.
             note: Why, beside what was found.
-            by: Who asks.
         """
         from streambank.job.heal import heal_job
         from streambank.job.health import Unhealthy
@@ -65,7 +63,6 @@ class HealthVerbs:
         """The error by which the two newest drivers of a DAG run died: `streambank.job.hopeless.died_alike`.
 
         Args:
-            ref: The job.
             by: Who asks: launches of other runs do not count.
         """
         from streambank.job.hopeless import died_alike
@@ -77,9 +74,7 @@ class HealthVerbs:
         """Record that a job is not started any more, and say what a person needs to know.
 
         Args:
-            ref: The job.
             why: What happened again and again.
-            by: Who gives up.
             failures: How many drivers in a row made no batch.
             restarts: How many drivers were started in place of another one.
         """
@@ -91,10 +86,6 @@ class HealthVerbs:
     @connected
     def begin_watch(self, ref: str, *, by: Mapping[str, str]) -> tuple[Watcher, str | None]:
         """Become the one that keeps a job running.
-
-        Args:
-            ref: The job.
-            by: Who watches.
 
         Returns:
             As which watcher signs of that are left, and the site whose records have it; None for a copy,
@@ -119,10 +110,7 @@ class HealthVerbs:
         """Become the one that keeps a job running again, where no watcher acts.
 
         Args:
-            ref: The job.
             watcher: What `begin_watch` gave.
-            site: So it did.
-            by: Who watches.
             gone: See `Watches.begin_again`.
 
         Returns:
@@ -139,9 +127,7 @@ class HealthVerbs:
         """How a watcher stands, by the records alone.
 
         Args:
-            ref: The job.
             watcher: What `begin_watch` gave.
-            site: So it did.
         """
         return self.declared.job(ref, site).records().watches.standing(watcher)
 
@@ -152,9 +138,7 @@ class HealthVerbs:
         """Leave a sign that a job is watched; how its watcher stands.
 
         Args:
-            ref: The job.
             watcher: What `begin_watch` gave.
-            site: So it did.
             next_s: When the next sign is due; None for as long as a start may take.
             doing: What is done until then.
         """

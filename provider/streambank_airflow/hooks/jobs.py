@@ -83,7 +83,6 @@ class JobVerbs:
         """Whether whoever asked for a start at a moment has to obey the desired state as it is now.
 
         Args:
-            ref: The job.
             asked_at: When a person asked; None for a schedule, which never undoes what a person has said.
             by: Who asks: the own stop of a DAG run, as a restore has one, does not bind it, nor does it bind
                 a schedule.

@@ -80,7 +80,6 @@ class RecoveryVerbs:
 
         Raises:
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
-            StreambankError: Whatever else speaks against it.
         """
         from streambank.recovery.approval import HELD, obstacles
         from streambank.recovery.resolve import hinting_refresh
@@ -179,17 +178,12 @@ class RecoveryVerbs:
         """Make a copy of a job's state, or make it again; see `streambank.copies.refresh.refresh`.
 
         Args:
-            ref: The job.
-            copy: The copy.
             savepoint: A reference to a savepoint of each query.
             repository: The repository or replica that it comes from, or `nearest`; None for what is declared.
             source: `refuse` or `accept`, where sources lack input; None for what is declared.
-            note: Why.
-            by: Who asks.
 
         Raises:
             InputError: A query is named (code `bad-option`).
-            StreambankError: Whatever a refresh raises.
         """
         from streambank.copies.refresh import RefreshRequest, refresh
 
@@ -225,7 +219,6 @@ class RecoveryVerbs:
         """Rehearse a restore of all queries of a job; see `streambank.drills`.
 
         Args:
-            ref: The job.
             savepoint: `random`, `each`, or another reference; None for what is declared, as of all others.
             repository: The repository or replica that it comes from.
             batches: How many batches of the live query are executed again.
@@ -233,10 +226,7 @@ class RecoveryVerbs:
             time_limit_s: With `each`: after so long no more drills begin; 0 for no limit, None for the
                 declared time.
             scratch: Under which location the copy is written.
-            keep: Leave the copy.
             timeout_s: How long the application may take, for each savepoint.
-            note: Why.
-            by: Who asks.
             say: Hears when a step begins, in words.
 
         Returns:
@@ -298,12 +288,8 @@ class RecoveryVerbs:
         """Upgrade a running job, or finish an upgrade; see `streambank.upgrade.upgrade.upgrade`.
 
         Args:
-            ref: The job.
             application: Another application than the declared one; so for the next four.
-            args: Its arguments, all of them.
             conf: Settings of Spark over the declared ones.
-            python: The interpreter.
-            spark_home: The distribution of Spark.
             batches: How many batches of the live query the rehearsal executes again.
             compare: What has to be as in the live query: `none`, `counts` or `values`.
             timeout_s: How long the application may take in the rehearsal.
@@ -312,8 +298,6 @@ class RecoveryVerbs:
             unrehearsed: Go on although the rehearsal could not run the new code.
             warm: Launch the new driver before the old one is stopped.
             plan_only: See what would change, and do nothing.
-            note: Why.
-            by: Who asks.
             say: Hears when a step begins, in words.
 
         Raises:
@@ -369,7 +353,6 @@ class RecoveryVerbs:
         """Let a job go on at its other site; see `streambank.failover.failover.failover`.
 
         Args:
-            ref: The job.
             to: The site; None for the one that is not active.
             is_down: The site of which a person says that it is down.
             final_savepoint: Refuse where the site that was active answers, and gives no last savepoint.
@@ -377,8 +360,6 @@ class RecoveryVerbs:
             source: What to do where a source cannot give again what would be read next.
             new_sinks: New output directories instead of file sinks.
             file_sinks: `QUERY=DIR`: output directories of file sinks that savepoints do not name.
-            note: Why.
-            by: Who asks.
             say: Hears when a step begins, in words.
             approved: What a person has approved: `approval` of a plan.
 
@@ -471,9 +452,7 @@ class RecoveryVerbs:
         """Make sure that what a plan was of still counts: `streambank.recovery.shown.check_generations`.
 
         Args:
-            ref: The job, or a query of it.
             shown: What `shown_generations` gave.
-            by: Who asks.
 
         Raises:
             RefusedError: It does not (code `approval-outdated`).
@@ -505,9 +484,6 @@ class RecoveryVerbs:
         Args:
             ref: `job` or `job/query`.
             savepoint: A savepoint that was taken in that generation at its last batch.
-            generation: Its number.
-            note: Why.
-            by: Who asks.
         """
         from streambank.recovery.reinstate import reinstate
 
@@ -543,7 +519,6 @@ class RecoveryVerbs:
         Raises:
             InputError: `sink`, `mode` or `source` is not a valid choice (code `bad-choice`), or `nearest` is
                 asked for, and the job is not declared (code `bad-option`).
-            StreambankError: The job or its repository is not found.
         """
         from streambank.kafka.settings import Brokers, KafkaConnection
         from streambank.recovery.request import RestoreRequest

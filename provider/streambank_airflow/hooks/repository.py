@@ -38,7 +38,6 @@ class RepositoryVerbs:
         Args:
             ref: `job` or `job/query`.
             share: Such as `10%`.
-            by: Who asks.
 
         Raises:
             InputError: It is no share (code `bad-share`).
@@ -67,12 +66,10 @@ class RepositoryVerbs:
             to: The replicas; none for those that are declared.
             parallel: How many packs or large objects are moved at once; None for as many as is best.
             max_rate: How fast they may be read, such as `50MB/s`; None for no limit.
-            by: Who asks.
             executor: Who moves them; threads of this process where nobody is named.
 
         Raises:
             InputError: Nobody names a replica (code `no-replica-named`), or the rate is none (`bad-rate`).
-            StreambankError: The repository cannot be read.
         """
         from streambank.replicas.replicate import newest_first, replicate_to
         from streambank.work.executor import Pace
@@ -112,7 +109,6 @@ class RepositoryVerbs:
             ref: `job`, which means its queries too, each judged by itself; or `job/query`.
             policy: None for the declared one.
             dry_run: Only say what would become of each.
-            by: Who asks.
 
         Raises:
             InputError: There is no policy, or an empty one (code `empty-policy`).
@@ -159,7 +155,6 @@ class RepositoryVerbs:
         Args:
             ref: `job`, which means its queries too, each judged by itself; or `job/query`.
             dry_run: Only say what would become of each.
-            by: Who asks.
 
         Returns:
             Of each replica its location, and what came of it or why nothing did.
@@ -167,7 +162,6 @@ class RepositoryVerbs:
         Raises:
             InputError: No replica, or no retention of replicas is declared (codes `no-replica-named`,
                 `empty-policy`).
-            StreambankError: The repository cannot be read; then nothing is touched.
         """
         from streambank.repository.repository import Repository
         from streambank.retention.expire import expire
@@ -216,7 +210,6 @@ class RepositoryVerbs:
             savepoint: Its id, the beginning of one, or `latest`; None for all of the job.
             sources: Replicas, the preferred one first; none for those that the job declares.
             dry_run: Read all the same, and write nothing.
-            by: Who asks.
             executor: Who reads and hashes; threads of this process where nobody is named.
 
         Raises:
@@ -288,7 +281,6 @@ class RepositoryVerbs:
             ref: `job` or `job/query`.
             grace_s: How long what is expired or condemned stays.
             dry_run: Only say what would happen.
-            by: Who asks.
 
         Raises:
             StreambankError: Whatever `streambank.retention.sweep.sweep` raises.

@@ -58,17 +58,13 @@ class SavepointVerbs:
             file_sinks: The output directories of a query that is not declared.
             batch: None for the newest committed one.
             closure: `safe` or `minimal`; None for the declared one.
-            pin: Exempt it from retention.
             new_query: Accept another query under this name.
-            note: What to remember about it.
-            by: Who asks.
             name: A name that is unique within the job; empty for none.
             kafka: Servers of the Kafka of a query that is not declared.
             executor: Who copies; threads of this process where nobody is named.
 
         Raises:
             InputError: A job of several queries was named without the query (code `which-query`).
-            StreambankError: Whatever a take raises.
         """
         from streambank.job.savepoint import savepoint_job, with_found_sinks
         from streambank.kafka.recording import SourceRecorder
@@ -138,13 +134,7 @@ class SavepointVerbs:
             batch: This batch; None for the newest that is whole in the copy.
             file_sinks: Output directories of file sinks of the query, where they are now.
             without_sinks: Save nothing of sinks that the job's records name.
-            pin: Exempt it from retention.
             new_query: Accept another query under this name.
-            note: What to remember about it.
-            by: Who asks.
-
-        Raises:
-            StreambankError: Whatever an import raises.
         """
         from streambank.job.import_copy import ImportRequest, import_of_job
 
@@ -180,7 +170,6 @@ class SavepointVerbs:
             ref: `job` or `job/query`.
             savepoint: A reference: an id or the beginning of one, a name, `latest`, `batch:41`, `03:00`, ...
             level: `quick`, `full` or `deep`.
-            by: Who asks.
             executor: Who hashes; threads of this process where nobody is named.
             spark: Which Spark opens the state for a deep one, beside what is declared.
 
@@ -227,12 +216,6 @@ class SavepointVerbs:
         Args:
             ref: `job` or `job/query`.
             savepoint: A reference: an id or the beginning of one, a name, `latest`, `batch:41`, `03:00`, ...
-            pinned: Which of the two.
-            note: Why.
-            by: Who asks.
-
-        Returns:
-            The id.
 
         Raises:
             NotFoundError: There is no such savepoint.
@@ -250,7 +233,6 @@ class SavepointVerbs:
         Args:
             ref: `job` or `job/query`.
             savepoint: Its id, or the beginning of one.
-            by: Who asks.
 
         Raises:
             StreambankError: Whatever `streambank.retention.undelete.undelete` raises.

@@ -98,7 +98,6 @@ class StateVerbs:
             request: What is asked, as JSON (streambank_spark/change/request.py).
             spark: Which Spark, beside what is declared.
             unmoved: Refuse where the query has gone on since, or has begun a batch.
-            by: Who asks.
             search: Of an erasure: look for the key in all other savepoints too, in those of these replicas
                 beside the declared ones, and in what work on the job has left behind; None to look nowhere.
 
@@ -111,7 +110,6 @@ class StateVerbs:
             InputError: The request is not valid, or the query is missing (code `which-query`).
             RefusedError: The query has gone on (`query-went-on`, `batch-begun`), or the state cannot be
                 rewritten.
-            StreambankError: Whatever the rewrite raises.
         """
         from streambank.recovery.sinks.sinks import check_stands_at
 
@@ -160,9 +158,7 @@ class StateVerbs:
 
         Args:
             ref: `job` or `job/query`.
-            savepoint: Its id.
             batches: How many batches of the live query are executed again; None for the declared number.
-            by: Who asks.
             say: Called when a step begins, in words.
 
         Raises:
@@ -190,17 +186,10 @@ def submit(
     Args:
         repository: Where the savepoint is.
         name: `job` or `job/query`.
-        savepoint: Its id.
         request: What is asked, as JSON.
         spark: Which Spark, beside what is declared.
         job: The declared job; None for a query that no file declares.
         more: What else the plan says (streambank_spark/programs/rewrite_state.py).
-
-    Returns:
-        The report.
-
-    Raises:
-        StreambankError: Whatever was asked raises.
     """
     installation = installation_for_state(job)
     master, conf, work = LOCAL_MASTER, {}, None

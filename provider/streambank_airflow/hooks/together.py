@@ -61,8 +61,6 @@ class TogetherVerbs:
         """What a restore would do; changes nothing.
 
         Args:
-            ref: The job.
-            asked: What is asked.
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
             offer: Raise only what no choice resolves: the caller lets a person choose.
             whole: Read every byte of the savepoints; with `nearest` that is always done.
@@ -70,7 +68,6 @@ class TogetherVerbs:
         Raises:
             InputError: A query is named (code `bad-option`), or a choice is not valid (`bad-choice`).
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
-            StreambankError: Whatever else speaks against it.
         """
         from streambank.recovery.approval import HELD, as_one, obstacles
         from streambank.recovery.together import plan_together
@@ -90,15 +87,8 @@ class TogetherVerbs:
     def restore(self, ref: str, asked: AskedTogether, *, note: str, by: Mapping[str, str]) -> dict[str, Any]:
         """Restore all queries of a stopped job; see `streambank.recovery.together.restore_together`.
 
-        Args:
-            ref: The job.
-            asked: What is asked.
-            note: Why.
-            by: Who asks.
-
         Raises:
             InputError: As `plan`.
-            StreambankError: Whatever a restore raises.
         """
         from streambank.recovery.together import restore_together
         from streambank.work.executor import Pace
@@ -111,12 +101,7 @@ class TogetherVerbs:
 
     @connected
     def restored_before(self, ref: str, by: Mapping[str, str]) -> dict[str, Any] | None:
-        """What an earlier try of the task that asks has restored; None unless that is all queries of the job.
-
-        Args:
-            ref: The job.
-            by: Who asks.
-        """
+        """What an earlier try of the task that asks has restored; None unless it is all queries."""
         from streambank.core.units import from_json_time
         from streambank.recovery.retried import restored_before
         from streambank.recovery.together import skew_s

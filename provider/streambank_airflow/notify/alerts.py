@@ -74,9 +74,7 @@ def send_alert(hook: StreambankHook, ref: str, alert: Alert, context: Mapping[st
     """Send an alert to whom the job names for it. Whatever goes wrong is logged, and raises nothing.
 
     Args:
-        hook: Finds the job.
         ref: `job` or `job/query`.
-        alert: What is sent.
         context: The task's. Templates of the notifiers see it, and `job`, `kind`, `message` and `code`.
 
     Returns:
@@ -112,7 +110,6 @@ def send_alert_of(job: Job, access: S3Access | None, alert: Alert, context: Mapp
     Args:
         job: It, also where its declaration cannot be read any more.
         access: How S3 is reached; None for what the process's own settings say.
-        alert: What is sent.
         context: As for `send_alert`; empty in a triggerer, where no task runs.
 
     Returns:
@@ -141,7 +138,6 @@ def ask_approvers(hook: StreambankHook, ref: str, message: str, context: Mapping
     """Tell those of `restore.ask`, and of the kind `approval-waits`, that a person is waited for.
 
     Args:
-        hook: Finds the job.
         ref: `job` or `job/query`.
         message: The question, and where it is answered.
         context: The task's, with `subject`, `body` and `link` of the question.

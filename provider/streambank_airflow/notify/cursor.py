@@ -158,9 +158,7 @@ class PositionMemory(Memory[Told]):
     """How far has been told."""
 
     def read(self, value: Any) -> Told:
-        """See `Memory.read`."""
         return Told(int(value["upto"]), int(value["highest"]))
 
     def write(self, told: Told) -> dict[str, Any]:
-        """See `Memory.write`."""
         return {"upto": told.upto, "highest": told.highest}

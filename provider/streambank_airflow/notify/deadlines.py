@@ -35,8 +35,6 @@ def restore_deadline(job: Job, jobs_file: str, conn_id: str) -> list[DeadlineAle
     """What guards `<job>.restore`: nothing where no deadline is declared.
 
     Args:
-        job: The job.
-        jobs_file: The file that declares it.
         conn_id: The connection of the DAG's tasks.
     """
     if job.restore.deadline_s is None:
@@ -79,7 +77,6 @@ async def tell_late_restore(
     that failed where another has restored the job since.
 
     Args:
-        job: The job.
         deadline_s: How long its restore may take.
         context: What Airflow says: `dag_run` and `deadline`, both dicts. Templates of the notifiers see it,
             and `job`, `kind`, `deadline_s` and `message`.

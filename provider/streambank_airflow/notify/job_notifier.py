@@ -33,7 +33,6 @@ class JobNotifier(BaseNotifier):
         kind: What the alert is: a kind of docs/howto/sla-notifications.md other than `sla`.
         message: What happened, for people; by default the task and its error.
         jobs_file: The file that declares the job; None for the one that the connection names.
-        streambank_conn_id: The connection.
         context: What it is called with; Airflow gives it to the callback of a deadline.
 
     Raises:

@@ -46,9 +46,7 @@ class Teller:
 
     Attributes:
         name: Under which it is kept what it was told.
-        label: How messages call it.
         make: Makes the notifier, when there is something to tell.
-        least: From which level on it is told.
         secrets: Its arguments, which no error may show.
     """
 
@@ -111,7 +109,6 @@ def tell_all(
 
     Args:
         found: What was judged, with its verdicts and who is told of them.
-        context: The task's.
 
     Returns:
         What came of each. Whatever goes wrong is said there: a notifier that fails must not keep the others

@@ -110,7 +110,6 @@ def send_once(
 
     Args:
         notifier: Which; of the two ways, for workers and for the triggerer, it may know only one.
-        context: What its templates see.
         secrets: Texts, or what holds them, that no error may show; those of the notifier count always.
         native: Prefer the asynchronous way where it knows both.
 

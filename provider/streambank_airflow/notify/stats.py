@@ -94,7 +94,6 @@ class Gauges:
 
         Args:
             ref: What was judged: `job`, or `job/query`.
-            found: What was found.
             ages: Ages of savepoints and drills; None where they were not read.
         """
         if not self.on:
@@ -118,11 +117,9 @@ class Gauges:
         """How long an operation took, and when it ended.
 
         Args:
-            job: The job.
             query: Its query, `main` for the only one, `all` where all of several were meant.
             operation: The operation: `take`, `restore`, ...
             outcome: `success` or `failed`.
-            seconds: How long it took.
             ended_s: When it ended, in seconds since 1970-01-01 in UTC.
         """
         values = (job, query, operation, outcome)
@@ -158,7 +155,6 @@ class Gauges:
         Args:
             name: One of `METRICS`.
             value: Its value, in `unit`.
-            values: Those of its tags.
             unit: The unit of the objective, where the name ends with it.
         """
         if not self.on or value is None or not math.isfinite(value):

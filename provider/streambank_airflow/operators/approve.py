@@ -55,7 +55,6 @@ class ApprovePlanOperator(FindsJobs, ApprovalOperator):
         shown: The generations that the plan was of (its XCom `planned_generations`): nothing is asked about a
             plan where another one counts since.
         jobs_file: The file that declares it; None for the one that the connection names.
-        streambank_conn_id: The connection.
         kwargs: As for Airflow's `ApprovalOperator`.
     """
 

@@ -276,7 +276,6 @@ class SparkWork(StreambankOperator):
 
     Args:
         spark_conn_id: A connection of the Spark provider; None for this worker alone.
-        spark_conf: Spark properties.
         spark_properties: A file of Spark properties on the worker, for what is secret.
         on: `auto` where there are 64 GiB or 200,000 files to do, `spark` always.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.

@@ -26,7 +26,6 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
     Args:
         job: The declared job, or `job/query`.
         jobs_file: The file that declares it; None for the one that the connection names.
-        streambank_conn_id: The connection.
         fail_on: From which severity on the task fails, and is not tried again: `error`, `warning` or `never`.
         only_if: Skip unless this is true; for a form's answer.
         kwargs: As for every operator.
@@ -62,7 +61,6 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
 
         Raises:
             AirflowFailException: Something of that severity was found, or the job cannot be looked at.
-            AirflowException: It could not be looked at, and a retry may help.
             AirflowSkipException: It is not to be looked at.
         """
         from streambank_airflow.watch.paused import note_watchers

@@ -218,11 +218,7 @@ def result_of(report: DrillReport) -> dict[str, Any]:
 
 
 def result_of_round(report: RoundReport) -> dict[str, Any]:
-    """What the operator returns of a drill of each savepoint; see there.
-
-    Args:
-        report: The report of the round.
-    """
+    """What the operator returns of a drill of each savepoint; see there."""
     whole = report.to_dict()
     names = (
         "job",
@@ -249,11 +245,7 @@ def result_of_round(report: RoundReport) -> dict[str, Any]:
 
 
 def round_markdown(report: RoundReport) -> str:
-    """The report of a drill of each savepoint as a person reads it: a row for each.
-
-    Args:
-        report: The report of the round.
-    """
+    """The report of a drill of each savepoint as a person reads it: a row for each."""
     rows: list[tuple[str, str]] = [
         ("Drills", f"{len(report.drills) - len(report.failed)} of {len(report.drills)} passed"),
         ("Repository", code(report.repository)),
@@ -285,11 +277,7 @@ def _query(drilled: QueryDrill) -> dict[str, Any]:
 
 
 def report_markdown(report: DrillReport) -> str:
-    """A drill's report as a person reads it: how it ended, what was compared, and what each step took.
-
-    Args:
-        report: The report.
-    """
+    """A drill's report as a person reads it: how it ended, what was compared, and what each step took."""
     where = f"failed{for_queries(report.to_dict())} at the step {report.failed_step}"
     failed = filled("{}: {}", where, report.error)
     rows: list[tuple[str, str]] = [

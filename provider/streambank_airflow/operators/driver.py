@@ -103,7 +103,6 @@ class Waits:
         return self.alerted is not None and utc_now() - from_json_time(self.alerted) < ALERTED_AGAIN
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
     @classmethod
@@ -139,8 +138,6 @@ class DriverOperator(StreambankOperator):
         """Wait for what a start lacks, and try again with `start_again`, for as long as it takes.
 
         Args:
-            context: Airflow's.
-            why: What it lacks.
             known: What is remembered, and given to `start_again`.
         """
         from streambank_airflow.triggers.job import PauseTrigger
@@ -205,12 +202,10 @@ class DriverOperator(StreambankOperator):
 
         Args:
             what: What happened, as the beginning of a sentence.
-            event: What was seen.
             cause: What `show_driver_failure` gave.
 
         Raises:
             AirflowFailException: It gave up with an exit code that says so: starting it again would not help.
-            AirflowException: It died.
         """
         kind = AirflowFailException if event["exit_code"] in HOPELESS else AirflowException
         found = self.hook.jobs.driver_log(self.job).failure
@@ -245,7 +240,6 @@ class DriverOperator(StreambankOperator):
         """End the task where the wait itself failed.
 
         Raises:
-            AirflowException: The storage failed again and again.
             AirflowFailException: Something that somebody has to decide or repair.
         """
         if event["status"] == "error":

@@ -75,7 +75,6 @@ class EraseStateOperator(StateOperator):
         return verbatim(content)
 
     def request(self) -> dict[str, Any]:
-        """See the class."""
         return {
             "operation": self.operation,
             "key": self.key if isinstance(self.key, str) else json.dumps(self.key),
@@ -83,7 +82,6 @@ class EraseStateOperator(StateOperator):
         }
 
     def where_else(self) -> Sequence[str] | None:
-        """See the class."""
         return as_texts(self.replicas) if as_bool(self.search, "search") else None
 
     def tell(self, report: Mapping[str, Any]) -> None:
@@ -123,7 +121,6 @@ class EraseStateOperator(StateOperator):
         self.log.info("Other jobs and queries, sources, sinks and logs were not searched.")
 
     def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """See the class."""
         holding = report["holding"] or ()
         if not report["searched"] and as_bool(self.search, "search"):
             made = f"Savepoint {report['savepoint']} is without it." if report["savepoint"] else ""

@@ -108,7 +108,6 @@ class FailoverStreamingJobOperator(StreambankOperator):
 
         Raises:
             AirflowFailException: It is refused: a person has to decide.
-            AirflowException: The environment failed, and a retry may finish it.
         """
         with airflow_failures():
             asked: dict[str, Any] = {
@@ -178,11 +177,7 @@ def _new_sinks(value: Any) -> Mapping[str, str]:
 
 
 def subject_of(plan: FailoverPlan) -> str:
-    """The question of an approval.
-
-    Args:
-        plan: The plan.
-    """
+    """The question of an approval."""
     question = f"Fail over job {plan.job} to the {plan.site}"
     lost = _lost(plan)
     if not plan.answers:
@@ -204,11 +199,7 @@ def _lost(plan: FailoverPlan) -> str:
 
 
 def plan_markdown(plan: FailoverPlan) -> str:
-    """A fail-over's plan as a person reads it before approving.
-
-    Args:
-        plan: The plan.
-    """
+    """A fail-over's plan as a person reads it before approving."""
     other = other_of(plan.site)
     rows: list[tuple[str, str]] = [
         (f"Query {name}: another line", filled("{}", one.another_line))
@@ -253,11 +244,7 @@ def plan_markdown(plan: FailoverPlan) -> str:
 
 
 def report_markdown(report: FailoverReport) -> str:
-    """A report as a person reads it.
-
-    Args:
-        report: The report.
-    """
+    """A report as a person reads it."""
     rto = "not known" if report.rto_s is None else say_duration(round(report.rto_s, 1))
     rpo = "nothing was restored" if report.rpo_s is None else say_duration(round(report.rpo_s))
     rows: list[tuple[str, str]] = [

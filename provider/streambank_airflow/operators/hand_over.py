@@ -71,9 +71,6 @@ class JobWatchedOperator(StreambankOperator):
     job runs to its end; where somebody stops it meanwhile it fails, and says who.
 
     Args:
-        run_dag_id: The DAG that was triggered.
-        timeout_s: How long to wait.
-        deferrable: Wait in the triggerer.
         poll_interval_s: Seconds between two looks.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
@@ -121,7 +118,6 @@ class JobWatchedOperator(StreambankOperator):
 
         Raises:
             AirflowFailException: Nothing watches the job, or somebody has stopped it.
-            AirflowException: The storage failed again and again.
         """
         if event["status"] == "error":
             kind = AirflowException if event["retryable"] else AirflowFailException

@@ -607,7 +607,6 @@ class RestoreStreamingJobOperator(OnSavepoint):
 
         Raises:
             AirflowFailException: It is refused: a person has to decide, or the job has to be stopped first.
-            AirflowException: The environment failed, and a retry may finish it.
         """
         with airflow_failures():
             asked = AskedTogether(

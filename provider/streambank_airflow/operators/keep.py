@@ -83,7 +83,6 @@ class Course(Waits):
         return replace(self, waits=0, alerted=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self) | {"recent": list(self.recent)}
 
     @classmethod
@@ -118,7 +117,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             task fails; None for what the job declares, and so are the others.
         backoff_s: Seconds before the second start in a row; doubled for each one after it, up to
             `max_backoff_s`.
-        max_backoff_s: The longest pause.
         poll_interval_s: Seconds between two looks.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
@@ -219,11 +217,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         """The course of the job's newest watcher, which this task becomes unless it is one already.
 
         Where no watcher acts it begins again: its record is lost, or the newest one's signs have ended.
-
-        Args:
-            context: Airflow's.
-            course: What is remembered.
-            event: What the trigger found.
         """
         if course.watcher is None:
             return course.watched_by(*self.hook.health.begin_watch(self.job, by=asked_by(context)))
@@ -335,7 +328,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         """Wait until the job needs somebody.
 
         Args:
-            course: What is remembered.
             batch: The newest batch when the driver was started: it gets on with the next one.
         """
         from streambank_airflow.triggers.job import JobEndTrigger
@@ -439,7 +431,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         seconds; and each such failure uses up a try.
 
         Args:
-            context: Airflow's.
             why: What is wrong with the last driver.
             course: What was remembered when it was started.
             got_on: Whether it has committed a batch.
@@ -539,9 +530,6 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
         Args:
             state: How: the job was stopped or has finished, or another watcher has taken over.
-            view: The job.
-            course: What is remembered.
-            other: That watcher.
         """
         who = view["desired_by"] or "somebody"
         why = f"{who}: {view['desired_why']}" if view["desired_why"] else who

@@ -67,7 +67,6 @@ class OnSavepoint(StreambankOperator):
         """Keep what was done with which savepoints, for the link and for OpenLineage.
 
         Args:
-            verb: What was done.
             results: Of each savepoint the engine's result: `job`, `savepoint`, of a restore `repository` and
                 `location`, of a rewrite `of`, which begins with the job.
         """
@@ -85,11 +84,7 @@ class OnSavepoint(StreambankOperator):
         return as_openlineage(Touched())
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
-        """What it has read and written.
-
-        Args:
-            task_instance: Airflow's.
-        """
+        """What it has read and written."""
         from streambank_airflow.lineage import as_openlineage, touched_by
 
         return as_openlineage(touched_by(self.hook.declared, self.work))

@@ -210,10 +210,6 @@ class ExpireSavepointsOperator(RepositoryOperator):
     Args:
         keep_last: Keep so many newest ones.
         keep_hourly: Keep the newest of each of so many last hours that have one; so for the other calendars.
-        keep_daily: Days.
-        keep_weekly: Weeks.
-        keep_monthly: Months.
-        keep_yearly: Years.
         keep_within: Keep all that were taken within this before the newest, such as `7d`.
         min_verified: So many verified ones stay; it goes with rules. None for 1.
         max_age: Drop what is older, pinned or verified or not, such as `90d`; alone it keeps all others.
@@ -513,7 +509,6 @@ class CheckReplicasOperator(FindsJobs, BaseOperator):
 
     Args:
         jobs_file: The `streaming_jobs.toml`; None for the one that the connection names.
-        streambank_conn_id: The connection.
         at_most: How many savepoints of a job a replica may lack: those that the next replication brings.
         kwargs: As for every operator.
 

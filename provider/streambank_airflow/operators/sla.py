@@ -66,7 +66,6 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         jobs: Several of them instead, or `all` that the jobs file declares.
         checkpoint: The directory of a query that no jobs file declares.
         jobs_file: The file that declares them; None for the one that the connection names.
-        streambank_conn_id: The connection.
         on_breach: `fail`: the task fails, and is not tried again; `warn`: a warning in its log; `report`:
             only the result says so.
         notifiers: Who is told: notifiers of Airflow, instead of those that each job declares; an empty list

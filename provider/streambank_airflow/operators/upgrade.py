@@ -47,7 +47,6 @@ class UpgradeStreamingJobOperator(EndsWhenKilled):
         application: Another application than the declared one.
         args: Its arguments, all of them: a list, or one as text.
         conf: Settings of Spark over the declared ones.
-        python: Another interpreter.
         spark_home: Another distribution of Spark.
         compare: What has to be as in the live query: `none`, `counts` or `values`.
         batches: How many batches of the live query the rehearsal executes again; None for the number that
@@ -135,7 +134,6 @@ class UpgradeStreamingJobOperator(EndsWhenKilled):
         Raises:
             AirflowFailException: The job does not run the new code, or the upgrade cannot be done as it is
                 asked for.
-            AirflowException: A retry may help.
         """
         with airflow_failures():
             conf = _settings(self.conf)
@@ -238,11 +236,7 @@ def differences(report: Upgrade) -> list[str]:
 
 
 def report_markdown(report: Upgrade) -> str:
-    """An upgrade's report as a person reads it.
-
-    Args:
-        report: The report.
-    """
+    """An upgrade's report as a person reads it."""
     rows: list[tuple[str, str]] = [("Upgrade", report.state)]
     rows += [("Why", report.error)] if report.error else []
     rows += [("Note", in_words(note)) for note in report.notes]

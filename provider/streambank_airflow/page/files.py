@@ -26,7 +26,6 @@ class StaticFile:
 
     Attributes:
         content: Its bytes.
-        type: What it is, as a response says it.
         etag: Names these bytes, in quotes, as a response has it.
     """
 

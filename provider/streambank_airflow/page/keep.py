@@ -66,7 +66,6 @@ def keep_page(
     """Make the snapshot of a job and keep it.
 
     Args:
-        hook: Finds the job.
         job: The declared job's name.
         parts: Which parts are made; None for all that are made by default.
         patience_s: How long the snapshot may take, in seconds; it is made in a thread then. None for ever.
@@ -77,7 +76,6 @@ def keep_page(
         Whether it was kept: False for a job that the jobs file does not declare.
 
     Raises:
-        StreambankError: The jobs file is wrong, or the job cannot be found.
         TimeoutError: The snapshot took too long.
         Exception: Airflow did not take it, or something that must not happen did.
     """
@@ -104,9 +102,6 @@ def _made_and_kept(
         store: Where to.
         line: The line that was kept last, as it is known.
         make: Makes the snapshot, given that line; None for a job that is not kept.
-
-    Returns:
-        The line that was kept.
     """
     made = None
     for _try in range(TRIES):
@@ -204,7 +199,6 @@ class WatchedPage:
     after another driver runs. What could not be kept is tried again soon.
 
     Args:
-        hook: Finds the job.
         job: The declared job's name.
         clock: Seconds on a clock that never jumps.
         pace: The pace of all watches of a process; that of this process when left out.

@@ -74,7 +74,6 @@ class Pace:
         """Take part, for as long as the watch is there.
 
         Args:
-            watch: The watch.
             now: Seconds on a clock that never jumps, the same for all watches.
 
         Returns:

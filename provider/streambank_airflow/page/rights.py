@@ -56,13 +56,9 @@ class JobDag:
     """A DAG of a job that Airflow has.
 
     Attributes:
-        job: The job.
-        dag_id: The DAG.
         verb: Its verb, or `refresh.<copy>`.
-        name: How Airflow shows it.
         paused: Whether it is paused.
         broken: Whether its DAG file cannot be imported now: Airflow shows why, and runs nothing of it.
-        bundle: The bundle of its DAG file.
         file: Its DAG file, by its path in the bundle, as Airflow's import errors name it.
         mistake: What is wrong with the job's declaration, where only that job has a mistake; else empty.
     """
@@ -83,11 +79,7 @@ class Approval:
     """A question that waits for a person.
 
     Attributes:
-        dag_id: The DAG.
-        run_id: Its run.
-        task_id: The task that asks.
         map_index: Its index, or -1.
-        subject: What it asks, in a line.
         since: Since when, ISO-8601.
         assignees: Names of those who alone may answer; empty for all who have the right.
         may_answer: Whether the user has the right to answer questions of this DAG.
@@ -108,7 +100,6 @@ class Rights:
     """The rights of one user, asked of Airflow's auth manager.
 
     Attributes:
-        user: The user.
         session: Airflow's database.
     """
 

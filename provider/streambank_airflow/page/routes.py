@@ -50,11 +50,7 @@ def page_app() -> FastAPI:
 
 
 class Guarded:
-    """What every answer says, of errors too: that it is what its type says, and is not to be stored.
-
-    Args:
-        app: What answers.
-    """
+    """What every answer says, of errors too: that it is what its type says, and is not to be stored."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -36,7 +36,6 @@ class AssetRows:
     """Reads the state stores of the page assets that are active; one query each."""
 
     def lines(self, session: Session, job: str | None = None) -> dict[str, str | None]:
-        """See `Rows.lines`."""
         from airflow.models.asset_state_store import AssetStateStoreModel as Kept
 
         kept = and_(Kept.asset_id == AssetModel.id, Kept.key == LINE)
@@ -54,7 +53,6 @@ class AssetRows:
         return found
 
     def read(self, session: Session, job: str, keys: Sequence[str]) -> Mapping[str, Any]:
-        """See `Rows.read`."""
         from airflow.models.asset_state_store import AssetStateStoreModel as Kept
 
         rows = session.execute(
@@ -70,7 +68,6 @@ class VariableRows:
     """Reads Variables; jobs of which none is kept are known by the tags of their DAGs."""
 
     def lines(self, session: Session, job: str | None = None) -> dict[str, str | None]:
-        """See `Rows.lines`."""
         wanted = select(Variable)
         if job is None:
             wanted = wanted.where(Variable.key.like(variable_key("%", LINE)))
@@ -82,7 +79,6 @@ class VariableRows:
         return found
 
     def read(self, session: Session, job: str, keys: Sequence[str]) -> Mapping[str, Any]:
-        """See `Rows.read`."""
         names = {variable_key(job, key): key for key in keys}
         rows = session.scalars(select(Variable).where(Variable.key.in_(names)))
         return _read({names[one.key]: one.val for one in rows})

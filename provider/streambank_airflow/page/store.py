@@ -74,9 +74,6 @@ class AssetValues:
     Any task and any trigger reaches it by the asset's name, as long as the asset is active: `build_dags`
     names it as an inlet of the job's first DAG. Once no DAG in the database names it, Airflow's scheduler
     deletes the values.
-
-    Args:
-        job: The job.
     """
 
     def __init__(self, job: str) -> None:
@@ -85,30 +82,22 @@ class AssetValues:
         self._store = AssetStateStoreAccessor(name=page_name(job))
 
     def get(self, key: str) -> Any:
-        """See `Values.get`."""
         return self._store.get(key)
 
     def set(self, key: str, value: Any) -> None:
-        """See `Values.set`."""
         self._store.set(key, value)
 
     def delete(self, key: str) -> None:
-        """See `Values.delete`."""
         self._store.delete(key)
 
 
 class VariableValues:
-    """Values as Variables of Airflow, before 3.3; for tasks and triggers.
-
-    Args:
-        job: The job.
-    """
+    """Values as Variables of Airflow, before 3.3; for tasks and triggers."""
 
     def __init__(self, job: str) -> None:
         self.job = job
 
     def get(self, key: str) -> Any:
-        """See `Values.get`."""
         from airflow.sdk import Variable
 
         text = Variable.get(variable_key(self.job, key), default=None)
@@ -118,13 +107,11 @@ class VariableValues:
             return None
 
     def set(self, key: str, value: Any) -> None:
-        """See `Values.set`."""
         from airflow.sdk import Variable
 
         Variable.set(variable_key(self.job, key), as_json(value), description="Kept for Streambank's page")
 
     def delete(self, key: str) -> None:
-        """See `Values.delete`."""
         from airflow.sdk import Variable
 
         Variable.delete(variable_key(self.job, key))
@@ -203,8 +190,6 @@ class PageStore:
         """Keep one part, whatever was there.
 
         Args:
-            name: Its name.
-            part: Its content.
             of: The digest of its content, as the line has it.
 
         Raises:
@@ -273,7 +258,6 @@ def read_part(name: str, read: Callable[[Sequence[str]], Mapping[str, Any]]) -> 
     """A part as it was kept: the text of its JSON; None where it never was.
 
     Args:
-        name: The part.
         read: Gives values by keys; those that are not there are missing in its answer.
 
     Raises:

@@ -38,10 +38,8 @@ class JobSensor(FindsJobs, BaseSensorOperator):
     Args:
         job: The declared job's name; `job/query` where the batches of one query of several count.
         jobs_file: The file that declares it; None for the one that the connection names.
-        streambank_conn_id: The connection.
         failed_states: States of the job in which the sensor fails at once, unless an operation works on the
             job.
-        deferrable: Wait in the triggerer.
         kwargs: As for every sensor; `poke_interval` seconds lie between two looks, 5 by default.
     """
 
@@ -100,7 +98,6 @@ class JobSensor(FindsJobs, BaseSensorOperator):
 
     @property
     def trigger_arguments(self) -> dict[str, Any]:
-        """See `FindsJobs.trigger_arguments`."""
         return {**super().trigger_arguments, "poll_interval_s": self.poke_interval}
 
     def execute(self, context: Context) -> Any:
@@ -148,7 +145,6 @@ class JobSensor(FindsJobs, BaseSensorOperator):
         """Go on when the wait is over.
 
         Raises:
-            AirflowException: The storage failed again and again.
             AirflowFailException: The job is in one of `failed_states`, or something has to be decided or
                 repaired.
         """
@@ -179,7 +175,6 @@ class StreamingJobStatusSensor(JobSensor):
         self.states = check_states(states)
 
     def make_trigger(self) -> JobTrigger:
-        """See `JobSensor.make_trigger`."""
         from streambank_airflow.triggers.job import JobStatusTrigger
 
         return JobStatusTrigger(
@@ -239,7 +234,6 @@ class BatchCommittedSensor(JobSensor):
         return int(kept["batch"])
 
     def make_trigger(self) -> JobTrigger:
-        """See `JobSensor.make_trigger`."""
         from streambank_airflow.triggers.job import BatchCommittedTrigger
 
         number = as_integer(self.after_batch, "after_batch")

@@ -54,7 +54,6 @@ class SlaSensor(JobSensor):
         self.check_undeclared(checkpoint)
 
     def make_trigger(self) -> JobTrigger:
-        """See `JobSensor.make_trigger`."""
         from streambank_airflow.triggers.sla import SlaTrigger
 
         return SlaTrigger(

@@ -41,7 +41,6 @@ class WatermarkSensor(JobSensor):
         self.check_undeclared(checkpoint)
 
     def make_trigger(self) -> JobTrigger:
-        """See `JobSensor.make_trigger`."""
         from streambank_airflow.triggers.watermark import WatermarkTrigger
 
         return WatermarkTrigger(

@@ -36,9 +36,6 @@ PATIENCE = 5
 def check_deferrable(arguments: Mapping[str, Any]) -> None:
     """Refuse what cannot wait in the triggerer, before anything is done that the wait is for.
 
-    Args:
-        arguments: What the trigger takes.
-
     Raises:
         InputError: An argument cannot be handed to the triggerer, or its interval is no time (code
             `bad-option`).
@@ -81,7 +78,6 @@ class LookingTrigger(BaseTrigger):
     Args:
         job: The job, or `job/query`.
         jobs_file: The file that declares it; None for the one that the connection names.
-        streambank_conn_id: The connection.
         poll_interval_s: Seconds between two looks.
     """
 

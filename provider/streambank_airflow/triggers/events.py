@@ -134,15 +134,12 @@ class JobEventTrigger(TellingTrigger[EventTime, Told]):
         """What the event says of that."""
 
     def open_watcher(self, hook: StreambankHook) -> Looks[EventTime]:
-        """See `TellingTrigger.open_watcher`."""
         return hook.watchers.event_time(self.job, self.checkpoint)
 
     def open_memory(self) -> Memory[Told]:
-        """See `TellingTrigger.open_memory`."""
         return PositionMemory(asset_state_store(self), self.memory_key)
 
     def find_news(self, seen: EventTime, told: Told | None) -> tuple[list[dict[str, Any]], Told | None]:
-        """See `TellingTrigger.find_news`."""
         news, told = next_news(self.reached(seen), told, self.step)
         if news is None:
             return [], told
@@ -176,15 +173,12 @@ class BatchCommittedEventTrigger(JobEventTrigger):
 
     @property
     def step(self) -> int:
-        """See `JobEventTrigger.step`."""
         return int(self.every)
 
     def reached(self, seen: EventTime) -> int | None:
-        """See `JobEventTrigger.reached`."""
         return seen.batch
 
     def spell(self, news: News) -> dict[str, Any]:
-        """See `JobEventTrigger.spell`."""
         return {"after_batch": news.after}
 
 
@@ -209,15 +203,12 @@ class WatermarkEventTrigger(JobEventTrigger):
 
     @property
     def step(self) -> int:
-        """See `JobEventTrigger.step`."""
         return self._every_ms
 
     def reached(self, seen: EventTime) -> int | None:
-        """See `JobEventTrigger.reached`."""
         if seen.watermark_ms is None:
             return None
         return min(seen.watermark_ms, LAST_MS) // self._every_ms * self._every_ms
 
     def spell(self, news: News) -> dict[str, Any]:
-        """See `JobEventTrigger.spell`."""
         return {"start": spelled(news.after), "end": spelled(news.upto)}

@@ -39,7 +39,6 @@ class JobReadyTrigger(JobTrigger):
         self.give_up_at = give_up_at
 
     def judge(self, view: JobView) -> Event | None:
-        """See the class."""
         over = utc_now() >= from_json_time(self.give_up_at)
         if view.triggered or (over and view.under_way):
             return {"status": "ready", **view.to_dict()}
@@ -170,7 +169,6 @@ class JobEndTrigger(JobTrigger):
         return view
 
     def judge(self, view: JobView) -> Event | None:
-        """See the class."""
         if self.watch is None:
             return {"status": "unsigned", **view.to_dict()}
         if view.replaced_by is not None:
@@ -206,7 +204,6 @@ class DriverGoneTrigger(JobTrigger):
         self.give_up_at = give_up_at
 
     def judge(self, view: JobView) -> Event | None:
-        """See the class."""
         if view.epoch != self.epoch or view.state not in DRIVEN:
             return {"status": "gone", **view.to_dict()}
         if utc_now() >= from_json_time(self.give_up_at):
@@ -238,7 +235,6 @@ class JobWatchedTrigger(JobTrigger):
         return WatchedWatcher(hook.watchers.job(self.job))
 
     def judge(self, view: JobView) -> Event | None:
-        """See the class."""
         assert isinstance(view, WatchedView), "what this trigger looks with gives no other"
         if view.watched:
             return {"status": "watched", **view.to_dict()}
@@ -284,7 +280,6 @@ class JobStatusTrigger(JobTrigger):
     Ends with `done`, or with `failed` where it is in one from which it will not get there.
 
     Args:
-        states: What is waited for.
         failed_states: What ends the wait as a failure.
         kwargs: As for every `JobTrigger`.
     """
@@ -297,7 +292,6 @@ class JobStatusTrigger(JobTrigger):
         self.failed_states = list(failed_states)
 
     def judge(self, view: JobView) -> Event | None:
-        """See the class."""
         if view.state in self.states:
             return {"status": "done", **view.to_dict()}
         if view.state in self.failed_states and view.operation is None:
@@ -333,7 +327,6 @@ class BatchCommittedTrigger(JobTrigger):
         self.failed_states = list(failed_states)
 
     def judge(self, view: JobView) -> Event | None:
-        """See the class."""
         if view.batch is not None and view.batch > self.after_batch:
             return {"status": "done", "idle": False, **view.to_dict()}
         if self.accept_idle and view.triggered:

@@ -68,12 +68,10 @@ class SlaTrigger(JobTrigger):
         self.failed_states = list(failed_states)
 
     def open_watcher(self, hook: StreambankHook) -> Watcher:
-        """See `JobTrigger.open_watcher`."""
         skew = not self.objectives or bool(SKEWS & set(self.objectives))
         return SlaWatcher.of(lambda: hook.slas.find(self.job, self.checkpoint), skew=skew)
 
     def judge(self, view: JobView) -> Event | None:
-        """See the class."""
         verdicts = view.verdicts if isinstance(view, SlaView) else ()
         found = standing(verdicts, self.objectives, level_of(self.least))
         first = found.broken[0] if found.broken else None
@@ -109,15 +107,12 @@ class SlaEventTrigger(TellingTrigger[Assessment, Told]):
         self.least = check_choice(least, "least", SEVERITIES)
 
     def open_watcher(self, hook: StreambankHook) -> SlaLooks:
-        """See `TellingTrigger.open_watcher`."""
         return SlaLooks(lambda: hook.slas.find(self.job, self.checkpoint))
 
     def open_memory(self) -> Memory[Told]:
-        """See `TellingTrigger.open_memory`."""
         return SlaMemory(asset_state_store(self), self.memory_key)
 
     def find_news(self, seen: Assessment, told: Told | None) -> tuple[list[dict[str, Any]], Told | None]:
-        """See `TellingTrigger.find_news`."""
         found, after = news(seen.verdicts, told or Told(), least=level_of(self.least))
         return [event_of(one) for one in found], after
 
@@ -126,9 +121,7 @@ class SlaMemory(Memory[Told]):
     """What has been told and has not healed."""
 
     def read(self, value: Any) -> Told:
-        """See `Memory.read`."""
         return read_told(value)
 
     def write(self, told: Told) -> dict[str, Any]:
-        """See `Memory.write`."""
         return told.to_dict()

@@ -44,11 +44,9 @@ class WatermarkTrigger(JobTrigger):
         self._moment_ms = to_epoch_ms(as_moment(moment, "moment"))
 
     def open_watcher(self, hook: StreambankHook) -> Watcher:
-        """See `JobTrigger.open_watcher`."""
         return hook.watchers.watermark(self.job, self.checkpoint)
 
     def judge(self, view: JobView) -> Event | None:
-        """See the class."""
         said = {"moment": self.moment, **view.to_dict()}
         if view.watermark_ms is not None and view.watermark_ms >= self._moment_ms:
             return {"status": "done", **said}

@@ -59,11 +59,7 @@ class EventTimeWatcher:
         return cls(find, access)
 
     def look(self) -> EventTime:
-        """How far they are now.
-
-        Raises:
-            StreambankError: Records or checkpoint cannot be read.
-        """
+        """How far they are now."""
         with using_s3(self.access):
             return self.find()
 
@@ -83,11 +79,7 @@ class WatermarkWatcher:
     job: JobWatcher | None = field(default=None)
 
     def look(self) -> JobView:
-        """How the job is now, and how far: in this order, so that what a driver committed at its end counts.
-
-        Raises:
-            StreambankError: Records or checkpoint cannot be read.
-        """
+        """How the job is now, and how far: so ordered, what a driver committed at its end counts."""
         view = JobView(self.name, UNMANAGED) if self.job is None else self.job.look()
         found = self.event_time.look()
         return replace(

@@ -46,13 +46,10 @@ class JobView:
     """A job at one moment; flat but for `unhealthy`, for XComs and events.
 
     Attributes:
-        job: Its name.
         state: One of `STATES`.
-        why: What the state rests on.
         desired: What is meant to be: `running`, `stopped`, or None where nobody ever said.
         desired_at: Since when, ISO-8601.
         desired_by: Who said so, for people.
-        desired_why: Why.
         operation: The operation that works on it now (`restore`, `start`, ...), or None.
         epoch: The lease's newest epoch.
         launch_id: The newest launch.
@@ -68,7 +65,6 @@ class JobView:
         watermark_ms: The same in milliseconds since the epoch.
         without_watermark: The query that has no watermark and will not get one, by what its driver says.
         health: Whether its driver makes progress: `healthy`, `unhealthy` or `unknown`; None without a driver.
-        health_why: What that rests on.
         unhealthy: Of an unhealthy driver what whoever replaces it needs to know (`Unhealthy.to_dict`).
         replaced_by: Who watches the job instead of whoever looks here; None where nobody does.
         newer_watcher: Who may do so: that is not known yet (`Watch.newer`).
@@ -112,7 +108,6 @@ class JobView:
         return self.state in DOWN and self.operation is None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -143,7 +138,6 @@ class Signs:
     may be all that is left of it: its run is not in a database that came back from a backup.
 
     Attributes:
-        watcher: The watcher.
         every_s: How often a sign is left, in seconds.
         clock: Seconds on a clock that never jumps.
         process: What tells its signs from those of another process that has the same watcher.
@@ -217,7 +211,6 @@ class JobWatcher:
     """Looks at one job.
 
     Args:
-        job: The declared job.
         query: The query whose batches count; None for all of them.
         access: How S3 is reached, with every look; None for what the process's own settings say.
         observer: Sees for how long a driver's heartbeat stands still.
@@ -239,11 +232,7 @@ class JobWatcher:
             self.control = self.job.records()
 
     def follow(self) -> JobControl:
-        """The records, opened again where they were moved since: a watcher may live longer than their place.
-
-        Raises:
-            StreambankError: They are not found, or not reached.
-        """
+        """The records, opened again where they were moved since."""
         if self.control.store.exists(MOVED):
             self.control = self.job.records()
         return self.control
@@ -252,7 +241,6 @@ class JobWatcher:
         """How the job is now.
 
         Raises:
-            StorageError: Its records cannot be reached.
             FormatError: A record is damaged.
         """
         with using_s3(self.access):
@@ -376,7 +364,6 @@ class WatchedWatcher:
         """How it is now.
 
         Raises:
-            StorageError: Its records cannot be reached.
             FormatError: A record is damaged.
         """
         with using_s3(self.job.access):

@@ -30,22 +30,13 @@ POLL_S = 5.0
 
 
 def is_paused(context: Context, dag_id: str) -> bool | None:
-    """Whether a DAG is paused; None where Airflow does not say, or does not know it.
-
-    Args:
-        context: That of a task that runs.
-        dag_id: The DAG.
-    """
+    """Whether a DAG is paused; None where Airflow does not say, or does not know it."""
     found = _asked(lambda task: task.get_dag(dag_id).is_paused, context)
     return found if isinstance(found, bool) else None
 
 
 def why_idle(context: Context, watcher: WatchView) -> tuple[str | None, str | None]:
     """Why a watcher cannot act, as Airflow knows it.
-
-    Args:
-        context: That of a task that runs.
-        watcher: The watcher.
 
     Returns:
         The state of the watcher's run, None where this Airflow does not know it; and why the watcher cannot
@@ -69,10 +60,6 @@ def note_watchers(context: Context, subjects: Iterable[SlaSubject]) -> None:
     After an outage of Airflow the triggerer takes its time until it has all its triggers back, and a run that
     was missed may judge before. So where Airflow says that a watcher's run goes on and its signs are missing,
     the next sign is waited for, at most `PATIENCE_S` for all jobs together.
-
-    Args:
-        context: That of a task that runs.
-        subjects: The jobs.
     """
     silent = [one for one in subjects if _note_watcher(context, one)]
     give_up_s = time.monotonic() + PATIENCE_S

@@ -102,11 +102,7 @@ class SlaSubject:
 
 @dataclass(frozen=True, slots=True)
 class SlaView(JobView):
-    """A job at one moment, and what was found of its SLA.
-
-    Attributes:
-        verdicts: All of them.
-    """
+    """A job at one moment, and what was found of its SLA."""
 
     verdicts: tuple[Verdict, ...] = ()
 
@@ -117,11 +113,7 @@ class SlaView(JobView):
 
 @dataclass(slots=True)
 class SlaLooks:
-    """Looks at an SLA and at nothing else; by its declaration of that moment, so that a new mute counts.
-
-    Args:
-        find: Finds what is judged.
-    """
+    """Looks at an SLA and at nothing else; by its declaration of that moment, so that a new mute counts."""
 
     find: Callable[[], SlaSubject]
 
@@ -191,7 +183,6 @@ def standing(verdicts: Sequence[Verdict], objectives: Sequence[str], least: Leve
     nothing is kept whose history is not known. Where some are named, all of them have to be known.
 
     Args:
-        verdicts: All verdicts.
         objectives: Those that count; empty for all.
         least: From which level on an objective is broken here.
     """

@@ -59,10 +59,7 @@ class Bootstrapped:
 
     Attributes:
         operator: The stateful operator's id.
-        part: The part.
-        table_rows: Rows of the table.
         table_digest: How many rows of state the table gives, and their fingerprint: `5:0b7a2cf3...`.
-        existing_rows: Rows that the part had.
         rows: Rows of the table that are written: with `keep`, those whose keys are new.
         samples: Some rows of state that the table gives: `key`, `value`.
         derived: The new savepoint, if one was made.
@@ -78,7 +75,6 @@ class Bootstrapped:
     derived: Derived
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         made = self.derived.to_dict()
         return {
             "of": made["of"],
@@ -124,13 +120,10 @@ def bootstrap_savepoint(
     """Make a savepoint whose state has the rows of a table.
 
     Args:
-        spark: A session.
         repository: Where both savepoints are.
         job: `job` or `job/query`.
         savepoint: The id of the first one, which stays as it is.
-        request: The request.
         staging: Where state is staged.
-        by: Who asks.
         say: Called with what is being done.
 
     Raises:
@@ -180,8 +173,6 @@ def made_of(state: QueryState, request: BootstrapRequest, counts: _Counts | None
     """The rows that a table gives, after all checks.
 
     Args:
-        state: The state that they go to.
-        request: The request.
         counts: Where to put what was counted.
 
     Raises:

@@ -29,13 +29,9 @@ def carry_out(
     """Make a savepoint as a request says, from another one.
 
     Args:
-        spark: A session.
         repository: Where the savepoint is.
         job: `job` or `job/query`.
-        savepoint: Its id; it stays as it is.
-        request: The request.
         staging: Where state is staged.
-        by: Who asks.
         say: Called with what is being done.
 
     Returns:

@@ -54,7 +54,6 @@ class Fit:
         name: The column: `key.customer`, `value.total`.
         kind: Its type, in Spark's words.
         bad: Whether a row has a value that does not fit.
-        expression: What it is computed by.
     """
 
     name: str
@@ -100,8 +99,6 @@ def fitted(new: Column, given: DataType, kind: DataType, *, nullable: bool) -> t
     become a FLOAT.
 
     Args:
-        new: The expression.
-        given: Its type.
         kind: The column's type.
         nullable: Whether it may be null.
     """
@@ -119,9 +116,6 @@ def check_fits(frame: DataFrame, fits: Sequence[Fit], place: str, *, of_table: b
     """Count rows, and refuse all of them where a value of one does not fit.
 
     Args:
-        frame: The rows, before.
-        fits: What was checked.
-        place: What messages call them.
         of_table: Whether they are rows of a table, and not of state.
 
     Returns:
@@ -168,9 +162,7 @@ def struct_of(
     """The key or the value of each row of a table: what is given for its fields, else columns of that name.
 
     Args:
-        table: The table.
         kind: The type of the key or the value.
-        given: Fields and expressions.
         root: `key` or `value`.
         fits: Where to put what must be checked.
         required: Columns of the value that must not be null, as `never_null` gives them.

@@ -32,7 +32,6 @@ class Kind:
     """One kind of state.
 
     Attributes:
-        name: What the table calls it.
         can: What can be done with it: `BOOTSTRAP`, `SET`, `DELETE`.
         why: Why not more.
         stores: Where Spark keeps such state.
@@ -89,8 +88,6 @@ def kind_of(operator: OperatorState, part: Part, frame: DataFrame) -> Kind | Non
     """The kind of a part's state; None for an operator that is not known.
 
     Args:
-        operator: The operator.
-        part: A part of it.
         frame: The part's rows.
     """
     name = operator.name or ""
@@ -110,9 +107,6 @@ def require(what: str, state: QueryState, operator: OperatorState, part: Part, f
 
     Args:
         what: `BOOTSTRAP` or `SET`.
-        state: The state.
-        operator: The operator.
-        part: A part of it.
         frame: The part's rows.
 
     Raises:

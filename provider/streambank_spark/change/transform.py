@@ -47,7 +47,6 @@ class Transformed:
     derived: Derived
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return self.derived.to_dict() | {"changes": list(self.changes)}
 
 
@@ -65,13 +64,10 @@ def transform_savepoint(
     """Make a savepoint in which rows have other values, or keys are gone.
 
     Args:
-        spark: A session.
         repository: Where both are.
         job: `job` or `job/query`.
         savepoint: The id of the first one, which stays as it is.
-        request: The request.
         staging: Where state is staged.
-        by: Who asks.
         say: Called with what is being done.
 
     Raises:
@@ -126,8 +122,6 @@ def transformed(
     """The rows that get other values, part by part; parts without such rows are left out.
 
     Args:
-        state: The state.
-        request: The request.
         gone: Keys that are deleted: their rows get no value.
 
     Raises:

@@ -39,7 +39,6 @@ def deep_look(
     """What opens the state of savepoints of a repository, for a `with`: one Spark for all of them.
 
     Args:
-        repository: Theirs.
         job: The declared job that they are of; it may name the Spark.
         master: Spark's master.
         conf: Spark's properties, each `KEY=VALUE`.

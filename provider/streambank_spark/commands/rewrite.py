@@ -175,9 +175,6 @@ class Done:
 
     Attributes:
         order: The order.
-        derived: What came of it.
-        repository: Where.
-        job: Whose savepoint it was.
         spark: The session, for as long as the `with` lasts.
         staging: Where state is staged.
     """
@@ -190,7 +187,6 @@ class Done:
     staging: Staging
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         asked = {"operation": self.order.operation, "dry_run": self.order.dry_run}
         return self.derived.to_dict() | asked
 

@@ -89,7 +89,6 @@ class SparkOptions:
     """How Spark is started.
 
     Attributes:
-        master: Its master.
         conf: Properties, each `KEY=VALUE`.
         work: Where state is staged.
         jobs: The file that declares the job.
@@ -152,8 +151,6 @@ class StateOf:
 
     Attributes:
         of: Whose: `job/savepoint`, or the checkpoint.
-        state: The state.
-        spark: The session.
     """
 
     of: str
@@ -188,16 +185,12 @@ def state_of(
     """The state of a savepoint, or of a committed batch of a checkpoint, for a `with`.
 
     Args:
-        place: The savepoint or the checkpoint.
         repository: Where the savepoint is; see `repository_meant`.
-        job: Whose savepoint it is.
         batch: Of a checkpoint: which batch; the newest for None.
-        spark: How Spark is started.
         check: What has to hold before any of it is copied and Spark is started.
 
     Raises:
         InputError: The options do not go together, or there is no PySpark.
-        StreambankError: The state cannot be had; the message names what and why.
     """
     with several([place], repository, job, batch, spark, check) as (found,):
         yield found
@@ -282,10 +275,7 @@ def savepoint_of(
     """The savepoint that a verb names; afterwards PySpark can be imported.
 
     Args:
-        reference: The savepoint, as it is named.
-        location: Its repository.
         job: Only of this job, or `job/query`.
-        spark: How Spark is started.
         order: What is asked of its state, as JSON; see `foresee_savepoint`.
 
     Returns:

@@ -125,7 +125,6 @@ def computed(frame: DataFrame, text: str) -> Column:
     """An SQL expression as a column of a frame, once it was found to compute from the frame's columns alone.
 
     Args:
-        frame: Rows of state.
         text: The expression; it is parsed and analysed, and nothing of it is run.
 
     Raises:
@@ -164,7 +163,6 @@ def _check(root: Any, class_of: Callable[[Any], str], more: frozenset[str]) -> N
     """Look at every node of an expression.
 
     Args:
-        root: The expression.
         class_of: The class that must be on the list; raises for what has none.
         more: Classes that are allowed besides.
     """
@@ -206,7 +204,6 @@ def class_of_function(name: str, registry: Any) -> str | None:
     """The class behind a function of Spark's own; None where there is none, or another of that name.
 
     Args:
-        name: The function.
         registry: A session's `functionRegistry`, which has Spark's functions and those that were registered.
     """
     java = gateway().jvm

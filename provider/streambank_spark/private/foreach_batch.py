@@ -21,9 +21,6 @@ _RUN = "spark.jobGroup.id"
 def query_id_of(frame: DataFrame) -> str:
     """The id of the query that calls `foreachBatch`.
 
-    Args:
-        frame: The batch.
-
     Raises:
         InputError: No streaming query calls (code `no-streaming-query`).
     """

@@ -70,9 +70,6 @@ def session_beside(session: SparkSession) -> Any:
     too (pyspark/sql/session.py). The state store takes some settings from the first query of a JVM, for all
     of them (`StateStore`, `RocksDBMemoryManager`).
 
-    Args:
-        session: The application's.
-
     Returns:
         The JVM's `SparkSession`.
     """
@@ -258,7 +255,6 @@ def source_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, st
     """Options that the sources of a streaming DataFrame have, wherever they were set.
 
     Args:
-        frame: The DataFrame.
         names: The options that are asked for. Others may be secrets.
 
     Yields:
@@ -276,7 +272,6 @@ def table_options(frame: Any, names: Collection[str]) -> Iterator[tuple[str, str
     """Options that are set by the tables of the session's catalog that a streaming DataFrame reads.
 
     Args:
-        frame: The DataFrame.
         names: The options that are asked for. Others may be secrets.
 
     Yields:

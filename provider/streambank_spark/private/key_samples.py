@@ -62,9 +62,7 @@ class Point:
     """A stateful operator, and how its traffic is measured.
 
     Attributes:
-        operator: Its number in the state.
         name: Its node in Spark's plan.
-        by: The key, in SQL.
         own: Whether that is the operator's own key, which decides the partition.
         why: Why it is not measured, without a full stop; None where it is.
     """
@@ -98,9 +96,6 @@ def require_known_spark(version: str) -> None:
 def salted_partitions(session: Any) -> int:
     """By how many partitions the partition of a key is computed that its salted hash carries.
 
-    Args:
-        session: PySpark's.
-
     Returns:
         As many as a query has that begins now; 1 where a hash has no room for so many.
     """
@@ -114,7 +109,6 @@ def observed(
     """A streaming DataFrame with a metric at the input of each stateful operator.
 
     Args:
-        frame: The DataFrame.
         sample: The share of rows whose key is counted.
         keys: The columns that count as the key; those of each operator if there are none.
         salted: Observe salted hashes, with the partition of so many; None for those that lead to the key.

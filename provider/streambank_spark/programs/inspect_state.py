@@ -172,11 +172,7 @@ def _job_of(options: argparse.Namespace) -> tuple[Job, str | None]:
 
 
 def keep(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
-    """Keep the size of each operator's largest key among the job's records.
-
-    Raises:
-        StreambankError: It could not be kept.
-    """
+    """Keep the size of each operator's largest key among the job's records."""
     job, query = _job_of(options)
     operators = [
         {"operator": one["operator"], "keys": one["keys"]}
@@ -187,12 +183,7 @@ def keep(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
 
 
 def inspect_state(spark: SparkSession, options: argparse.Namespace) -> dict[str, Any]:
-    """The report that the arguments ask for.
-
-    Raises:
-        StreambankError: It cannot be had; the message names what and why.
-        PySparkException: Spark failed.
-    """
+    """The report that the arguments ask for."""
     master = spark.sparkContext.master or ""
     with ExitStack() as stack:
         if options.savepoint is None:

@@ -27,13 +27,9 @@ class Compared:
     """One store before and after.
 
     Attributes:
-        operator: The operator.
         store: The store's name.
         rows_before: Rows of all column families before.
-        rows: And after.
         digest: Fingerprint of the rows that were to stay, which those that are there have, too.
-        partitions_before: How many partitions it had.
-        partitions: And has.
     """
 
     operator: int
@@ -45,7 +41,6 @@ class Compared:
     partitions: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -60,9 +55,7 @@ def compare(
     """Compare all stores.
 
     Args:
-        before: What was read.
         kept: The rows of each store that were to stay.
-        after: What was written.
         partitions: How many partitions there have to be; as before for None.
         counted: What was counted of stores before; what is left out is counted here.
         unpatched: The rows of each store that were to stay, as they were before rows changed or were added:

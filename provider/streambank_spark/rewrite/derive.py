@@ -51,13 +51,10 @@ class Going:
     """What of one operator goes, for a person who decides.
 
     Attributes:
-        operator: Its id.
         name: Spark's name of it.
         keys: How many keys go.
         rows: How many rows of its stores go with them.
-        rows_before: Of how many.
         about_bytes: About how much of the files that is, by the share of rows.
-        meaning: What it means for the output.
     """
 
     operator: int
@@ -69,7 +66,6 @@ class Going:
     meaning: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -79,7 +75,6 @@ class Derived:
 
     Attributes:
         of: The first one: `job/savepoint`.
-        batch: The batch of both.
         going: What of each operator goes.
         savepoint: The new one; None if nothing changes, or for a dry run.
         rewritten: What became of each store, where there is a new one.
@@ -94,7 +89,6 @@ class Derived:
     passed_over: tuple[PassedOver, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         passed = self.passed_over
         return {
             "of": self.of,
@@ -143,13 +137,11 @@ def derive(
         note: A note for the new savepoint.
         rehearse: A rehearsal follows: until it has passed, only its id or its name means the new savepoint.
         most_keys: How many keys of each operator may go: what a plan showed; None for any number.
-        by: Who asks.
         say: Called with what is being done.
 
     Raises:
         RefusedError: More keys would go than a plan showed (code `approval-outdated`); nothing was written.
         StreambankError: As `materialized_savepoint`, `rewrite` and `take`.
-        PySparkException: Spark failed.
     """
 
     def reject(made: Manifest) -> None:

@@ -87,7 +87,6 @@ class Expired:
     """What of one operator expires.
 
     Attributes:
-        operator: The operator.
         sized: A frame of `UNIT`, each once, and how many `rows` it was judged by.
     """
 
@@ -124,7 +123,6 @@ class PassedOver:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -132,8 +130,6 @@ def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None 
     """The keys that expire by a rule, operator by operator.
 
     Args:
-        state: The state.
-        rule: Which.
         passed_over: Here go the operators that a `Key` is not taken from, and why.
 
     Raises:
@@ -193,8 +189,6 @@ def rows_of_key(
     """The units of the rows of a key, of each part of each operator that keeps something by such a key.
 
     Args:
-        state: The state.
-        rule: Which key.
         passed_over: Here go the other operators, and why.
     """
     found = []
@@ -264,12 +258,6 @@ def _alone(operator: OperatorState, part: Part, frame: DataFrame) -> bool:
 
 def condition_of_rule(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> Column:
     """Whether a row is one that an expression picks; never null.
-
-    Args:
-        state: The state.
-        rule: The expression.
-        frame: Rows of a part.
-        part: The part.
 
     Raises:
         InputError: The expression cannot be used (code `bad-expression`).

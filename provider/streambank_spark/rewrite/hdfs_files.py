@@ -37,7 +37,6 @@ def load_rows(read: Callable[[str], bytes], paths: Iterable[str], codec: str) ->
     """The rows of one partition: of its snapshot, and of the changes after it.
 
     Args:
-        read: Reads a file.
         paths: The snapshot, where there is one, and the deltas after it, in the order of their versions.
         codec: One of `CODECS`.
 
@@ -65,7 +64,6 @@ def snapshot(rows: Mapping[bytes, bytes], codec: str) -> bytes:
     """The bytes of a snapshot.
 
     Args:
-        rows: Key -> value.
         codec: One of `CODECS`.
     """
     pack = _SIZE.pack

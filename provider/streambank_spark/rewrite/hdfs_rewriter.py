@@ -99,7 +99,6 @@ def rewrite_hdfs_stores(
     """Rewrite every store of every operator.
 
     Args:
-        state: What is read.
         target: URI of the checkpoint that is written, with everything but its state in place.
         gone: What goes; read once.
         patched: Rows that get other values or are added, by operator and store.
@@ -108,7 +107,6 @@ def rewrite_hdfs_stores(
         RefusedError: The files cannot be rewritten (codes `unknown-codec`, `row-checksum`), or hold other
             bytes than a change replaces (`repair-encoding`).
         FormatError: A file is damaged.
-        PySparkException: Spark failed.
     """
     closure = state.closure
     codec = check_codec(closure.spark.codec)

@@ -42,7 +42,6 @@ class Holding:
     """A savepoint that holds a key, or of which nobody knows.
 
     Attributes:
-        place: Which.
         found: `yes`, or `unknown: ` and why.
     """
 
@@ -50,7 +49,6 @@ class Holding:
     found: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         place = self.place
         return {
             "repository": place.location,
@@ -69,7 +67,6 @@ class LeftHolding:
     """A directory that was left behind, and whether it holds a key.
 
     Attributes:
-        directory: Which.
         found: `yes`, `no`, or `unknown: ` and why.
     """
 
@@ -77,7 +74,6 @@ class LeftHolding:
     found: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         hint = None if self.found == NO else what_to_do(self.directory)
         return self.directory.to_dict() | {"found": self.found, "next": hint}
 
@@ -105,7 +101,6 @@ class Search:
     deletion: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "searched": True,
             "savepoints": self.savepoints,
@@ -139,13 +134,9 @@ def search(
     """Look for a key in all savepoints of a job, there and in replicas, after it was erased from one.
 
     Args:
-        spark: A session.
         repository: Where it was erased.
         job: `job` or `job/query`.
-        derived: What erasing came to.
-        key: The key that was erased.
         staging: Where state is laid out.
-        replicas: Locations of replicas.
         live: Directories of live checkpoints, for the answer.
         left: What work on the job has left behind; None where the job is not declared.
         say: Called at each savepoint and directory that is looked into.
@@ -245,14 +236,11 @@ def holds_key(state: QueryState, key: Key, passed: set[tuple[int, str | None]]) 
     """Whether state has rows of a key: `yes`, `no`, or `unknown: ` and why.
 
     Args:
-        state: The state.
-        key: The key.
         passed: Operators, by id and name, that are known to keep nothing by such a key; any other one that
             does not may have kept it by another key.
 
     Raises:
         InputError: There is no such operator.
-        PySparkException: Spark cannot read it.
     """
     others: list[PassedOver] = []
     for _, rows in rows_of_key(state, key, others):

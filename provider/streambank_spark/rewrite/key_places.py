@@ -37,7 +37,6 @@ class Place:
         job: `job` or `job/query`.
         savepoint: Its id; None for the whole repository.
         repository: The repository; None where it cannot be opened.
-        batch: Its batch.
         taken_at: When it was taken, in UTC.
         pinned: Whether retention leaves it alone.
         held: Who reads it just now.
@@ -76,7 +75,6 @@ class Live:
     empty: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         why = "unknown: it may hold the key until the job runs from the new savepoint and this is deleted"
         if self.empty:
             why = "no: there is nothing in this place (if it is a disk that was unmounted, look there)"
@@ -92,12 +90,7 @@ def places(repository: Repository, replicas: Sequence[str], job: str) -> list[Pl
     """All savepoints of a job in a repository and its replicas, the newest first in each.
 
     Args:
-        repository: The repository.
-        replicas: Locations of its replicas.
         job: `job` or `job/query`; of that name alone.
-
-    Raises:
-        StreambankError: The repository itself cannot be listed.
     """
     found = list(_of(repository, job))
     for location in replicas:
@@ -158,11 +151,7 @@ def identity(repository: Repository, job: str, savepoint: str) -> str:
 
 
 def live_places(repository: Repository, job: str, declared: Job | None) -> list[Live]:
-    """The directories of a query: its generations where it is declared, and those that savepoints name.
-
-    Raises:
-        StreambankError: The job's records cannot be read.
-    """
+    """The directories of a query: its generations where it is declared, and those that savepoints name."""
     found: dict[str, Live] = {}
     if declared is not None:
         query = QueryRef.parse(job).name

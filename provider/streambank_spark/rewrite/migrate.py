@@ -89,7 +89,6 @@ def migrate(
         IntegrityError: What was written is not what it has to be (code `rewrite-differs`); there is no
             checkpoint.
         FormatError: Another Spark, or a file that is damaged.
-        StorageError: Spark or the environment failed.
     """
     assert not gone
     check_migratable(state)

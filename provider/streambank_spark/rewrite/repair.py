@@ -54,7 +54,6 @@ def repair_state(
     """What becomes of the rows that break a rule, part by part; parts without such rows are left out.
 
     Args:
-        state: The state.
         rules: What must be true of every row, before or after.
         assignments: What broken rows get.
 
@@ -101,12 +100,6 @@ def _repair_part(
 
 def check_part(state: QueryState, operator: OperatorState, part: Part, frame: DataFrame) -> None:
     """Make sure that rows of a part are one plain UnsafeRow for each key, so that they can be written.
-
-    Args:
-        state: The state.
-        operator: The operator.
-        part: A part of it.
-        frame: Its rows.
 
     Raises:
         RefusedError: They are not (codes `repair-part`, `repair-encoding`, `row-checksum`).
@@ -156,8 +149,6 @@ def assigned(
     """The value of a row with what is assigned to its columns.
 
     Args:
-        frame: The rows of the part.
-        assignments: What its columns get.
         place: What messages call the part.
         convert: How an expression becomes a value of its column's type.
         from_form: They were typed into a form: neither they nor what Spark says of them is repeated.
@@ -206,7 +197,6 @@ def evaluated(rows: ChangedRows, what: str) -> int:
     """Make sure that the changed rows are the same whenever they are computed.
 
     Args:
-        rows: The rows that change.
         what: What messages call that: `repair`, `transformation`.
 
     Returns:
@@ -284,7 +274,6 @@ class Repair:
 
     Attributes:
         operator: The stateful operator's id.
-        part: The part.
         rows: How many rows get another value.
         samples: Some of them: `partition`, `key`, `before`, `after`.
     """
@@ -295,7 +284,6 @@ class Repair:
     samples: list[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -314,7 +302,6 @@ class Repaired:
     derived: Derived
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         made = self.derived.to_dict()
         return {
             "of": made["of"],
@@ -345,7 +332,6 @@ def repair_savepoint(
     """Judge a savepoint's state by rules, and make a savepoint in which the broken rows are repaired.
 
     Args:
-        spark: A session.
         repository: Where both are.
         job: `job` or `job/query`.
         savepoint: The id of the first one, which stays as it is.
@@ -355,7 +341,6 @@ def repair_savepoint(
         limit: How many rows to show, of each rule and part.
         dry_run: Only say what would be.
         note: A note for the new savepoint.
-        by: Who asks.
         say: Called with what is being done.
 
     Raises:

@@ -45,13 +45,9 @@ def carry_out(
     """Do what is asked of a savepoint; what comes of it is another savepoint.
 
     Args:
-        spark: A session.
         repository: Where the savepoint is.
         job: `job` or `job/query`.
-        savepoint: Its id.
-        order: What is asked.
         staging: Where state is laid out.
-        by: Who asks.
         say: Told what is being done.
 
     Raises:
@@ -110,13 +106,9 @@ def validate(
     """Judge a savepoint's state by rules; where repairs are given, another savepoint comes of it.
 
     Args:
-        spark: A session.
         repository: Where the savepoint is.
         job: `job` or `job/query`.
-        savepoint: Its id.
-        order: What is asked.
         staging: Where state is laid out.
-        by: Who asks.
         say: Told what is being done.
 
     Returns:
@@ -162,9 +154,7 @@ def check_where(spark: SparkSession, generation: Generation | None, order: Rewri
     """Let Spark look at an expression before a job is stopped for it; no row of the state is read.
 
     Args:
-        spark: A session.
         generation: Where the query works, which may go on meanwhile.
-        order: What is asked.
 
     Raises:
         InputError: The expression cannot be used with the state (code `bad-expression`), or the operator or

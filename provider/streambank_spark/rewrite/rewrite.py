@@ -41,8 +41,6 @@ class Rewritten:
     """State that was rewritten.
 
     Attributes:
-        location: The checkpoint that has it.
-        batch: After which batch.
         stores: What became of each store.
     """
 
@@ -51,7 +49,6 @@ class Rewritten:
     stores: tuple[Compared, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "location": self.location,
             "batch": self.batch,
@@ -85,7 +82,6 @@ def rewrite(
         IntegrityError: What was written differs from what was expected (code `rewrite-differs`); there is no
             checkpoint.
         FormatError: Another Spark, or a file that is not understood.
-        StorageError: Spark or the environment failed.
     """
     check_rewritable(state, partitions)
     closure = state.closure
@@ -132,7 +128,6 @@ def check_rewritable(state: QueryState, partitions: int | None) -> None:
     """Make sure that state can be rewritten at all, before anything is written.
 
     Args:
-        state: The state.
         partitions: Another number of state partitions.
 
     Raises:

@@ -95,7 +95,6 @@ class RewriteRequest:
     planned: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
     @classmethod

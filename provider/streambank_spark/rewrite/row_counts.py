@@ -33,7 +33,6 @@ def count_once(target: Store, closure: Closure, stores: Sequence[StoreRows]) -> 
 
     Args:
         target: Where they are; nothing reads them yet.
-        closure: What was written.
         stores: The same as raw rows.
 
     Raises:

@@ -28,8 +28,6 @@ class ChangedRows:
     """Rows of one part that get other values; their keys stay.
 
     Attributes:
-        part: The part.
-        store: The store that it lies in.
         family: The column family of that store.
         partitions: How many partitions the store has.
         rows: How many rows change.
@@ -142,8 +140,6 @@ class NewRows:
     """Rows that a part gets from a table.
 
     Attributes:
-        part: The part.
-        store: The store that it lies in.
         family: The column family of that store.
         partitions: How many partitions the store has.
         existing: All rows of the part, before.

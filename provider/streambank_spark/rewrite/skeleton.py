@@ -76,7 +76,6 @@ def lay_skeleton(
 
     Raises:
         FormatError: A file is not understood.
-        StorageError: The environment failed.
     """
     batch = closure.batch
     changed = {DERIVED_FROM: derived_from, **(conf or {})}

@@ -31,7 +31,6 @@ class Assignment:
         column: The field of the value, with dots between nested ones: `count`, `groupState.n`.
         expression: SQL over the columns of the row as it was.
         operator: Of which operator; of all that have broken rows for None.
-        part: Of which part.
     """
 
     column: str
@@ -44,7 +43,6 @@ class Assignment:
         """An assignment from `value.COLUMN = EXPRESSION`, with `OPERATOR:` or `OPERATOR/PART:` before it.
 
         Args:
-            text: The assignment.
             operator: Of which operator where the text does not say.
             part: Of which part where the text does not say.
 

@@ -25,8 +25,6 @@ def run(
     The module stays `__main__` afterwards: a batch that is just finishing may still call its functions.
 
     Args:
-        application: The program.
-        arguments: Its arguments.
         refused: The exit code where the runner refused something, and the program let that pass.
 
     Returns:

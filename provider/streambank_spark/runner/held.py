@@ -56,12 +56,7 @@ def until_released(
     """Wait until a held launch is released.
 
     Args:
-        spec: It.
-        control: The job's records.
         why_not: What else ends the wait; None where nothing does.
-
-    Returns:
-        The launch, as it was released.
 
     Raises:
         NotNeededError: The upgrade has ended, the job was stopped, or its records cannot be read; or
@@ -105,9 +100,6 @@ class Held:
     """What the wrappers ask (`patch.Host`) before and after the release.
 
     Args:
-        spec: The launch, held.
-        control: The job's records.
-        jvm_process: The JVM.
         begin: Takes the lease for a released launch, and returns the driver that holds it.
         refuse: Ends this process where `begin` was refused.
     """
@@ -170,29 +162,23 @@ class Held:
         return self._driver().queries
 
     def check_start(self, name: str, spec: QuerySpec, output: Output) -> None:
-        """See `Host.check_start`."""
         self._driver().check_start(name, spec, output)
 
     def started(self, managed: Managed, sources: list[str]) -> None:
-        """See `Host.started`."""
         self._driver().started(managed, sources)
 
     def note(self, kind: str, **facts: Any) -> None:
-        """See `Host.note`."""
         self._driver().note(kind, **facts)
 
     def before_context_stops(self) -> None:
-        """See `Host.before_context_stops`."""
         if self.driver is not None:
             self.driver.before_context_stops()
 
     def before_query_stops(self) -> None:
-        """See `Host.before_query_stops`."""
         if self.driver is not None:
             self.driver.before_query_stops()
 
     def waiting(self) -> AbstractContextManager[None]:
-        """See `Host.waiting`."""
         return self.driver.waiting() if self.driver is not None else nullcontext()
 
     def _driver(self) -> Host:

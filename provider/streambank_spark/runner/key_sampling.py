@@ -34,11 +34,8 @@ class KeySampling:
     """The measurement of a query.
 
     Attributes:
-        query: Its name.
-        points: Its stateful operators.
         traffic: What was measured so far.
         dataset: The JVM's Dataset with the metric; None where nothing is measured.
-        note: Writes an event.
     """
 
     query: str
@@ -52,7 +49,6 @@ class KeySampling:
 
         Args:
             writer: PySpark's writer, which is afterwards as it was.
-            start: Starts it.
 
         Returns:
             PySpark's query.
@@ -125,14 +121,7 @@ class KeySampling:
 def sampling_of(
     policy: HotKeysPolicy | None, query: str, frame: Any, note: Callable[..., None]
 ) -> KeySampling | None:
-    """What is measured of a query that is about to start; None where nothing is declared or keeps state.
-
-    Args:
-        policy: What is declared.
-        query: Its name.
-        frame: Its DataFrame.
-        note: Writes an event.
-    """
+    """What is measured of a query that is about to start; None where nothing is declared or keeps state."""
     if policy is None:
         return None
     failed: Exception | None = None

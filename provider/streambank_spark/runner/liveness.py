@@ -64,7 +64,6 @@ class Signs:
         """Spark has told of a trigger that found nothing to do; it tells of the same one again and again.
 
         Args:
-            name: The query.
             progress: Spark's newest progress of such a trigger; None where there is none.
         """
         if progress is not None and self._newest.get(name) != progress:
@@ -110,7 +109,6 @@ class Settling:
     declared ones have begun, and that for a while nothing was refused.
 
     Args:
-        queries: The declared queries.
         clock: A clock that stands still while this process does.
     """
 

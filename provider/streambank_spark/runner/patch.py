@@ -155,10 +155,8 @@ class _Start:
     """A start that an application asks for.
 
     Attributes:
-        writer: The writer.
         original: PySpark's own method that was called.
         plain_start: PySpark's own `start`.
-        call: The arguments.
         output: Where the application would have the query write.
         kafka: What is known of Kafka (`jvm.kafka_of`), with the sink that the application names.
     """
@@ -179,8 +177,6 @@ class _Start:
         """Start the query.
 
         Args:
-            host: The runner.
-            name: The declared query that it is.
             spec: Where its checkpoint is.
             to: Where it writes.
             trigger: Another trigger than the application's, as PySpark's `trigger` takes it.
@@ -222,7 +218,6 @@ def _output(writer: Any, said: Any, path: str | None, table: Any) -> Output:
     """Where a query is to write, by what its application has said so far.
 
     Args:
-        writer: The writer.
         said: The format that the start itself names; None for none.
         path: The path, in the application's words.
         table: The table that it is to write; None for none.

@@ -41,10 +41,7 @@ class Poll:
     """The polling thread of a driver.
 
     Args:
-        control: The job's records.
-        spec: What was launched.
         epoch: The driver's epoch of the lease.
-        queries: What runs.
         journal: Where events go.
         on_stop: Called with each request to stop.
         signs: Where signs of progress go; nowhere when left out.
@@ -88,7 +85,6 @@ class Poll:
         ]
 
     def start(self) -> None:
-        """Begin."""
         for thread in self._threads:
             thread.start()
 
@@ -227,7 +223,6 @@ class ControlJournal:
     """The runner's own events, in the job's records: apart from the driver's log, which is rotated away.
 
     Args:
-        control: The job's records.
         launch_id: The launch, on every event.
         epoch: The driver's epoch of the lease, on every event.
         log: The driver's log, for the last words of one whose JVM is killed; None where it is not a file.

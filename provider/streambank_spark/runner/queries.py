@@ -29,13 +29,10 @@ class Managed:
         name: Its declared name, or `main`.
         spec: Where its checkpoint is.
         query: PySpark's `StreamingQuery`.
-        query_id: The id in its checkpoint.
-        run_id: This run of it.
         last_batch: The newest batch whose progress was recorded; -1 before the first.
         triggered: Whether a first trigger has finished, with data or without.
         ended: Set when its thread has ended.
         over: Whether its end was written down.
-        failure: Why it failed.
         kafka: Its Kafka sources, and what was said about a Kafka sink: servers and topics.
         trigger_s: The interval of its trigger in seconds, 0 for as fast as it can; None where it has none.
         output: Where it writes; None where that is not known.
@@ -108,7 +105,6 @@ class Queries:
     """Every query of this driver, by its declared name. Safe to use from several threads.
 
     Args:
-        job: The job, for messages.
         declared: The declared queries: by name, or only `main`, which is any one query.
         hot_keys: How their hot keys are sampled; None for not at all.
     """
@@ -126,9 +122,6 @@ class Queries:
     @contextmanager
     def starting(self, looks: Looks) -> Iterator[tuple[str, QuerySpec]]:
         """Decide which declared query a start is, and keep its place while Spark starts it.
-
-        Args:
-            looks: What it looks like.
 
         Raises:
             RefusedError: It is not declared (code `undeclared-query`), or runs already

@@ -55,11 +55,7 @@ def install() -> None:
 
 
 def fixed_options(frame: Any) -> tuple[str, ...]:
-    """Options of the sources of a query that a copy of it could not leave out: those of tables.
-
-    Args:
-        frame: The streaming DataFrame.
-    """
+    """Options of the sources of a query that a copy of it could not leave out: those of tables."""
     found = jvm.table_options(frame, SHARED_WITH_THE_LIVE_QUERY)
     return tuple(dict.fromkeys(name for name, value in found if value.lower() != "off"))
 
@@ -102,10 +98,7 @@ def place_of(
     """Where a copy of a query writes.
 
     Args:
-        frame: The streaming DataFrame.
-        redirect: The places of its launch.
         output: Where it would write, as its application says.
-        called: The query, for the message.
         note: Writes down that it may not start.
 
     Raises:
@@ -124,8 +117,6 @@ def check_sources(frame: Any, called: str, allowed: Sequence[str] = ()) -> None:
     """Refuse a copy that would touch the sources of the live query all the same, as by a table's options.
 
     Args:
-        frame: The streaming DataFrame.
-        called: The query, for the message.
         allowed: Kinds of sources that the job declares as harmless, in Spark's words.
 
     Raises:
@@ -145,9 +136,6 @@ def start(writer: Any, start_writer: Callable[..., Any], said: Mapping[str, Any]
         start_writer: PySpark's own `start`, or its `toTable` for an output of that kind.
         said: The arguments of the application's call, by name, `options` among them.
         output: Where it writes.
-
-    Returns:
-        The query.
 
     Raises:
         RefusedError: Spark writes elsewhere all the same (code `sink-not-redirected`); the query has been

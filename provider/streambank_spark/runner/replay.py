@@ -43,8 +43,6 @@ def read_state(frame: Any, spec: QuerySpec, note: Note, query: str) -> None:
 
     Args:
         frame: The DataFrame of the query, for its session.
-        spec: The query.
-        note: Writes it down.
         query: The query's name.
     """
     began = time.monotonic()
@@ -65,7 +63,6 @@ def run(
 
     Args:
         frame: The DataFrame of the query, for its session.
-        spec: The query, with the batches.
         output: Where the copy writes.
         start: Starts the query with the trigger `once`, and refuses where a stop was asked.
         note: Writes down what came out.

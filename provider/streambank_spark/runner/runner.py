@@ -151,9 +151,7 @@ def check_query(spec: LaunchSpec, name: str, control: JobControl, output: Output
     """Make sure, with the lease in hand, that a query may start: what its launcher asked may have changed.
 
     Args:
-        spec: The launch.
         name: The query's name, `main` for the only one.
-        control: The job's records.
         output: Where it is to write; None before its application says so.
 
     Returns:
@@ -199,14 +197,7 @@ def _jvm_process() -> ProcessId:
 
 
 class Driver:
-    """One driver, from the lease to its release.
-
-    Args:
-        spec: What was launched.
-        control: The job's records.
-        claim: The lease, held.
-        jvm_process: The JVM.
-    """
+    """One driver, from the lease to its release."""
 
     def __init__(self, spec: LaunchSpec, control: JobControl, claim: Claim, jvm_process: ProcessId) -> None:
         self.spec = spec

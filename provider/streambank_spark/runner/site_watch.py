@@ -39,7 +39,6 @@ class SiteWatch:
         self._thread = threading.Thread(target=self._run, name="streambank-site", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         if self._spec.site is not None:
             self._thread.start()
 
@@ -66,8 +65,6 @@ def leave_deposed(control: JobControl, found: Deposed, record: Callable[..., obj
 
     Args:
         control: The job's records at its site.
-        found: The reason.
-        record: Records an event.
     """
     try:
         control.set_desired("stopped", by=found.by, why=found.why)

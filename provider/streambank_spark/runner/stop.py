@@ -45,8 +45,6 @@ class StopRequest:
 
     Attributes:
         reason: `term`, `request`, or why the runner itself wants it.
-        by: Who.
-        why: Why, for people.
         drain: First wait until a trigger has found nothing new.
         force_after_s: How long each step may take.
         drain_timeout_s: How long the wait of `drain` may take.
@@ -73,7 +71,6 @@ class Stopping:
     """All that has to do with the end of a driver.
 
     Args:
-        queries: What may run.
         journal: Where events go.
         jvm_process: The JVM, to be killed in the end.
     """

@@ -64,11 +64,6 @@ def _is_bound_to_end(control: JobControl) -> bool:
 def check_not_superseded(spec: LaunchSpec, control: JobControl, claim: Claim) -> None:
     """Make sure that nobody has stopped the job, or this launch of it, before it got the lease.
 
-    Args:
-        spec: The launch.
-        control: The job's records.
-        claim: The lease, held.
-
     Raises:
         RefusedError: Somebody has (code `not-wanted`).
     """

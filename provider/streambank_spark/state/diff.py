@@ -33,14 +33,12 @@ class PartDiff:
 
     Attributes:
         operator: The stateful operator's id.
-        part: The part.
         note: What makes all of it differ: one state has no such part, or of other types.
         rows_before: Its rows in the first state; a list or a map is one.
         rows: Its rows in the second.
         added: How many keys only the second has.
         removed: How many keys only the first has.
         changed: How many keys have other values.
-        same: How many keys are as they were.
         samples: Some that are not: `key`, `change`, `before`, `after` (the rows, without the key).
     """
 
@@ -61,7 +59,6 @@ class PartDiff:
         return not (self.added or self.removed or self.changed)
 
     def to_dict(self) -> dict[str, Any]:
-        """The differences as JSON."""
         return asdict(self)
 
 
@@ -71,7 +68,6 @@ def diff_states(
     """Compare two states part by part.
 
     Args:
-        before: The first.
         after: The second.
         operator: Only this stateful operator.
         part: Only parts of this name.

@@ -74,7 +74,6 @@ class StoreDigest:
     digest: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The digest as JSON."""
         return asdict(self)
 
 
@@ -103,7 +102,6 @@ def digest_frame(frame: DataFrame, rows: Column | None = None) -> tuple[int, str
     """How many rows a frame has, and the fingerprint of them; the column `partition_id` plays no part.
 
     Args:
-        frame: Rows of state.
         rows: How many rows a row counts for; one where nothing is said.
 
     Raises:
@@ -261,8 +259,6 @@ class Counted:
     """What was read of one store.
 
     Attributes:
-        rows_before: All rows.
-        rows: Those that stay.
         digest: Fingerprint of those that stay.
         elsewhere: Those of them that lie elsewhere than the hash of their key says.
     """
@@ -279,7 +275,6 @@ def count_kept(store: StoreRows, units: DataFrame | None) -> Counted:
     It is a separate read, and not what the writing reads: a row that was lost there would be missing here.
 
     Args:
-        store: The store.
         units: Those that go, each once.
     """
     stays = ~F.col(GONE)

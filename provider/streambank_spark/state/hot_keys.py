@@ -45,8 +45,6 @@ class Sizes:
     """The state of one operator by key.
 
     Attributes:
-        keys: How many keys.
-        rows: Their rows.
         bytes: Their size as JSON text.
         partitions: Of each partition that has rows its number, keys, rows and bytes.
         top: The largest keys: `key`, `rows`, `bytes`, `times_mean` (by bytes, or by rows where that is more),
@@ -60,7 +58,6 @@ class Sizes:
     top: list[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
-        """The sizes as JSON."""
         return asdict(self)
 
 
@@ -70,9 +67,7 @@ class Changes:
 
     Attributes:
         added: How many keys came.
-        removed: How many went.
         changed: How many have other rows than before.
-        same: How many are as they were.
         top: Those that changed most in size: `key`, `change`, `rows_before`, `rows`, `bytes_before`, `bytes`.
     """
 
@@ -83,7 +78,6 @@ class Changes:
     top: list[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
-        """The changes as JSON."""
         return asdict(self)
 
 
@@ -146,7 +140,6 @@ def sizes(grouped: DataFrame, top: int) -> Sizes:
 
     Args:
         grouped: What `by_key` gives; it is read three times, so best kept by Spark (`persist`).
-        top: How many keys.
     """
     parts = grouped.groupBy(PARTITION).agg(
         F.count("*").alias("keys"), F.sum("rows").alias("rows"), F.sum("bytes").alias("bytes")
@@ -192,7 +185,6 @@ def changes(before: DataFrame, after: DataFrame, top: int) -> Changes:
     Args:
         before: What `by_key` gives of the earlier one.
         after: The same of the later one, grouped by the same.
-        top: How many keys.
     """
     old = _keyed(before).select("key", *(F.col(name).alias(f"{name}_before") for name in _COMPARED))
     new = _keyed(after).select("key", *_COMPARED)
@@ -241,7 +233,6 @@ def unit_fields(operator: OperatorState, store: str, key: DataType) -> list[str]
     the join keys.
 
     Args:
-        operator: The operator.
         store: The store that the key is of, or the part that the state reader calls so.
         key: The key's type as the state reader gives it.
 
@@ -266,9 +257,6 @@ def unit_of(frame: DataFrame, operator: OperatorState, store: str, *, hashable: 
     """The unit of each row of a frame of state as a struct; None where all input is one group.
 
     Args:
-        frame: The rows.
-        operator: The operator.
-        store: The store or the part that they are of.
         hashable: Whether the unit is compared or its partition computed, and not only read.
 
     Raises:
@@ -286,10 +274,6 @@ def unit_of(frame: DataFrame, operator: OperatorState, store: str, *, hashable: 
 
 def require_hashable(operator: OperatorState, key: DataType) -> None:
     """Make sure that the partition of a key can be computed.
-
-    Args:
-        operator: The operator.
-        key: The type of its keys.
 
     Raises:
         RefusedError: There is a map in it, which SQL neither hashes nor compares (code `key-type`).
@@ -313,9 +297,7 @@ def unit_from(key: Column, kind: StructType, count: int) -> Column:
     """The first fields of a key as a struct with the fields `_0`, `_1` and so on.
 
     Args:
-        key: The key.
         kind: Its type; two fields may have the same name.
-        count: How many fields.
     """
     return F.struct(*(field.alias(f"_{n}") for n, field in enumerate(fields_of(key, kind)[:count])))
 
@@ -325,6 +307,5 @@ def partition_of(unit: DataFrame, partitions: int) -> Column:
 
     Args:
         unit: A frame with a column `UNIT`.
-        partitions: How many there are.
     """
     return F.pmod(F.hash(f"{UNIT}.*"), F.lit(partitions))

@@ -23,9 +23,6 @@ def make_views(state: QueryState) -> list[str]:
 
     `op<operator>_<part>` always; `<part>` where no other operator has one of that name; `state` where the
     query has but one part.
-
-    Returns:
-        Their names.
     """
     every = [part for operator in state.operators() for part in state.parts(operator)]
     plain = [_NOT_A_NAME.sub("_", part.name) for part in every]
@@ -64,8 +61,6 @@ def read_query(state: QueryState, text: str, limit: int) -> tuple[list[str], lis
     """Columns and rows of an answer, and whether there are more of them.
 
     Args:
-        state: The state.
-        text: An SQL query.
         limit: How many rows at most; 0 for all.
 
     Raises:

@@ -118,8 +118,6 @@ def bad_expression(
 
     Args:
         frame: The columns that it may use.
-        text: The expression.
-        error: What Spark says.
         of_form: What it is for, if it was typed into a form: neither it nor Spark's sentence is repeated.
     """
     what = f"The expression {text!r}" if of_form is None else f"The form's expression for {of_form}"
@@ -135,8 +133,6 @@ def read_rows(state: QueryState, choice: Choice, limit: int) -> tuple[list[dict[
     """Rows as JSON, and whether there are more of them.
 
     Args:
-        state: The state.
-        choice: Which.
         limit: How many at most; 0 for all.
 
     Raises:
@@ -305,7 +301,6 @@ class Exported:
 
     Attributes:
         operator: The stateful operator's id.
-        part: The part.
         path: Where, as a URI: a folder of Parquet files.
         rows: How many rows the files hold.
         columns: Their columns, in Spark's words.
@@ -318,7 +313,6 @@ class Exported:
     columns: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The export as JSON."""
         return asdict(self)
 
 
@@ -326,10 +320,7 @@ def export_state(spark: SparkSession, state: QueryState, target: str, choice: Ch
     """Write rows of state as Parquet, a folder for each part: `<operator>-<part>`.
 
     Args:
-        spark: A session.
-        state: The state.
         target: An empty place, as Spark and the engine both read it.
-        choice: Which rows.
 
     Raises:
         RefusedError: There are files already (code `target-not-empty`).

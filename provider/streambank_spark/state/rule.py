@@ -29,7 +29,6 @@ class Rule:
         """A rule from `EXPRESSION`, `OPERATOR: EXPRESSION` or `OPERATOR/PART: EXPRESSION`.
 
         Args:
-            text: The rule.
             operator: Of which operator where the text does not say.
             part: Of which part where the text does not say.
 

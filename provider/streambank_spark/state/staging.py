@@ -62,7 +62,6 @@ class Materialized:
     Attributes:
         of: Whose state: `job/savepoint`, or the checkpoint.
         location: The directory, for as long as the `with` lasts.
-        manifest: The savepoint it was made from.
         described: Operator metadata that was written beside it, since Spark 3.5 writes none; relative paths.
     """
 
@@ -263,7 +262,6 @@ def require_shared(spark: SparkSession, location: str) -> None:
     probe; one that got none fails later, when it opens state that is not there.
 
     Args:
-        spark: Whose executors.
         location: The checkpoint; its `metadata` is read.
 
     Raises:

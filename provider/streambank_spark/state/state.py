@@ -79,9 +79,7 @@ class QueryState:
         batch: After which committed batch; the newest one for None.
 
     Attributes:
-        location: The checkpoint.
         store: The same, as the engine reads it.
-        closure: What the engine knows of it.
         session: Its own session, which reads it as it was written.
 
     Raises:
@@ -116,7 +114,6 @@ class QueryState:
         """The parts of an operator, or the one of this name.
 
         Args:
-            operator: The operator.
             wanted: A part's name, or that of one of several stores, such as `left-keyWithIndexToValue`.
 
         Raises:

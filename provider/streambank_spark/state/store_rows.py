@@ -28,11 +28,6 @@ class StoreRows:
     """One store.
 
     Attributes:
-        of_operator: Its operator.
-        name: Its name.
-        partitions: How many partitions it has.
-        bytes: Size of its files.
-        frame: Its rows.
         raw: They are raw: partition_key, key_bytes, value_bytes, column_family_name.
     """
 
@@ -108,7 +103,6 @@ def store_rows(session: SparkSession, state: QueryState, *, raw: bool | None = N
 
     Args:
         session: Of `quiet_session`.
-        state: The state.
         raw: As raw rows, which HDFS-backed state has none of; where that is so for None.
     """
     if raw is None:

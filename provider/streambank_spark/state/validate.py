@@ -24,12 +24,8 @@ class Judged:
     """How a part keeps a rule.
 
     Attributes:
-        rule: The expression.
         operator: The stateful operator's id.
-        part: The part.
-        rows: Its rows.
         broken: How many of them break the rule.
-        examples: Some of those.
     """
 
     rule: str
@@ -40,7 +36,6 @@ class Judged:
     examples: list[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
-        """The judgement as JSON."""
         return asdict(self)
 
 
@@ -48,8 +43,6 @@ def validate_state(state: QueryState, rules: Sequence[Rule], limit: int) -> list
     """Judge every row of state by the rules.
 
     Args:
-        state: The state.
-        rules: The rules.
         limit: How many broken rows to list for each rule and part.
 
     Raises:

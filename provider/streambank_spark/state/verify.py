@@ -66,17 +66,12 @@ def look_deep(
     """Open all state of a savepoint, and compare how many rows there are.
 
     Args:
-        spark: A session.
         repository: Where the savepoint is.
         job: `job` or `job/query`.
-        savepoint: Its whole id.
         staging: Where it is laid out meanwhile.
 
     Returns:
         What is wrong, and of which stores nobody had counted the rows.
-
-    Raises:
-        StreambankError: It cannot be laid out, or executors do not see it.
     """
     with materialized_savepoint(repository, job, savepoint, staging) as found:
         require_shared(spark, found.location)

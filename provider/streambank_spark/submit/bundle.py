@@ -44,9 +44,6 @@ def write_bundle(target: Path) -> Path:
 
     Args:
         target: Where; must end in `.zip`, or Spark does not put it on the path.
-
-    Returns:
-        The target.
     """
     return _write_zip(target, package_files())
 
@@ -57,9 +54,6 @@ def write_packages(target: Path, names: Iterable[str]) -> Path:
     Args:
         target: Where; must end in `.zip`, or Spark does not unpack it.
         names: Distributions, as `pip` knows them.
-
-    Returns:
-        The target.
 
     Raises:
         StorageError: One is not installed here either (code `missing-package`).
@@ -121,7 +115,6 @@ def ship(context: SparkContext, packages: Iterable[str]) -> None:
     which they need not find otherwise.
 
     Args:
-        context: Whose executors.
         packages: Distributions that the code imports there; those that are not installed here are passed
             over, since executors may have them.
 

@@ -41,7 +41,6 @@ class SparkExecutor:
 
     Attributes:
         master: Master URL: `spark://host:7077`, `yarn`, `k8s://...`, `local[2]`.
-        conf: Spark properties.
         properties: A properties file of the user's, for what is secret.
         parallel: How many tasks of one portion an executor does at once; None for as many as is best.
         say: Told where Spark's output goes.
@@ -214,7 +213,6 @@ class _Run:
 
         Args:
             kept: So many tasks, from the first one on, are held here.
-            here: Does one of them.
 
         Raises:
             ConflictError: One was not held, and is gone.
@@ -295,7 +293,6 @@ def write_properties(
         given: A properties file of the user's, for what is secret.
         conf: The user's options, which count more than that file.
         defaults: What both may say otherwise.
-        always: What they may not.
 
     Raises:
         InputError: The file, or Spark's defaults, cannot be read (code `bad-spark-conf`).

@@ -47,7 +47,6 @@ def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[Spark
 
     Args:
         master: Spark's master; all cores of this machine where nobody says.
-        conf: Spark properties.
 
     Raises:
         StorageError: Spark does not start, or fails in the block (code `spark-failed`).

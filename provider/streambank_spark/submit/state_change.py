@@ -34,14 +34,12 @@ def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, A
     Args:
         plan: As `rewrite_state.py` takes it: `repository`, `job`, `savepoint`, `order`, `work`, `by`,
             `search`.
-        spark: Which Spark, and how it is asked.
 
     Returns:
         The report: what `streambank state compact --json` prints.
 
     Raises:
         StorageError: Spark did not do it (code `spark-failed`); the message names its log.
-        StreambankError: Whatever the order raises.
     """
     installation = spark.submits()
     conf = with_deep_stack(spark.conf) if JAVA_OPTIONS in spark.conf else spark.conf

@@ -29,12 +29,8 @@ class Submission:
 
     Attributes:
         installation: Whose spark-submit and engine it gets.
-        master: Master URL.
-        name: What Spark calls it.
         entry: The file that spark-submit gets.
-        arguments: Those of that file.
         properties: The properties file, with Spark's defaults: the only place where a secret may be.
-        py_files: The engine.
         archives: The packages, as `path#folder`.
         log: Where spark-submit's output goes.
     """

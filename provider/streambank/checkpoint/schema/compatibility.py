@@ -76,8 +76,6 @@ class Difference:
         store: The store, or None for the operator as a whole.
         family: The column family, where the store has several; else None.
         column: The column, such as `value.total`; None for all of it.
-        verdict: What Spark does with it.
-        why: What it is, in words.
         do: What to do; empty for nothing.
         loses: Spark goes on, and what was stored is lost or taken for something else.
     """
@@ -92,7 +90,6 @@ class Difference:
     loses: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -101,7 +98,6 @@ class Setting:
     """A setting that the old state keeps, whatever the new query's session says.
 
     Attributes:
-        name: The setting.
         before: What the old state has; None where it says nothing.
         after: What the new one was made with.
     """
@@ -111,7 +107,6 @@ class Setting:
     after: str | None
 
     def to_dict(self) -> dict[str, str | None]:
-        """As JSON."""
         return {"setting": self.name, "before": self.before, "after": self.after}
 
 
@@ -140,7 +135,6 @@ class Comparison:
         return any(one.loses for one in self.differences)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "verdict": self.verdict,
             "loses": self.loses,
@@ -402,7 +396,6 @@ def changes_by_place(old: Type, new: Type, path: str) -> Iterator[Change]:
     """What differs where columns are taken by their place: rows kept as UnsafeRow, and all keys.
 
     Args:
-        old: The struct that is stored.
         new: The one that a query wants.
         path: How the struct is called.
     """

@@ -21,9 +21,7 @@ class KeptSetting:
     """A setting whose declared value has no effect.
 
     Attributes:
-        name: The setting.
         kept: Its value in the checkpoint, which counts.
-        declared: Its declared value.
         hdfs_backed: Whether the state is, and so cannot be repartitioned.
     """
 

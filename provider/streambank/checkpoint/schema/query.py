@@ -22,7 +22,6 @@ class StoreSchema:
     """One state store.
 
     Attributes:
-        store: Its name.
         versions: What each of its schema files says, oldest first; only version 3 has more than one.
     """
 
@@ -44,9 +43,7 @@ class OperatorSchema:
     """One stateful operator.
 
     Attributes:
-        operator: Its id.
         name: Spark's name of it; None where Spark 3.5 left no operator metadata.
-        stores: Its stores.
         properties: `timeMode` and `outputMode` of a transformWithState.
         variables: Its state variables with their kinds, such as `ValueState`.
     """
@@ -63,7 +60,6 @@ class QuerySchema:
     """All state of a query after one batch.
 
     Attributes:
-        operators: Its operators, by id.
         conf: The settings in the offset log of the batch, which win when the query starts again.
     """
 

@@ -98,7 +98,6 @@ class Variables:
     Attributes:
         time_mode: `NoTime`, `ProcessingTime` or `EventTime`; only with the last two may it have timers.
         without_ttl: Names of those that nothing expires.
-        with_ttl: Names of the others.
         lists: Names of those that are a ListState.
     """
 
@@ -141,7 +140,6 @@ def parse_variables(data: bytes, path: str) -> Variables | None:
 
     Args:
         data: The bytes of `state/<operator>/_metadata/v2/<batch>`.
-        path: How to name it in an error.
 
     Raises:
         FormatError: It is no operator metadata.

@@ -33,14 +33,12 @@ def write_missing_metadata(checkpoint: Store, closure: Closure) -> tuple[str, ..
 
     Args:
         checkpoint: A copy that no query reads.
-        closure: What of it belongs to the batch.
 
     Returns:
         The files, relative to the checkpoint. None for an operator one of whose stores has no schema.
 
     Raises:
         FormatError: A schema is not understood.
-        StorageError: The environment failed.
     """
     made = {}
     for operator, stores in _unnamed(checkpoint, closure):
@@ -56,13 +54,8 @@ def write_missing_metadata(checkpoint: Store, closure: Closure) -> tuple[str, ..
 def operator_names(checkpoint: Readable, closure: Closure) -> dict[int, str]:
     """Spark's name of each operator, by its metadata or by its schemas; without those that have neither.
 
-    Args:
-        checkpoint: The checkpoint.
-        closure: What of it belongs to the batch.
-
     Raises:
         FormatError: A schema is not understood.
-        StorageError: The environment failed.
     """
     names = {one.operator: one.name for one in closure.operators if one.name is not None}
     return names | {one.operator: operator_name(stores) for one, stores in _unnamed(checkpoint, closure)}

@@ -41,7 +41,6 @@ def parse_lineage(head: bytes, path: str) -> list[LineageItem]:
 
     Args:
         head: The first `HEAD_BYTES` of the changelog.
-        path: How to name it in an error.
 
     Raises:
         UnreadableLineageError: Its codec is none of lz4 and zstd, or zstd is not installed.
@@ -80,7 +79,6 @@ def decompress_head(head: bytes, wanted_bytes: int, path: str) -> bytes:
     Args:
         head: The file from its beginning; it may be cut off behind what is needed.
         wanted_bytes: How many plain bytes are needed.
-        path: How to name it in an error.
 
     Raises:
         UnreadableLineageError: Its codec is none of lz4 and zstd, or zstd is not installed.

@@ -101,7 +101,6 @@ def with_secondary_families(data: bytes, path: str, internal_keys: int) -> bytes
 
     Args:
         data: The bytes of the zip.
-        path: How to name it in an error.
         internal_keys: How many rows its secondary families have.
 
     Raises:

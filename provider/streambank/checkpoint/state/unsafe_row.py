@@ -32,7 +32,6 @@ def leaves(data: bytes, kind: Mapping[str, Any]) -> tuple[Leaf, ...] | None:
     """The fields of a row and of structs in it.
 
     Args:
-        data: The row.
         kind: Spark's JSON of its type, a struct.
 
     Returns:

@@ -58,7 +58,6 @@ class ChainReaders:
     """How the walk looks into files.
 
     Attributes:
-        listing: Path -> file.
         zip_metadata: What a RocksDB snapshot names.
         lineage: What a changelog of format v2 builds on.
         committed_id: The unique id that the commit log names for an earlier version of the same store; None

@@ -39,7 +39,6 @@ class Mode:
 
     Attributes:
         json: One JSON document instead of text.
-        debug: Tracebacks with errors.
         answered: Whether the one JSON document has been begun.
     """
 
@@ -168,7 +167,6 @@ class LogLines(logging.Handler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler.emit`."""
         if record.levelno < (logging.DEBUG if MODE.debug else logging.INFO):
             return
         warning = "warning: " if record.levelno >= logging.WARNING else ""
@@ -215,7 +213,6 @@ def table(
     """A table: drawn by rich on a terminal, aligned by spaces elsewhere.
 
     Args:
-        columns: Headings.
         rows: Cells; None is empty.
         right: Headings of the columns that are aligned on the right.
         drop: Headings of the columns that a narrow terminal does without, the first of them first. Where

@@ -63,10 +63,8 @@ def drill_page(
     """The page's HTML.
 
     Args:
-        job: The job.
         reports: The reports of its drills, newest first.
         newest: How the newest of them ended; None where there is none that is over.
-        policy: What the job promises.
     """
     title = f"Drills of {job}"
     said = "" if newest is None else badge("ok" if newest.passed else "breach", _word(newest.passed))

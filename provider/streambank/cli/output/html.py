@@ -37,11 +37,6 @@ def write_page(location: str, found: Assessment, charts: Sequence[Chart]) -> Non
 
     Args:
         location: The file: a path or a URI.
-        found: The assessment.
-        charts: What is drawn of it.
-
-    Raises:
-        StorageError: It cannot be written.
     """
     write(location, page(found, charts))
 

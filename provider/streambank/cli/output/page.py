@@ -65,10 +65,6 @@ def write(location: str, page: str) -> None:
 
     Args:
         location: The file: a path or a URI.
-        page: Its HTML.
-
-    Raises:
-        StorageError: It cannot be written.
     """
     from streambank.storage import open_store
 
@@ -81,7 +77,6 @@ def document(title: str, body: str, figures: Sequence[Mapping[str, Any]]) -> str
     """The HTML of a page.
 
     Args:
-        title: Its title, as text.
         body: What it shows, as HTML: whatever is not trusted is escaped already.
         figures: What plotly draws, each where `plot` stands for it.
     """
@@ -130,9 +125,6 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[str], figures: Co
     """A table.
 
     Args:
-        caption: What it shows.
-        columns: Its headings.
-        rows: Its rows, as HTML.
         figures: Headings of columns that are aligned on the right.
     """
     figure = ' class="figure"'
@@ -155,7 +147,6 @@ def limit_line(name: str, limit: float, begin: str, end: str, top: float, *, bre
 
     Args:
         name: What it is called.
-        limit: Its value.
         begin: From when on it is drawn, by `plotly_time`.
         end: Until when.
         top: The largest value that is drawn.
@@ -181,8 +172,6 @@ def trace(
         times: By `plotly_time`.
         values: Of each time one.
         name: What it is called: our own words, for plotly takes some HTML in them for markup.
-        color: Of the line.
-        dash: How it is drawn.
         mode: Lines, markers, or both.
     """
     drawn = mode or ("lines" if len(times) > 1 else "markers")
@@ -195,7 +184,6 @@ def layout(tickformat: str, suffix: str) -> dict[str, Any]:
 
     Args:
         tickformat: How plotly writes the values.
-        suffix: Their unit.
     """
     return {
         "margin": {"t": 20, "r": 20},

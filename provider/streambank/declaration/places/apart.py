@@ -13,7 +13,6 @@ def refuse_shared_checkpoints(checkpoints: Iterable[tuple[str, str, str]], sourc
 
     Args:
         checkpoints: Of each query its job, what messages call it, and its checkpoint.
-        source: The file.
 
     Raises:
         InputError: Two share one (code `bad-declaration`).
@@ -43,7 +42,6 @@ def refuse_shared_names(
     Args:
         copies: Of each copy its job, its name, and what its drivers are called.
         jobs: The names of all jobs.
-        source: The file.
 
     Raises:
         InputError: Two have one name (code `bad-declaration`).

@@ -96,7 +96,6 @@ def read_copies(fields: Fields, live: PrimaryPlaces) -> dict[str, CopyPolicy]:
     """Of `[jobs.NAME.copies]`.
 
     Args:
-        fields: The table.
         live: The places of the job itself.
 
     Raises:

@@ -81,10 +81,6 @@ class Place:
 def refuse_shared(jobs: Mapping[str, _Placed], source: Source) -> None:
     """Hold all jobs of a file against each other.
 
-    Args:
-        jobs: The jobs by name.
-        source: The file.
-
     Raises:
         InputError: Two share what they must not (code `bad-declaration`).
     """
@@ -120,7 +116,6 @@ def why_taken(place: str, jobs: Iterable[_Placed], within: str) -> str | None:
     """Why nobody may be let write to a place by its name alone; None where nothing speaks against it.
 
     Args:
-        place: The place.
         jobs: All jobs of the file.
         within: The location below which places may be named. It may lie in a declared place itself.
     """

@@ -28,15 +28,10 @@ class Standby:
         checkpoint: Its checkpoint, a URI.
         repository: Its repository of savepoints, one of `replicate.to` of the primary.
         control: Where the job's records are there.
-        application: Path of the application.
-        args: Its arguments.
         env: Names of environment variables that the driver gets.
-        python: Interpreter.
-        spark_home: The distribution of Spark.
         launch: Where its driver runs.
         spark: Settings of Spark, over those of the primary.
         kafka: How Kafka is reached.
-        sinks: What its queries write to.
         outputs: Output directories of file sinks of the primary, each with the one that is used here instead.
         approve: Whether `<job>.failover` shows its plan, and waits for a person's approval.
     """
@@ -62,12 +57,9 @@ class PrimaryPlaces:
     """What of a job's primary its standby is held against.
 
     Attributes:
-        checkpoint: The declared checkpoint.
         queries: The declared checkpoint of each query.
-        repository: The repository.
         control: The declared place of the records; None for the usual one.
         replicas: To which repositories savepoints are brought.
-        spark: Settings of Spark.
     """
 
     checkpoint: str
@@ -82,8 +74,6 @@ def read_standby(fields: Fields, primary: PrimaryPlaces, *, env: tuple[str, ...]
     """Of `[jobs.NAME.standby]`; None where there is none.
 
     Args:
-        fields: The table.
-        primary: The places of the primary.
         env: What the table says of environment variables, checked.
 
     Raises:

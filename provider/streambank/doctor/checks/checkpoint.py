@@ -43,13 +43,11 @@ def check_checkpoint(
     """Everything that is wrong, or worth knowing, about a checkpoint. Only reads.
 
     Args:
-        checkpoint: The checkpoint directory.
         sinks: Output directories of the query's file sinks, by the names to report them by.
         now: The time to judge ages by.
 
     Raises:
         NotFoundError: There is no checkpoint.
-        StorageError: The environment failed.
     """
     reader = CheckpointReader(checkpoint)
     inspection = reader.inspect()
@@ -67,9 +65,6 @@ def check_inputs(
     """The same, of a checkpoint that was looked at already.
 
     Args:
-        checkpoint: The checkpoint directory.
-        inspection: What its files say.
-        listing: All of them.
         sinks: Output directories of the query's file sinks, by the names to report them by.
         now: The time to judge ages by.
         savepoints: The newest ones, which say how long it took to take them.
@@ -154,7 +149,6 @@ def check_budget(
     """How long a committed batch stays whole: the time in which a take has to hold or copy its files.
 
     Args:
-        budget: How long that is.
         savepoints: The newest ones: those that planned again, or could hold nothing, say what they need.
         holds: Whether files can be held at once, whatever their size.
     """
@@ -208,8 +202,6 @@ def check_sink(name: str, sink: Store, checkpoint: Store) -> list[Finding]:
     Both may move while they are read. So what looks like an error is looked at again, from the beginning.
 
     Args:
-        name: How to report it.
-        sink: Its output directory.
         checkpoint: The query's checkpoint.
     """
     found: list[Finding] = []
@@ -271,10 +263,6 @@ def check_output(name: str, sink: Store) -> Iterator[Finding]:
 
     A batch's files are there before its entry is, so what the log names first and the listing lacks then is
     gone. A log that is being compacted is read again.
-
-    Args:
-        name: How to report it.
-        sink: Its output directory.
     """
     for _ in range(SINK_LOOKS):
         try:

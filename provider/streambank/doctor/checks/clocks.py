@@ -46,7 +46,6 @@ def check_planned(planner: ClosurePlanner, batch: int | None) -> Iterator[Findin
     """A batch that was written down before it was planned: the driver's clock against that of the storage.
 
     Args:
-        planner: What the checkpoint was read with.
         batch: The batch; None for none.
     """
     path = None if batch is None else planner.index.offsets.get(batch)
@@ -134,7 +133,6 @@ def check_service(store: Store, clock: Callable[[], datetime]) -> Iterator[Check
     """The clock of a storage service against this machine's.
 
     Args:
-        store: The checkpoint or the repository.
         clock: This machine's clock.
     """
     if not isinstance(store, Served):

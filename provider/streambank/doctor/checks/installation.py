@@ -253,7 +253,6 @@ def check_host_name(name: str, environment: Mapping[str, str] | None = None) -> 
     Spark's Python asks for that of `localhost`.
 
     Args:
-        name: The name.
         environment: That of Spark, for the host's own name: it may give the address.
     """
     if environment and environment.get("SPARK_LOCAL_IP"):

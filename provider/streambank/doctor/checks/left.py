@@ -22,11 +22,7 @@ KINDS: dict[Kind, str] = {
 
 
 def check_left(left: LeftDirectories) -> Iterator[CheckResult]:
-    """One finding for each directory, with its bytes and what to do.
-
-    Args:
-        left: What was found.
-    """
+    """One finding for each directory, with its bytes and what to do."""
     for one in left.directories:
         since = f", left since {to_json_time(one.since)}" if one.since else ""
         needless = "" if one.needed_by else " Nothing needs it."

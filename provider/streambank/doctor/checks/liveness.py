@@ -11,13 +11,7 @@ from streambank.job.alive import PATIENCE_S, Life
 
 
 def check_life(job: str, life: Life, now: datetime) -> Iterator[Finding]:
-    """A job that is down, or unwatched although somebody is expected to watch it.
-
-    Args:
-        job: Its name.
-        life: How it is.
-        now: The moment.
-    """
+    """A job that is down, or unwatched although somebody is expected to watch it."""
     if life.down_since is not None and life.down_s(now) > PATIENCE_S:
         yield Finding(
             "not-running",

@@ -74,7 +74,6 @@ def check_location(location: str, mount_of: MountOf) -> Iterator[Finding]:
 
     Args:
         location: Its URI.
-        mount_of: What a path is on.
     """
     if _TEMPORARY.fullmatch(location.rpartition("/")[2]):
         yield Finding(
@@ -191,7 +190,6 @@ def check_one_disk(
         checkpoint: URI of the checkpoint.
         repository: URI of the repository.
         replicas: URIs of the repository's replicas.
-        mount_of: What a path is on.
     """
     storages = [_storage(one, mount_of) for one in (checkpoint, repository, *replicas)]
     if storages[0] is None or storages[0] != storages[1]:
@@ -281,7 +279,6 @@ def check_rules(what: str, store: Store) -> Iterator[CheckResult]:
 
     Args:
         what: What lies there: the checkpoint, the repository.
-        store: Where.
     """
     if not isinstance(store, Served):
         return
@@ -359,7 +356,6 @@ def check_local_dir(
         conf: The job's settings; None where it is not declared.
         environment: What a driver started here would get.
         here: Whether the driver runs, or ran last, on this machine.
-        mount_of: What a path is on.
     """
     what = "the disk that RocksDB works on"
     if conf is None:
@@ -416,7 +412,6 @@ def check_records_apart(job: str, records: Store, repository: Store) -> Iterator
     Args:
         job: The job's name.
         records: Where its records are.
-        repository: The root of its repository.
     """
     if not is_inside(records.uri, repository.uri):
         return
@@ -434,12 +429,7 @@ def check_records_apart(job: str, records: Store, repository: Store) -> Iterator
 
 
 def check_owners(job: Job, declared: Declarations) -> Iterator[CheckResult]:
-    """Jobs of several owners that share a place, by the owners that are declared for Airflow.
-
-    Args:
-        job: The job.
-        declared: The jobs file.
-    """
+    """Jobs of several owners that share a place, by the owners that are declared for Airflow."""
     mine = job.airflow.owner
     for name, one in declared.broken.items() if mine else ():
         what = f"whether it shares a place with job {name} of another owner"

@@ -32,7 +32,6 @@ def check_release(query: Query, version: str) -> Iterator[CheckResult]:
 
     Args:
         query: The query, with a committed batch.
-        version: The version of that Spark.
     """
     if query.closure is None:
         return

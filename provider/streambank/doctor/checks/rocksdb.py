@@ -36,7 +36,6 @@ def check_changelog(
 
     Args:
         closure: The closure of the newest batch.
-        index: The listing.
         points: The history, oldest first.
     """
     if closure.spark.provider != "rocksdb" or _has_changelogs(index):

@@ -29,7 +29,6 @@ def check_nested(
     """Arrays and maps within a row, where rows have become large or updates slow.
 
     Args:
-        operators: What they keep.
         reported: What Spark said of each operator, batch by batch, oldest first.
     """
     for operator in operators:

@@ -17,9 +17,6 @@ def check_signatures(job: str, repository: Store, keys: Keys, key_file: str | No
 
     Args:
         job: The job's name.
-        repository: The root of its repository.
-        keys: The keys of this installation.
-        key_file: The file that they are from.
     """
     folder = f"{FOLDER}/"
     signed = {info.path.rpartition("/")[0].removeprefix(folder) for info in repository.list(f"{folder}{job}")}

@@ -29,7 +29,6 @@ def check_lag(closure: Closure, batch_period_s: float | None, conf: Mapping[str,
     Args:
         closure: The closure of the newest batch.
         batch_period_s: Seconds between two commits; None where that is not known.
-        conf: The settings that are declared.
     """
     if batch_period_s is None:
         return
@@ -97,7 +96,6 @@ def check_restarts(
     Args:
         closure: The closure of the newest batch.
         points: The history, oldest first.
-        now: The moment.
         managed: Whether the history is the runner's, which knows one driver from another.
     """
     if not closure.operators or closure.spark.checkpoint_format > 1:

@@ -39,11 +39,7 @@ _LONGER = (
 
 
 def check_application(path: Path) -> Iterator[CheckResult]:
-    """`cleanSource` in the text of an application.
-
-    Args:
-        path: The PySpark application.
-    """
+    """`cleanSource` in the text of an application."""
     found = cleaning_of(path)
     if found.not_known:
         yield SkippedCheck(
@@ -72,7 +68,6 @@ def check_replay(
 
     Args:
         closure: The closure of the newest batch.
-        planner: What the checkpoint was read with.
         oldest: The oldest savepoint; None for none.
         exists: Whether a file of a source is there, by its URI.
         named: Locations that the job names. Who writes into the checkpoint writes the log of the source, too:
@@ -93,8 +88,6 @@ def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Ite
 
     Args:
         oldest: The oldest savepoint; None for none.
-        brokers: Who is asked.
-        now: The time.
     """
     if oldest is None:
         return

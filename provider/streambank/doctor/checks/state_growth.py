@@ -29,10 +29,8 @@ class StateColumns:
     """What a stateful operator keeps.
 
     Attributes:
-        operator: Its id.
         name: Spark's name of it; None where Spark 3.5 left no metadata.
         columns: The columns of each of its stores and column families.
-        variables: Of a transformWithState, its state variables.
     """
 
     operator: int
@@ -105,7 +103,6 @@ def check_bounded(operators: Sequence[StateColumns], points: Sequence[Point]) ->
     """Operators from which nothing is ever removed: a warning where they grew, else worth knowing.
 
     Args:
-        operators: What they keep.
         points: The history, oldest first.
     """
     for operator in operators:

@@ -57,8 +57,6 @@ class Written:
     """What the newest batches wrote to one kind of rows of an operator.
 
     Attributes:
-        operator: The operator.
-        columns: The kind of rows.
         changes: The changes, the newest first, each with the state's version that it made.
     """
 
@@ -123,13 +121,8 @@ def check_state_rows(
     """Sessions that do not end, lists that only grow, hot keys, numbers in strings.
 
     Args:
-        store: The checkpoint.
         closure: The closure of the newest batch.
-        planner: What the checkpoint was read with.
         operators: What each operator keeps.
-
-    Raises:
-        StorageError: The checkpoint cannot be read.
     """
     for operator in operators:
         for one in written(store, closure, planner, operator):
@@ -145,11 +138,7 @@ def check_state_rows(
 def written(
     store: Store, closure: Closure, planner: ClosurePlanner, operator: StateColumns
 ) -> Iterator[Written | SkippedCheck]:
-    """What the newest batches wrote, by kind of rows.
-
-    Raises:
-        StorageError: The checkpoint cannot be read.
-    """
+    """What the newest batches wrote, by kind of rows."""
     files = planner.index.operators.get(operator.operator, OperatorFiles())
     found = sorted(_changed_files(files, closure.batch + 1), reverse=True)[:MOST_FILES]
     if not found:
@@ -208,7 +197,6 @@ def check_sessions(rows: Written, watermark_ms: int | None) -> Iterator[Finding]
     """Session windows that stay open since each event extends them.
 
     Args:
-        rows: What was written.
         watermark_ms: The watermark after the newest batch; None for none.
     """
     if rows.last_of_key != _SESSION_START or watermark_ms is None:
@@ -256,11 +244,7 @@ def check_sessions(rows: Written, watermark_ms: int | None) -> Iterator[Finding]
 
 
 def check_lists(rows: Written) -> Iterator[Finding]:
-    """A ListState without TTL to which elements are appended, and from which none is taken.
-
-    Args:
-        rows: What was written.
-    """
+    """A ListState without TTL to which elements are appended, and from which none is taken."""
     variables, name = rows.operator.variables, rows.columns.family
     if variables is None or not rows.is_list or name in variables.with_ttl or rows.batches < MIN_BATCHES:
         return
@@ -288,11 +272,7 @@ def check_lists(rows: Written) -> Iterator[Finding]:
 
 
 def check_hot(rows: Written) -> Iterator[Finding]:
-    """A key to which most of the written rows belong.
-
-    Args:
-        rows: What was written.
-    """
+    """A key to which most of the written rows belong."""
     if rows.columns.keyless or rows.columns.family.startswith("$"):
         return
     units: Counter[object] = Counter()
@@ -320,11 +300,7 @@ def check_hot(rows: Written) -> Iterator[Finding]:
 
 
 def check_numbers(rows: Written) -> Iterator[Finding]:
-    """Columns of strings whose values are all numbers.
-
-    Args:
-        rows: What was written.
-    """
+    """Columns of strings whose values are all numbers."""
     in_key = {name.rpartition(".")[2] for name in _strings(rows.columns.key)}
     columns: dict[str, list[str]] = {}
     for found in rows.values():

@@ -51,12 +51,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """One file system, and what lies there.
-
-    Attributes:
-        space: What it has left.
-        places: What lies there.
-    """
+    """One file system, and what lies there."""
 
     space: Space
     places: tuple[Place, ...]
@@ -74,13 +69,8 @@ def places_of(
     """Where one query of a job and what keeps it lie, as far as that is known.
 
     Args:
-        job: The declared job.
-        control: Its records.
         query: The query's name, `main` for the only one.
         environment: The environment of drivers here; that of this process when left out.
-
-    Raises:
-        StreambankError: The records cannot be read.
     """
     generation = control.generation(query)
     yield Place("checkpoint", generation.location if generation is not None else job.queries[query])

@@ -51,7 +51,6 @@ class KubernetesLauncher(Submitter):
         return None
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
-        """See `Launcher.submit`."""
         handle = self._handle(spec.launch_id)
         try:
             self.submission(job, spec).run(job, control, spec, self._environment, self._installation)

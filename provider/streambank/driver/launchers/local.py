@@ -84,7 +84,6 @@ class LocalLauncher:
         return str(root / "logs" / f"{launch_id}.log")
 
     def check(self, job: Job) -> str | None:
-        """See `Launcher.check`."""
         check_queries(job.name, check_application(job.application), job.queries)
         return require_known_spark(self._installation or installation_of(job))
 
@@ -146,7 +145,6 @@ class LocalLauncher:
         ]
 
     def status(self, handle: Handle) -> DriverState:
-        """See `Launcher.status`."""
         for one in handle.processes:
             # A child of this process stays a zombie until it is asked for; others belong to somebody else.
             with contextlib.suppress(ChildProcessError):
@@ -159,7 +157,6 @@ class LocalLauncher:
         return DriverState("ended", codes[0] if codes else None)
 
     def log_lines(self, handle: Handle, count: int) -> list[str]:
-        """See `Launcher.log_lines`."""
         if handle.log is None:
             return []
         log = Path(handle.log)

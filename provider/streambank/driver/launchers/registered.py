@@ -50,7 +50,6 @@ def registered_launcher(policy: LaunchPolicy) -> Launcher:
     Raises:
         InputError: No installed package registers it (code `no-such-launcher`), two do
             (`ambiguous-launcher`), or it does not load or is no launcher (`bad-launcher`).
-        StreambankError: Whatever of ours it raises itself, about its settings.
     """
     return Checked(policy.on, _made(policy.on, load(policy.on), policy))
 
@@ -119,24 +118,17 @@ def _said(error: BaseException) -> str:
 
 
 class Checked:
-    """A registered launcher, of which only what the protocol allows comes back.
-
-    Args:
-        name: What it is registered as.
-        launcher: What the package made.
-    """
+    """A registered launcher, of which only what the protocol allows comes back."""
 
     def __init__(self, name: str, launcher: Launcher) -> None:
         self.name = name
         self.launcher = launcher
 
     def log_path(self, control: JobControl, launch_id: str) -> str | None:
-        """See `Launcher.log_path`."""
         found = self._asked("log_path", lambda: self.launcher.log_path(control, launch_id))
         return self._of("log_path", found, (str, type(None)))
 
     def check(self, job: Job) -> str | None:
-        """See `Launcher.check`."""
         return self._of("check", self._asked("check", lambda: self.launcher.check(job)), (str, type(None)))
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
@@ -155,14 +147,12 @@ class Checked:
         return handle
 
     def find(self, control: JobControl) -> list[Handle]:
-        """See `Launcher.find`."""
         found = self._of("find", self._asked("find", lambda: self.launcher.find(control)), (list, tuple))
         for handle in found:
             self._check_handle("find", handle)
         return list(found)
 
     def status(self, handle: Handle) -> DriverState:
-        """See `Launcher.status`."""
         state = self._of(
             "status", self._asked("status", lambda: self.launcher.status(handle)), (DriverState,)
         )
@@ -171,12 +161,10 @@ class Checked:
         return state
 
     def log_lines(self, handle: Handle, count: int) -> list[str]:
-        """See `Launcher.log_lines`."""
         lines = self._asked("log_lines", lambda: self.launcher.log_lines(handle, count))
         return [str(line) for line in self._of("log_lines", lines, (list, tuple))]
 
     def kill(self, handle: Handle) -> None:
-        """See `Launcher.kill`."""
         self._asked("kill", lambda: self.launcher.kill(handle))
 
     def _asked(self, method: str, ask: Callable[[], T]) -> T:

@@ -173,8 +173,6 @@ class StandaloneLauncher:
         One that waits for a worker shows no arguments, and has run nothing: it may be any of our program.
 
         Args:
-            handle: The launch.
-            driver: The driver.
             proven: One that runs where nobody tells its arguments does not count.
         """
         command = self._page.command(driver)
@@ -264,7 +262,6 @@ class StandaloneLauncher:
         """Ask the masters, one after the other, until one leads: what the others say is no answer.
 
         Args:
-            path: Of the REST server.
             body: What is sent; None for a question.
             repeatable: Whether it may be sent to the next one where one may have done it already. A question
                 may.
@@ -303,9 +300,6 @@ def submission(
     The program is fetched into the driver's working directory, so its name alone is enough there.
 
     Args:
-        job: The declared job.
-        control: Its records.
-        spec: Its launch.
         program: URI of the program (`shipping.ship`).
         environment: From which the variables are taken that the job's `env` names.
     """

@@ -27,10 +27,8 @@ class ClusterDriver:
     """A driver as the master knows it.
 
     Attributes:
-        id: Its submission id.
         state: The master's word for it.
         worker: Web address of its worker; None while it has none.
-        main: Its main class.
     """
 
     id: str
@@ -45,11 +43,7 @@ class ClusterDriver:
 
 
 class MasterPage:
-    """A master's web page, or those of several of which one leads.
-
-    Args:
-        addresses: Theirs.
-    """
+    """A master's web page, or those of several of which one leads."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.addresses = tuple(addresses)

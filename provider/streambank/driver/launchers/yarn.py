@@ -103,7 +103,6 @@ class YarnLauncher(Submitter):
         return found
 
     def status(self, handle: Handle) -> DriverState:
-        """See `Launcher.status`."""
         if handle.submission is None:
             return DriverState("ended", why="nothing was submitted")
         app = self._app(handle)
@@ -131,7 +130,6 @@ class YarnLauncher(Submitter):
             return [f"(The driver's log cannot be read: {error.message})"]
 
     def kill(self, handle: Handle) -> None:
-        """See `Launcher.kill`."""
         if handle.submission is None or self.status(handle).state == "ended":
             return
         path = f"/ws/v1/cluster/apps/{handle.submission}/state"

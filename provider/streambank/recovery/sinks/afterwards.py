@@ -35,7 +35,6 @@ class Named:
     Attributes:
         record: The sink as a savepoint would keep it.
         content: Its log up to the savepoint's batch, by the names that a manifest gives to its files.
-        store: The output directory.
         proven: Times show that the query of the savepoint has written it.
     """
 
@@ -51,8 +50,6 @@ def named_afterwards(
     """The file sinks that a person names for a savepoint; those that it names itself are left out.
 
     Args:
-        manifest: The savepoint.
-        locations: Output directories.
         same_line: The query was not restored to an earlier batch since the savepoint; None where no records
             tell.
 
@@ -81,7 +78,6 @@ def as_told(manifest: Manifest, description: str, same_line: bool | None) -> Nam
     Nobody has named it for this savepoint, so that it is the log of the savepoint's batches is to be proven.
 
     Args:
-        manifest: The savepoint.
         description: What the records say of the sink.
         same_line: As for `named_afterwards`.
     """

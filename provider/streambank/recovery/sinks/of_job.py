@@ -31,7 +31,6 @@ class SinksOfQuery:
     Attributes:
         query: Its name; `main` for the only one.
         savepoint: The savepoint with which they are compared; None where there is none.
-        batch: Its batch.
         sinks: Each sink as a plan of a restore has it; without a savepoint only kind, path and whether it is
             guarded.
         possible: The choices with which no sink speaks against a restore of that savepoint.
@@ -46,7 +45,6 @@ class SinksOfQuery:
     mixed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "query": self.query,
             "savepoint": self.savepoint,
@@ -61,7 +59,6 @@ def sinks_of_job(job: Job, queries: Sequence[str], savepoint: str | None = None)
     """Compare the sinks of each query with a savepoint. Reads only; the job may run.
 
     Args:
-        job: The job.
         queries: Its queries that are asked about.
         savepoint: The savepoint, as `streambank restore` takes it; the newest of each query when left out.
 

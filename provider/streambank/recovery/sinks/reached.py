@@ -74,7 +74,6 @@ class Reached:
         return f"batch {first}" if self.newest == first else f"batches {first} to {self.newest}"
 
     def to_dict(self) -> JsonDict:
-        """As JSON, for plans and reports."""
         return {"committed": self.committed, "planned": self.planned, "not_known": self.not_known or None}
 
 
@@ -85,12 +84,8 @@ def how_far(
 
     Args:
         repository: Where the savepoint is.
-        manifest: The savepoint.
         control: The records of its job, which may be empty.
         checkpoint: The declared checkpoint, for a job that was never started under Streambank.
-
-    Raises:
-        StorageError: The records or the repository cannot be read now.
     """
     query = QueryRef.parse(manifest.job).query
     found = _Found()
@@ -125,7 +120,6 @@ def records_to_ask(given: JobControl | None, repository: Repository, manifest: M
     Args:
         given: The caller's, which may be guessed.
         repository: Where the savepoint is.
-        manifest: The savepoint.
     """
     asked = QueryRef.parse(manifest.job)
     control = given or JobControl.of_repository(repository.store, asked.job)

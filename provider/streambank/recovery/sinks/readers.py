@@ -36,7 +36,6 @@ class Reader:
     """A query that reads an output.
 
     Attributes:
-        job: Its job.
         query: Its name, `main` for the only one.
         output: What it reads, as the sink is called.
         restored: It goes back in the same operation, to before it has read what is taken back.
@@ -83,7 +82,6 @@ def readers_of(
     """The queries of declared jobs that read outputs, by what their last drivers have said of their sources.
 
     Args:
-        outputs: The outputs.
         jobs_file: Where jobs are declared; empty for nowhere.
         writer: `job/query` or `job` that writes there.
         restored: Queries that go back far enough in the same operation, likewise.
@@ -136,7 +134,6 @@ def restored_too(chosen: Iterable[Manifest], own: Manifest) -> frozenset[str]:
     """Queries that go back in the same operation, by `job` or `job/query`, and have read nothing later.
 
     Args:
-        chosen: The savepoints that are restored.
         own: That of the query whose output goes back: a savepoint that was taken after it may know of more.
     """
     return frozenset(one.job for one in chosen if one.taken_at <= own.taken_at)
@@ -147,7 +144,6 @@ def said_of_readers(outputs: Sequence[str], readers: Sequence[Reader], writer: s
 
     Args:
         outputs: Those that have something to take back.
-        readers: Who is known to read them.
         writer: `job/query` or `job` that writes there.
     """
     if outputs and (not readers or _NOT_KNOWN in readers):

@@ -58,7 +58,6 @@ class GuardedSink:
         was: Where it was when the savepoint was taken.
         store: Where it is now.
         saved: The log that the savepoint keeps.
-        standing: How it compares.
         new: The new output directory where the query goes on, or an emptied old one; None where it goes on
             in the output that it has.
         in_the_way: Files for which `new` is no new output.
@@ -182,7 +181,6 @@ def look_at_sinks(
 
     Args:
         repository: Where the savepoint is.
-        manifest: The savepoint.
         moved: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new: Sinks instead of which the query goes on in a new output directory: the location in the
             savepoint to the new one.
@@ -282,12 +280,7 @@ def query_sinks_now(control: JobControl, manifest: Manifest, declared: Iterable[
     """What the query of a savepoint writes to by its last driver's word, and by its job's.
 
     Args:
-        control: The job's records.
-        manifest: The savepoint.
         declared: What the job declares of its sinks.
-
-    Raises:
-        StorageError: The records cannot be read now.
     """
     query = QueryRef.parse(manifest.job).query
     try:
@@ -495,9 +488,6 @@ def roll_back_sinks(
     """Take every guarded sink back that was chosen for that, one after the other.
 
     Args:
-        sinks: The sinks.
-        choices: What was chosen for them.
-        manifest: The savepoint.
         before_files: Called right before each file sink is changed.
         changing: Gives what is entered around the change of each table, by its name.
 
@@ -546,7 +536,6 @@ def kafka_refusals(
     warning.
 
     Args:
-        sinks: The sinks.
         choice: What was chosen for all sinks.
         mode: What becomes of the query id.
         reached: How far the query ever got; None where it stands at the savepoint's batch.
@@ -604,8 +593,6 @@ def check_stands_at(job: str, location: str, batch: int) -> None:
 
     Args:
         job: `job` or `job/query`, for the message.
-        location: The checkpoint.
-        batch: The batch.
 
     Raises:
         RefusedError: Another one was committed last (code `query-went-on`), or the next one was begun

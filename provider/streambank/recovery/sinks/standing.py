@@ -23,10 +23,6 @@ from streambank.sites.records import Sites
 def sinks_at(request: RestoreRequest, manifest: Manifest) -> Sinks:
     """The sinks as they stand; those of a query that stands where the savepoint is need not be asked.
 
-    Args:
-        request: What is asked for.
-        manifest: The savepoint.
-
     Raises:
         StreambankError: See `look_at_sinks`; or the job's records cannot be read.
     """
@@ -102,11 +98,6 @@ def check_still_at(request: RestoreRequest, manifest: Manifest, sinks: Sinks) ->
     """Look once more how far the query got, right before the restored directory becomes a checkpoint.
 
     Files may have been written for hours since the first look, beside a query that runs on without a lease.
-
-    Args:
-        request: What was asked for.
-        manifest: The savepoint.
-        sinks: Its sinks as they stood.
 
     Raises:
         RefusedError: A sink that is not guarded was sent more meanwhile (code `sink-not-guarded`), or a table

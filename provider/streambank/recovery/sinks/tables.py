@@ -25,7 +25,6 @@ class GuardedTable:
     Attributes:
         guard: Who judges it and rolls it back.
         record: What the savepoint keeps of it; None where it was taken without.
-        standing: How it compares.
     """
 
     guard: TableGuard
@@ -37,8 +36,6 @@ def look_at_tables(manifest: Manifest, now: QuerySinks, *, same_line: bool | Non
     """Each table that the query writes to now, and each that the savepoint names and the job does not.
 
     Args:
-        manifest: The savepoint.
-        now: What the query writes to.
         same_line: The query was not restored to an earlier batch since the savepoint; None where no records
             tell.
     """
@@ -115,10 +112,8 @@ def table_refusals(
     A fork has its own query id, so a table skips nothing of it: rows come twice if it writes there.
 
     Args:
-        tables: The tables.
         choice: What was chosen for all sinks.
         mode: What becomes of the query id.
-        stateful: The query has state.
     """
     for table in tables:
         if mode == "fork":

@@ -93,7 +93,6 @@ class UnguardedStanding:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, for plans and reports."""
         reached = self.reached
         return {
             "kind": self.kind,
@@ -113,7 +112,6 @@ class NoSinkKnown(UnguardedStanding):
     """Whatever the query of a savepoint writes to that knows no sink.
 
     Attributes:
-        stateful: The query has state.
         candidates: Output directories that may be its sink.
         ahead: Those of them whose log has later batches, each with the newest.
     """
@@ -211,7 +209,6 @@ def unguarded_refusals(
     """Why a restore must not go on with this choice.
 
     Args:
-        sinks: The sinks.
         choice: What was chosen for all sinks.
         others: Guarded sinks with later output, which `accept` leaves as they are, too.
     """
@@ -255,7 +252,6 @@ def no_sink_known(
     """How the output of a savepoint stands that names no sink.
 
     Args:
-        manifest: The savepoint.
         mode: What becomes of the query id.
         reached: How far the query got; None where it is known to stand at the savepoint's batch.
         candidates: Output directories that may be its sink.
@@ -289,16 +285,9 @@ def unnamed_sink(control: JobControl, manifest: Manifest) -> tuple[str, str] | N
     A savepoint that was taken before the first start, or of a bare checkpoint, names none; one from
     before the application changed names another.
 
-    Args:
-        control: The job's records.
-        manifest: The savepoint.
-
     Returns:
         Kind and description; None where the savepoint has it, or it is a file sink among others, whose log
         says by itself how far it is.
-
-    Raises:
-        StorageError: The records cannot be read now.
     """
     try:
         facts = control.query_facts(QueryRef.parse(manifest.job).query)

@@ -33,11 +33,9 @@ class IndexedObject:
     """Where a packed object lies.
 
     Attributes:
-        pack_id: The pack.
         pack_bytes: Size of the pack's whole file.
         offset: The object's first byte in it.
         length: How many bytes it takes there.
-        encoding: How it is stored.
     """
 
     pack_id: str
@@ -112,8 +110,6 @@ def decode_index(index_id: str, content: Iterable[bytes], digest_name: str) -> l
     """The packs that an index file lists.
 
     Args:
-        index_id: Its id.
-        content: The file, in chunks.
         digest_name: The repository's digest algorithm.
 
     Raises:

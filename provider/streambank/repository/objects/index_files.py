@@ -25,12 +25,7 @@ MERGE_INDEX_FILES = 64
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A file of the repository that cannot be used.
-
-    Attributes:
-        key: The file.
-        error: What is wrong with it.
-    """
+    """A file of the repository that cannot be used."""
 
     key: str
     error: StreambankError
@@ -69,7 +64,6 @@ class IndexFiles:
 
     Args:
         store: The repository's root.
-        digest_name: Its digest algorithm.
     """
 
     def __init__(self, store: Store, digest_name: str) -> None:
@@ -272,8 +266,6 @@ class IndexFiles:
         """Write one index file in place of others, which are deleted only after it is there.
 
         Args:
-            packs: What it names.
-            replaced: Ids of the others.
             dropped: What those name and this one does not, since it is gone.
         """
         index_id = self._write(packs)

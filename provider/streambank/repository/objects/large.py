@@ -36,7 +36,6 @@ def look_up(store: Store, digests: Collection[str]) -> dict[str, FileInfo]:
 
     Args:
         store: The repository's root.
-        digests: The objects.
 
     Returns:
         For each digest whose file is there. One that is missing may be there all the same, where its file

@@ -36,7 +36,6 @@ class Objects:
 
     Args:
         store: The repository's root.
-        digest_name: Its digest algorithm.
     """
 
     def __init__(self, store: Store, digest_name: str) -> None:
@@ -64,7 +63,6 @@ class Objects:
         What a sweep is going to delete is not: store it again, and it goes where it lasts.
 
         Args:
-            digest: The object.
             size_bytes: Its size; None for any.
             file: Its own file, as it is now; looked for where it is not given.
             absent: Objects that are known to have no file of their own.
@@ -115,7 +113,6 @@ class Objects:
         """Those of some objects that a sweep is going to delete: there is no other copy of them here.
 
         Args:
-            digests: The objects.
             refresh: Look again what has been condemned since the repository was last looked at.
         """
         if refresh:
@@ -136,7 +133,6 @@ class Objects:
         """Where an object lies; index files that others wrote meanwhile are taken in.
 
         Args:
-            digest: The object.
             gone: The pack where it was said to lie, and that is not there. A sweep has had what is needed of
                 it stored elsewhere before it deleted it, so the index is read again.
             file: Its own file, as `look_up` has found it a moment ago.
@@ -217,7 +213,6 @@ class Objects:
         """Read an object through and compare its digest, without keeping its bytes; gives where it was read.
 
         Args:
-            digest: Of the object.
             passing: Called after each step with how many bytes were read.
 
         Raises:
@@ -286,11 +281,9 @@ class Objects:
         return self._index.damaged()
 
     def unindexed_packs(self) -> set[str]:
-        """See `IndexFiles.unindexed_packs`."""
         return self._index.unindexed_packs()
 
     def known_packs(self) -> dict[str, Pack]:
-        """See `IndexFiles.known_packs`."""
         return self._index.known_packs()
 
     def rebuild_index(self) -> RebuildReport:
@@ -305,7 +298,6 @@ class Objects:
         return self._index.rebuild()
 
     def drop_from_index(self, pack_ids: Set[str]) -> bool:
-        """See `IndexFiles.drop`."""
         return self._index.drop(pack_ids)
 
     def _publish(self, packs: list[Pack]) -> None:

@@ -162,7 +162,6 @@ def repair_table(store: Store, pack: Pack, digest_name: str) -> bool:
 
     Args:
         store: The repository's root.
-        pack: What the index says.
         digest_name: The repository's digest algorithm.
 
     Returns:

@@ -52,7 +52,6 @@ class CheckedReader(io.RawIOBase):
         self._hasher = new_hasher(self._algorithm)
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def read(self, size: int = -1, /) -> bytes:
@@ -68,7 +67,6 @@ class CheckedReader(io.RawIOBase):
         return data
 
     def readall(self) -> bytes:
-        """See `read`."""
         return self.read()
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # not every Buffer
@@ -109,7 +107,6 @@ class PartReader(io.RawIOBase):
         self._done = 0
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # not every Buffer

@@ -113,7 +113,6 @@ class ObjectWriter:
 
         Raises:
             ConflictError: There were more or fewer bytes: the file is being written (code `size-changed`).
-            StorageError: The repository cannot be written.
         """
         if size_bytes > SMALL_BYTES:
             return self._add_large((data,) if isinstance(data, bytes) else data, size_bytes)
@@ -131,7 +130,6 @@ class ObjectWriter:
         nothing.
 
         Args:
-            file: The file.
             read: Its bytes, from a reader of it.
             again: It is held on a disk: reading it twice gives the same bytes and costs no transfer.
 
@@ -141,7 +139,6 @@ class ObjectWriter:
         Raises:
             ConflictError: It changed meanwhile (code `size-changed`).
             NotFoundError: It went away, or is another one by now.
-            StorageError: The repository cannot be written.
         """
         size_bytes = file.info.size_bytes
         copy = self._store.copy_of(file) if isinstance(self._store, CopiesHeld) else None
@@ -188,11 +185,7 @@ class ObjectWriter:
             self._added.difference_update(digests)
 
     def flush(self) -> None:
-        """Store what is gathered, make it durable, then index it.
-
-        Raises:
-            StorageError: That failed, here or in another thread since the last flush.
-        """
+        """Store what is gathered, make it durable, then index it."""
         with self._state:
             self._state.wait_for(lambda: self._writing == 0)
             if self._failure is not None:

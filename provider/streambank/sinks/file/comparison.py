@@ -166,11 +166,7 @@ class Comparison:
         return self._forgotten
 
     def leave_out_forgotten(self, saved: NamedFiles) -> None:
-        """Compare from now on with the savepoint's log without what the sink's own log has forgotten.
-
-        Args:
-            saved: The files of that log.
-        """
+        """Compare from now on with the savepoint's log without what the sink's own log has forgotten."""
         self._saved = saved
         for table in ("ours", "absent"):
             self._tables.run(f"DELETE FROM {table} WHERE name IN (SELECT name FROM forgotten)")

@@ -38,7 +38,6 @@ class NewOutput:
         path: Where the query goes on writing.
         instead_of: Where it wrote before; the rows up to `batch` stay there.
         batch: The batch up to which the new log says nothing.
-        log_written: Its entries.
     """
 
     path: str
@@ -47,7 +46,6 @@ class NewOutput:
     log_written: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The new output as JSON."""
         return {
             "path": self.path,
             "instead_of": self.instead_of,

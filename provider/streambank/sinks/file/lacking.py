@@ -24,8 +24,6 @@ class Lacking:
 
     Attributes:
         missing: How many files are gone, have another size, or lie outside of the output directory.
-        such_as: Some of them.
-        checked: How many were looked for.
         named: How many the log names.
     """
 
@@ -43,7 +41,6 @@ class Lacking:
         return f"The file sink {path} lacks {say_count(self.missing, 'data file')}{of} ({some})."
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, for a savepoint."""
         return {"files": self.missing, "such_as": list(self.such_as), "checked": self.checked}
 
 
@@ -51,7 +48,6 @@ def lacking(store: Store, entries: Iterable[LogName]) -> Lacking:
     """Look for every data file that readers of an output would read.
 
     Args:
-        store: The output directory.
         entries: The entries of its log that tell.
 
     Raises:
@@ -64,12 +60,7 @@ def lacking(store: Store, entries: Iterable[LogName]) -> Lacking:
 
 
 def look_for(store: Store, named: NamedFiles) -> Lacking:
-    """Look for some data files, few whatever size the output has, and list nothing.
-
-    Args:
-        store: The output directory.
-        named: What its log names.
-    """
+    """Look for some data files, few whatever size the output has, and list nothing."""
     chosen = list(named.spread(MOST_LOOKED_FOR))
     gone = [key for key, size_bytes in chosen if not _is_there(store, key, size_bytes)]
     return Lacking(len(gone), tuple(gone[:MOST_NAMED]), len(chosen), named.totals()[0])

@@ -39,7 +39,6 @@ class DataFile:
     """One data file that the log names.
 
     Attributes:
-        uri: As the log spells it.
         key: Relative to the output directory; None where the file lies outside of it.
         size_bytes: Its size as the log says.
         written_ms: When it was written as the log says, in ms since 1970; None where it does not say.
@@ -109,7 +108,6 @@ def chain(names: Iterable[LogName], batch: int, where: str) -> list[LogName]:
 
     Args:
         names: Every entry of the log, those of later batches too.
-        batch: The batch.
         where: How to name the log in an error.
 
     Raises:
@@ -151,11 +149,6 @@ def read_entry(store: Store, name: LogName, roots: Roots) -> Iterator[DataFile]:
 def parse_entry(content: Iterable[bytes], path: str, roots: Roots) -> Iterator[DataFile]:
     """The data files that one entry names, read as they are asked for.
 
-    Args:
-        content: The entry, in chunks.
-        path: How to name it in an error.
-        roots: The output directory.
-
     Raises:
         FormatError: It is no entry of a file sink's log, or it does something other than adding files.
     """
@@ -192,9 +185,6 @@ def relocate_entry(data: Iterable[bytes], path: str, old: Roots, new_uri: str) -
     """The same entry with the URIs of data files below the old output directory pointing below the new one.
 
     Args:
-        data: The entry, in chunks.
-        path: How to name it in an error.
-        old: The output directory as it was.
         new_uri: The output directory as it is now.
 
     Raises:
@@ -215,9 +205,6 @@ def without_files(
     """The same entry without some data files.
 
     Args:
-        data: The entry, in chunks.
-        path: How to name it in an error.
-        roots: The output directory.
         left_out: The files, by `DataFile.name`.
 
     Raises:

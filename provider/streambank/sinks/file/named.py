@@ -89,10 +89,6 @@ def _digest(file: DataFile) -> bytes:
 def added_by(store: Store, batch: int) -> tuple[DataFile, ...]:
     """The data files that one batch has written.
 
-    Args:
-        store: The output directory.
-        batch: The batch.
-
     Raises:
         NotFoundError: The log has no entry of it, or not those by which a compacted one tells (code
             `missing-log-entry`).

@@ -92,12 +92,7 @@ def look_nearby(checkpoint: str, saved: Windows | None = None) -> Nearby:
 
 
 def may_be_of(output: str, checkpoint: str) -> bool:
-    """Whether nothing that is on this machine speaks against an output being that of a checkpoint's query.
-
-    Args:
-        output: The output directory.
-        checkpoint: The checkpoint.
-    """
+    """Whether nothing that is on this machine speaks against an output being that of a checkpoint's query."""
     log, place = local_path(output), local_path(checkpoint)
     return log is None or place is None or _judge(log, place) != "not"
 
@@ -106,10 +101,7 @@ def skipped_by(checkpoint: str, outputs: Iterable[str], first: int, last: int) -
     """The output whose log had some batches of a query before the query planned them: Spark skipped those.
 
     Args:
-        checkpoint: The checkpoint.
         outputs: Output directories of the query; where there are none, one is looked for near the checkpoint.
-        first: The first of these batches.
-        last: The last one.
 
     Returns:
         URI of the output; None where none is known to be it, or more than one may.

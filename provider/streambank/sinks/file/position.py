@@ -62,18 +62,15 @@ class FileSinkStanding:
     """Where the sink stands.
 
     Attributes:
-        path: The output directory.
         standing: `even`: it ends at the savepoint's batch with the same files; `ahead`: it has later
             batches; `behind`: it has fewer; `diverged`: it has other files for the same batches; `damaged`:
             its log cannot be read; `moved`: it is even, but its log still points to where it was.
-        savepoint_batch: The savepoint's batch.
         sink_batch: The newest batch of the sink's log; None where it has none.
         later: Data files of later batches or of another timeline, by key, with their sizes.
         later_outside: How many more lie outside the output directory.
         later_rows: Rows in `later`, where each file tells.
         missing: How many data files up to the savepoint's batch are gone or have another size, and are
             nowhere aside. Those that the log has forgotten since do not count.
-        such_as: Some of these.
         forgotten: How many data files up to the savepoint's batch are gone, and the log has forgotten since
             (`retention`): a rollback leaves them out of the log that it writes.
         aside: Data files up to the savepoint's batch that an earlier rollback set aside: key to where it
@@ -233,7 +230,6 @@ def read_saved_log(record: Mapping[str, Any], content: Mapping[str, Chunks], now
     """Understand the log that a savepoint keeps.
 
     Args:
-        record: The sink in the manifest.
         content: Its files, by their names in the manifest (`_spark_metadata/12`).
         now_uri: Where the output directory is now.
 
@@ -293,8 +289,6 @@ def assess(
     """Compare an output directory with what a savepoint knows of it. Reads only.
 
     Args:
-        saved: The log of the savepoint.
-        store: The output directory.
         was_uri: Where it was when the savepoint was taken.
         unfinished_later: Where a rollback was begun and not finished: the data files that it was about to
             set aside, with their sizes. Its log may be half rewound then, and is judged entry by entry.

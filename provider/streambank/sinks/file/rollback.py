@@ -52,15 +52,12 @@ class RollbackReport:
     """What a rollback did.
 
     Attributes:
-        path: The output directory.
         batch: The batch that the sink is at now.
         aside: Where later files lie now, relative to `path`; empty where there was nothing to do.
         files_aside: How many data files were set aside.
-        bytes_aside: Their size.
         rows_aside: Their rows, where every file tells.
         files_back: How many data files came back from an earlier rollback.
         files_forgotten: How many data files the log no longer names that is written: see `FileSinkStanding`.
-        log_written: Entries of the log that were written.
         log_aside: Entries of the log that were set aside.
     """
 
@@ -81,7 +78,6 @@ class RollbackReport:
         return bool(self.aside)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
         return {
             "path": self.path,
             "batch": self.batch,
@@ -176,7 +172,6 @@ def was_rolled_back(store: Store, before: Collection[str]) -> bool:
     """Whether a rollback was begun since a moment, or is not finished; what changes first is its journal.
 
     Args:
-        store: The output directory.
         before: What `rollbacks` said at that moment.
 
     Raises:
@@ -198,7 +193,6 @@ def roll_back(
     """Take the sink back to the savepoint's batch.
 
     Args:
-        saved: The log of the savepoint.
         store: The output directory; nothing else may write to it.
         was_uri: Where it was when the savepoint was taken.
         savepoint: Id of the savepoint, for the name of the folder of what is set aside.

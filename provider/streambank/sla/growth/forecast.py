@@ -35,16 +35,11 @@ Method = Literal["plain", "seasonal", "daily"]
 
 @dataclass(frozen=True, slots=True)
 class TooLittle:
-    """No rate can be told.
-
-    Attributes:
-        why: What is missing, in a sentence.
-    """
+    """No rate can be told."""
 
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {"too_little": self.why}
 
 
@@ -77,19 +72,16 @@ class Growth:
     Attributes:
         per_day: The rate, in the metric's unit a day.
         low: Lower end of its 95 % interval; None where it is open.
-        high: Upper end.
         at: The moment of the newest measurements.
         level: The line at that moment.
         peak: What one in twenty of the last day's hours would be above at that moment: where there is a daily
             wave, its crest reaches a limit first.
-        span_s: How long the history is.
         cells: How many medians the rate rests on.
         width_s: Each of so many seconds.
         method: `plain`: all pairs; `seasonal`: pairs of the same hour of different days; `daily`: all pairs
             of days' medians, where there are too few hours.
         sure: Whether the history is long enough to tell growth from a daily wave, and the back-test holds.
         backtest: How far forecasts in the past were off; None where the history is too short for it.
-        notes: What was seen on the way.
     """
 
     per_day: float
@@ -116,7 +108,6 @@ class Growth:
         return Reach(*(_seconds(limit - self.peak, rate) for rate in (self.high, self.per_day, self.low)))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "per_day": self.per_day,
             "per_day_low": self.low,
@@ -147,8 +138,6 @@ class Reach:
 
     Attributes:
         soonest_s: By the upper end of the rate's interval; None also where that end is open.
-        expected_s: By the rate.
-        latest_s: By the lower end.
     """
 
     soonest_s: float | None
@@ -162,7 +151,6 @@ def measure_growth(gathered: Gathered, *, min_history_s: float = 0.0) -> Growth 
     Args:
         gathered: What was measured, with a break wherever one is known. One step that nobody named
             is found and taken as a break too.
-        min_history_s: How long the history has to be.
     """
     raw = gathered.cells()
     if not raw:

@@ -26,7 +26,6 @@ class Cell:
 
     Attributes:
         number: The stretch, counted in its width from 1970 on.
-        value: The median.
         segment: Values before and after a break (a compaction, a restore) are of different segments and are
             never compared.
     """
@@ -41,9 +40,7 @@ class Slope:
     """A slope per stretch.
 
     Attributes:
-        value: The estimate.
         low: Lower end of its 95 % interval; minus infinity where too few pairs tell.
-        high: Upper end.
         pairs: How many pairs it is the median of.
     """
 

@@ -81,12 +81,7 @@ class Drivers:
         return self._late[place]
 
     def is_stale(self, place: int, record: Stamped) -> bool:
-        """Whether a record does not count.
-
-        Args:
-            place: Which file it is in.
-            record: The record.
-        """
+        """Whether a record does not count."""
         if self._late[place]:
             return any(epoch > record.epoch and at >= record.at for epoch, at in self._seen.items())
         successor = self._successor[place]
@@ -132,7 +127,6 @@ def in_order(times: Sequence[datetime], low: datetime | None, high: datetime | N
     """Times that do not go back, as little changed as can be.
 
     Args:
-        times: As they were stamped.
         low: The last time of what came before.
         high: The first time of what comes after.
     """
@@ -184,7 +178,6 @@ class TimedFiles:
     """The records of some files, with one file in memory, or eight small ones of a service.
 
     Args:
-        store: Where they are.
         heads: All files that matter.
         begin: The place of the first one that is read.
         end: The place after the last one; None for all.

@@ -37,9 +37,7 @@ class Records:
     """Files of progress records.
 
     Attributes:
-        store: Where they are.
         keys: Their keys, oldest first.
-        query: Whose they are.
     """
 
     store: Store
@@ -96,7 +94,6 @@ class HistoryScan:
     Safe while a driver writes.
 
     Args:
-        records: The files.
         since: The oldest time of interest; None for all.
         until: The newest one; None for all.
 
@@ -199,7 +196,6 @@ def file_heads(records: Records, since: datetime | None = None) -> list[tuple[st
     """The files of a window and how they begin, oldest first, found from the newest backwards.
 
     Args:
-        records: The files.
         since: Where the window begins; one or two files before it are among them. None for all.
     """
     found: list[tuple[str, SegmentHead | None]] = []

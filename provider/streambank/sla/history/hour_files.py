@@ -61,11 +61,7 @@ class HourFiles:
         self._prefix = f"sla/hours/{self._query}"
 
     def read(self, begin: int) -> KeptHours:
-        """What is kept of the days from that of the hour `begin` on.
-
-        Raises:
-            StorageError: The files cannot be read.
-        """
+        """What is kept of the days from that of the hour `begin` on."""
         days = [day for day in self._days() if day >= begin // DAY_HOURS]
         parallel = at_once(self._store) if self._store.features.remote else 1
         hours: Hours = {}
@@ -81,9 +77,6 @@ class HourFiles:
 
         The oldest day first. A crash in between leaves the newest day with the number of before, by which
         whatever made older hours be made again is seen again.
-
-        Raises:
-            StorageError: They could not be written.
         """
         for day in sorted({hour // DAY_HOURS for hour in hours}):
             of_day = range(day * DAY_HOURS, (day + 1) * DAY_HOURS)
@@ -100,21 +93,13 @@ class HourFiles:
             self._store.write(self._key(day), encode_json(data))
 
     def drop_before(self, hour: int) -> None:
-        """Delete the days before that of an hour.
-
-        Raises:
-            StorageError: They could not be deleted.
-        """
+        """Delete the days before that of an hour."""
         for day in self._days():
             if day < hour // DAY_HOURS:
                 self._store.delete(self._key(day))
 
     def drop_from(self, hour: int) -> None:
-        """Delete the days from that of an hour on.
-
-        Raises:
-            StorageError: They could not be deleted.
-        """
+        """Delete the days from that of an hour on."""
         for day in reversed(self._days()):
             if day >= hour // DAY_HOURS:
                 self._store.delete(self._key(day))

@@ -39,7 +39,6 @@ class Windows:
     """How far back a history is looked at.
 
     Attributes:
-        now: Their end.
         statistic_s: The longest one in which single batches count.
         trend_s: The longest one in which hours do.
     """
@@ -63,8 +62,6 @@ class HourlyScan:
     """The points of one query, oldest first: hours, then batches. The counts are those of the last time.
 
     Args:
-        records: The files of records.
-        windows: How far back.
         files: Where hours are kept; None for nowhere.
         keep: Whether what is made of hours is kept too, and not only used.
 
@@ -189,8 +186,6 @@ def hourly_history(
     """A query's history for whoever judges it: hours, and then batches. Nothing is read before it is used.
 
     Args:
-        records: The files of records.
-        windows: How far back.
         files: Where hours are kept; None for nowhere.
         keep: Whether what is made of hours is kept too, and not only used.
     """

@@ -12,11 +12,8 @@ class Stretch:
     """What a point tells besides, that stands for the batches of an hour.
 
     Attributes:
-        count: How many batches.
         began: When the first of them was committed.
-        first: That batch.
         lowest: The smallest value of each metric; its time and batch are those of the newest.
-        highest: The largest.
     """
 
     count: int
@@ -34,7 +31,6 @@ class Point:
 
     Attributes:
         at: When it was committed, aware and in UTC.
-        batch: The batch.
         run_id: Spark's id of the run; None where only the checkpoint tells.
         epoch: The driver's epoch of the lease; None where only the checkpoint tells.
         values: Value of each metric, over all operators.

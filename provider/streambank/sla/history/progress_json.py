@@ -56,7 +56,6 @@ class Measuring:
         """The next batch's point.
 
         Args:
-            record: What was recorded.
             at: The time that counts for it: the record's own, unless a clock went back.
         """
         progress = record.progress

@@ -20,12 +20,9 @@ class Summary:
     """One metric over a history.
 
     Attributes:
-        unit: Its unit.
         batches: Of how many batches it is known.
         newest: Its newest known value.
-        median: The middle one.
         p95: One that 95 % are not above (the nearest rank).
-        maximum: The largest.
     """
 
     unit: str
@@ -36,7 +33,6 @@ class Summary:
     maximum: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "unit": self.unit,
             "batches": self.batches,
@@ -52,14 +48,12 @@ class Gathered:
     """Metrics of a history, gathered in one pass.
 
     Attributes:
-        query: Whose history it is.
         batches: How many points there are.
         begin: Time of the oldest; None for none.
         end: Time of the newest.
         metrics: Values by metric, over all operators.
         operators: The same by operator id.
         runs: How many runs of the query they come from.
-        notes: What was odd.
     """
 
     query: str
@@ -97,7 +91,6 @@ class Gathered:
         return {name: _summary(name, columns[name]) for name in METRICS if name in columns}
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "query": self.query,
             "batches": self.batches,

@@ -52,7 +52,6 @@ class PartitionMeasure:
         return self.state.base_bytes if self.state.base_version else self.state.change_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "operator": self.operator,
             "partition": self.state.partition,
@@ -70,8 +69,6 @@ class Growth:
     """How the state changed between two batches, as their snapshots tell.
 
     Attributes:
-        from_batch: The older one.
-        to_batch: The newer one.
         seconds: The time between their commits.
         rows: By how many rows it grew; None where files do not count them.
         bytes: By how many bytes.
@@ -84,7 +81,6 @@ class Growth:
     bytes: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return asdict(self)
 
 
@@ -120,7 +116,6 @@ def measure_checkpoint(
     """Measure a checkpoint, live or not; never writes.
 
     Args:
-        store: The checkpoint directory.
         planner: What the checkpoint was looked at with already, so that nothing is read again.
         most_stores: How many stores' files are looked at, of all batches together.
 

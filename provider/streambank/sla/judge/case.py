@@ -17,9 +17,7 @@ class Case:
     """One query at one moment.
 
     Attributes:
-        job: The job.
         query: Its query; `main` for the only one.
-        now: The moment.
     """
 
     job: str

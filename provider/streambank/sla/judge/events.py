@@ -86,7 +86,6 @@ class Facts:
         restarts: Drivers that failed, or were replaced by a program, of the whole job.
         sign: When it last made progress.
         begun: When its first checkpoint was begun.
-        drills: Of its whole job.
         replayable: How long the input after its newest savepoint can be read again.
         replicas: Its newest savepoint in each replica, by location; None for a replica that has none.
         copies: The savepoint that each copy of its state holds, by name; None for one that was never made.
@@ -120,9 +119,6 @@ def reported_verdict(case: Case, objective: Objective, facts: Facts, newest: dat
     """The verdict on an objective of the kind `reported`.
 
     Args:
-        case: The query and the moment.
-        objective: The objective.
-        facts: What is known.
         newest: When the newest batch of the history was committed; None for none.
     """
     return _JUDGES[objective.name](case, objective, facts, newest)

@@ -86,11 +86,7 @@ _INTERVALS = 3
 
 @dataclass(slots=True)
 class Looking:
-    """Collects facts; what cannot be looked at becomes a sentence.
-
-    Attributes:
-        unreadable: Those sentences.
-    """
+    """Collects facts; what cannot be looked at becomes a sentence."""
 
     unreadable: list[str] = field(default_factory=list)
 
@@ -129,13 +125,9 @@ def facts_of_query(
     """What is known of a query of a job.
 
     Args:
-        control: The job's records.
         query: The query's name; None for the only one.
-        wanted: The objectives that are judged.
-        location: Its current checkpoint.
         repository: Where its savepoints are.
         savepoint_name: How they are called there.
-        now: The moment.
         skew: Whether to look at the checkpoint's files for skew.
         life: Whether the job runs; None where that could not be looked at.
         health: What the job declares about its health.
@@ -213,7 +205,6 @@ def sign_of(life: Life, query: str, health: HealthPolicy) -> Sign:
     """When a query last made progress, by what its driver said last.
 
     Args:
-        life: How its job is.
         query: Its name, `main` for the only one.
         health: What the job declares: a batch, or a query's own trigger, may take longer than most.
     """
@@ -237,24 +228,12 @@ def sign_of(life: Life, query: str, health: HealthPolicy) -> Sign:
 
 
 def begun_at(control: JobControl, query: str | None) -> datetime | None:
-    """When the first generation of a query was made; None before the first start.
-
-    Raises:
-        StreambankError: The records cannot be read.
-    """
+    """When the first generation of a query was made; None before the first start."""
     return min((one.made_at for one in control.generations(query).all()), default=None)
 
 
 def drills_seen(control: JobControl, queries: Sequence[str]) -> Drills:
-    """What the records of a job say of its drills.
-
-    Args:
-        control: Its records.
-        queries: All its queries.
-
-    Raises:
-        StreambankError: The records cannot be read.
-    """
+    """What the records of a job say of its drills."""
     failed = ""
     for number, outcome in enumerate(outcomes(control)):
         if outcome.passed:
@@ -271,9 +250,6 @@ def newest_savepoints(repository: str, name: str) -> list[Fact]:
     Args:
         repository: Where; one that is not there has none.
         name: `job`, or `job/query`.
-
-    Raises:
-        StreambankError: It cannot be read.
     """
     return [_fact_of(head) for head in _newest_heads(repository, name)]
 
@@ -294,14 +270,9 @@ def replayable_now(
     """How long the input after a savepoint can be read again.
 
     Args:
-        repository: Where it is.
         savepoint: The savepoint; None for none.
         location: The query's current checkpoint.
-        brokers: Who is asked of Kafka.
         application: The path of the PySpark application.
-
-    Raises:
-        StreambankError: The repository cannot be read.
     """
     if savepoint is None:
         return Replayable()
@@ -313,7 +284,6 @@ def newest_in_replicas(replicas: Sequence[str], name: str) -> tuple[dict[str, Fa
     """The newest savepoint of a query in each replica that is not known to be damaged.
 
     Args:
-        replicas: Their locations.
         name: `job`, or `job/query`.
 
     Returns:
@@ -372,17 +342,12 @@ def skews_of(
     """The skew of each store of a checkpoint that is large enough for it to mean something.
 
     Args:
-        location: The checkpoint.
         objective: `partition_skew`, for its limits.
-        now: The moment.
         begun: Whether the query has committed batches for certain.
         with_skew: Gets the whole report.
 
     Returns:
         None where it has not begun, or went on faster than its checkpoint could be read.
-
-    Raises:
-        StreambankError: The checkpoint cannot be read.
     """
     limits = [limit for limit in (objective.warn, objective.breach) if limit is not None]
     limit = max(1.0, min(limits))
@@ -402,11 +367,7 @@ def skews_of(
 
 
 def failures_of(control: JobControl, query: str | None) -> list[Fact]:
-    """Drivers that ended without being asked to, or abandoned a batch: one fact each, by time.
-
-    Raises:
-        StorageError: The records cannot be read.
-    """
+    """Drivers that ended without being asked to, or abandoned a batch: one fact each, by time."""
     found: dict[str, Fact] = {}
     for record in control.events(newest=NEWEST_EVENTS):
         event = record.data
@@ -430,11 +391,7 @@ def failures_of(control: JobControl, query: str | None) -> list[Fact]:
 
 
 def breaks_of(control: JobControl, query: str | None) -> tuple[datetime, ...]:
-    """When another directory became the query's checkpoint: restores, compactions.
-
-    Raises:
-        StreambankError: The records cannot be read.
-    """
+    """When another directory became the query's checkpoint: restores, compactions."""
     return tuple(one.made_at for one in control.generations(query).all() if one.number > 1)
 
 
@@ -504,7 +461,6 @@ class Recovery:
         began_at: When the driver was launched, the one before was asked to make room, or the restore began.
         at: When the first batch after it was recorded.
         epoch: The epoch of the driver that committed it.
-        batch: That batch.
         savepoint: The savepoint that was restored; None for a start.
         cause: What a restart was for, where a program decided that: `health`.
         steps: Its steps, by their names in `_STEPS`, with how many seconds each took.
@@ -531,12 +487,8 @@ def recoveries(
     """Recoveries of a query, oldest first. One that has not led to a batch yet is not among them.
 
     Args:
-        control: The job's records.
         query: The query's name; None for the only one.
         since: Leave out those before; None for all that records tell.
-
-    Raises:
-        StorageError: The records cannot be read.
     """
     launched, restarted, leased = _launched(control)
     starts = [

@@ -31,9 +31,7 @@ class Unreadable:
     """A history that should be there and cannot be read.
 
     Attributes:
-        query: The query.
         why: What went wrong, in a sentence.
-        advice: What to do.
     """
 
     query: str
@@ -81,7 +79,6 @@ def judge(
         history: Its batches; points may be read while they are judged.
         policy: What the job promises; the usual limits for None.
         now: The moment of the judgement, by which windows end.
-        facts: What else is known.
     """
     case, known = Case(job, history.query, now), facts or Facts()
     wanted = objectives(policy)

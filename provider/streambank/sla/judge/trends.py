@@ -26,8 +26,6 @@ class Size:
 
     Attributes:
         name: For people: the metric, and the operator where it is of one.
-        unit: The unit of the size.
-        rate: The unit of its growth.
         limit: The limit that a forecast is made for; None where only its rate is judged.
         reset: Whether a new driver begins from nothing.
     """
@@ -45,7 +43,6 @@ class TrendGauge:
     Args:
         objective: `growth`, `row_growth` or `time_to_limit`.
         sizes: What is measured: for `time_to_limit` the objectives that have their own limits.
-        now: The moment.
         breaks: Moments at which the state was made smaller or larger by somebody, ascending.
     """
 

@@ -113,7 +113,6 @@ class WindowGauge:
         """What it amounts to.
 
         Args:
-            case: The query and the moment.
             batches: How many batches the history has.
             newest: When the newest of them was.
         """

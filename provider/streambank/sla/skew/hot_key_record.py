@@ -23,15 +23,10 @@ def keep_hot_keys(
     """Keep what was found.
 
     Args:
-        control: The job's records.
         query: The query's name; None for the only one.
         of: The savepoint or checkpoint that was looked into.
-        batch: Its batch.
         operators: Of each stateful operator `operator`, `keys` (how many), and of its largest key
             `times_mean`, `rows` and `partitions`; the last three are None where it has no keys.
-
-    Raises:
-        StorageError: It could not be written.
     """
     _stream(control, query).append(
         {"at": to_json_time(utc_now()), "of": of, "batch": batch, "operators": list(operators)}
@@ -42,12 +37,10 @@ def read_hot_keys(control: JobControl, query: str | None = None) -> list[Fact] |
     """The largest key of each operator against the mean, as it was found last; None where nobody looked.
 
     Args:
-        control: The job's records.
         query: The query's name; None for the only one.
 
     Raises:
         FormatError: The newest record is damaged (code `damaged-record`).
-        StorageError: It cannot be read.
     """
     records = _stream(control, query)
     record = records.latest()

@@ -28,7 +28,6 @@ class SkewReport:
 
     Attributes:
         location: The checkpoint's URI, or `job/savepoint`.
-        batch: After which batch.
         provider: `hdfs` or `rocksdb`; None for a query without state.
         limit: From which skew on a store is uneven.
         stores: Every store of every operator.
@@ -70,7 +69,6 @@ def skew_of_checkpoint(store: Store, batch: int | None = None, *, limit: float =
     """The skew of a checkpoint, whether its query runs or not.
 
     Args:
-        store: The checkpoint directory.
         batch: After which committed batch; the newest one for None.
         limit: From which skew on a store is uneven.
 

@@ -42,7 +42,6 @@ class StoreSkew:
         store: The store's name.
         parts: Its partitions, from 0 on.
         codec: Compression of its files; by it empty HDFS-backed files are told.
-        limit: From which skew on it is uneven.
     """
 
     operator: int
@@ -223,10 +222,6 @@ def chance_skew(keys: int, partitions: int) -> float:
 
     The partition that gets most of `keys` evenly hashed keys is bounded by Chernoff's bound of the Poisson
     distribution, so the true figure is a little smaller. A few keys are spread unevenly by nature.
-
-    Args:
-        keys: How many.
-        partitions: Over how many.
 
     Returns:
         At least 1.0, and at most the number of partitions.

@@ -62,7 +62,6 @@ class BatchSample:
 
     Attributes:
         rows: Rows that reached the operator.
-        sampled: Those of them that were sampled.
         keys: How many keys these have, as counted by HyperLogLog++.
         quantiles: Of the hashes of their keys, at the middles of `QUANTILES` equal parts.
     """
@@ -97,7 +96,6 @@ class TrafficWindow:
     """The traffic of one operator over a window of time, in bounded memory.
 
     Args:
-        window_s: How long.
         sample: The share of rows that is sampled, above 0 and up to 1.
         max_keys: How many keys are reported.
         salted: For how many partitions the salted hashes are made that are added; None where hashes that lead
@@ -116,7 +114,6 @@ class TrafficWindow:
 
         Args:
             now_s: When, by a clock that does not jump.
-            batch: What it says.
         """
         slot_s = self._window_s / _SLOTS
         if not self._slots or now_s >= self._slots[-1].begins_s + slot_s:
@@ -174,7 +171,6 @@ def interval(share: float, sampled: int, sample: float) -> tuple[float, float]:
 
     Args:
         share: Its share of the sampled rows.
-        sampled: How many these are.
         sample: Which part of all rows was sampled: of 1 nothing is left to chance.
     """
     low = high = share
@@ -203,7 +199,6 @@ def hot_key_facts(
     """The largest key of each operator against the mean: by state, and by the traffic that is measured.
 
     Args:
-        control: The job's records.
         query: The query's name; None for the only one.
         now: The moment; a measurement of traffic that is older than it is fresh does not count.
 
@@ -213,7 +208,6 @@ def hot_key_facts(
 
     Raises:
         FormatError: The newest record of state is damaged (code `damaged-record`).
-        StorageError: The records cannot be read.
     """
     by_state = read_hot_keys(control, query)
     view = control.lease.view()
@@ -227,7 +221,6 @@ def as_of(measured: Mapping[str, Any], now: datetime) -> str:
 
     Args:
         measured: It, as `ProgressRecord.traffic` gives it.
-        now: The moment.
     """
     age_s = max(0, round((now - from_json_time(measured["at"])).total_seconds()))
     before = "" if measured["current"] else f", {_BEFORE}"
@@ -241,7 +234,6 @@ def facts_of(
 
     Args:
         record: The newest record of the query.
-        now: The moment.
         epoch: The newest epoch of the job's lease; None for that of the record.
 
     Returns:
@@ -330,9 +322,6 @@ class Traffic:
     Args:
         points: Of each operator where it is measured: `operator`, `name`, `by`, and `why` if it is not.
         sample: See `TrafficWindow`, as for the others.
-        window_s: See there.
-        max_keys: See there.
-        salted: See there.
         clock_s: A clock that does not jump.
     """
 

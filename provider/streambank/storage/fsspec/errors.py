@@ -76,7 +76,6 @@ class TranslatedReader(io.RawIOBase):
 
     Args:
         reader: The package's own; stays open.
-        uri: The file.
     """
 
     def __init__(self, reader: BinaryIO, uri: str) -> None:
@@ -84,7 +83,6 @@ class TranslatedReader(io.RawIOBase):
         self._uri = uri
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # not every Buffer

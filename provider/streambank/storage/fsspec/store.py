@@ -78,31 +78,26 @@ class FsspecStore:
 
     @property
     def uri(self) -> str:
-        """See `Store.uri`."""
         return self._uri
 
     @property
     def features(self) -> Features:
-        """See `Store.features`."""
         real = self._creates
         return Features(
             hidden_checksums=not real, fsync=real, spools=True, remote=True, at_once=REMOTE_AT_ONCE
         )
 
     def child(self, prefix: str) -> FsspecStore:
-        """See `Store.child`."""
         child = type(self)(f"{self._uri}/{check_key(prefix)}")
         child._root, child._known = self._root, self._known
         return child
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        """See `Store.list`."""
         for key, said in self._found(check_prefix(prefix)):
             if not is_temporary(posixpath.basename(key)) and not _is_directory(said):
                 yield info_of(key, said, f"{self._uri}/{key}")
 
     def names(self, prefix: str = "") -> Sequence[str]:
-        """See `Store.names`."""
         start = self._path(check_prefix(prefix))
         with translated(f"{self._uri}/{prefix}"):
             try:
@@ -116,7 +111,6 @@ class FsspecStore:
         return sorted(name for name in names if name and not is_temporary(name))
 
     def stat(self, key: str) -> FileInfo:
-        """See `Store.stat`."""
         path, uri = self._path(check_key(key)), f"{self._uri}/{key}"
         with translated(uri):
             said = self._fs.info(path)
@@ -125,7 +119,6 @@ class FsspecStore:
         return info_of(key, said, uri)
 
     def exists(self, key: str) -> bool:
-        """See `Store.exists`."""
         try:
             self.stat(key)
         except NotFoundError:
@@ -133,7 +126,6 @@ class FsspecStore:
         return True
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        """See `Store.read`."""
         path, uri = self._path(check_key(key)), f"{self._uri}/{key}"
         reading(uri)
         if offset == 0 and length is None:
@@ -151,7 +143,6 @@ class FsspecStore:
 
     @contextmanager
     def open(self, key: str) -> Iterator[BinaryIO]:
-        """See `Store.open`."""
         uri = f"{self._uri}/{key}"
         reading(uri)
         with translated(uri):
@@ -160,11 +151,9 @@ class FsspecStore:
             yield translating
 
     def hold(self, key: str) -> FsspecHeld:
-        """See `Store.hold`."""
         return FsspecHeld(self, self.stat(key))
 
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
-        """See `Store.write`."""
         check_key(key)
         if exclusive and not self._exclusive:
             raise no_exclusive_create_error(f"{self._uri}/{key}", self._scheme)
@@ -195,7 +184,6 @@ class FsspecStore:
         return False
 
     def delete(self, key: str) -> None:
-        """See `Store.delete`."""
         path = self._path(check_key(key))
         with translated(f"{self._uri}/{key}"):
             try:
@@ -390,7 +378,6 @@ class FsspecHeld:
 
     @property
     def info(self) -> FileInfo:
-        """See `Held.info`."""
         return self._info
 
     @contextmanager
@@ -402,7 +389,6 @@ class FsspecHeld:
             yield reader
 
     def current(self) -> FileInfo:
-        """See `Held.current`."""
         return self._store.stat(self._info.path)
 
     def close(self) -> None:
@@ -416,11 +402,6 @@ _MILLISECONDS = "modificationTime"  # WebHDFS
 
 def info_of(path: str, said: Mapping[str, Any], uri: str) -> FileInfo:
     """A file as a listing or a stat shows it.
-
-    Args:
-        path: Its key.
-        said: What the filesystem says.
-        uri: What messages name.
 
     Raises:
         StorageError: Nothing there tells one version of a file from another (code `no-file-version`), or its

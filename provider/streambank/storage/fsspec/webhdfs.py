@@ -35,7 +35,6 @@ class WebHdfsStore(FsspecStore):
     """
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        """See `Store.read`."""
         if offset or length is not None:
             return super().read(key, offset, length)
         for _ in range(READS - 1):
@@ -54,7 +53,6 @@ class WebHdfsStore(FsspecStore):
                 yield Leftover(info.path, info.size_bytes)
 
     def discard(self, leftover: Leftover) -> None:
-        """See `Store.discard`."""
         if is_temporary(posixpath.basename(leftover.key)):
             self.delete(leftover.key)
 

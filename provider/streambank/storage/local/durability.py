@@ -47,10 +47,6 @@ def sync_directories(root: int, directories: Iterable[str]) -> None:
     Args:
         root: Descriptor of a directory above them, opened before the first of the writes: `syncfs` reports
             what went wrong since.
-        directories: Their paths.
-
-    Raises:
-        OSError: Something could not be written.
     """
     synced: set[int] = set()
     if _sync_file_system(root):
@@ -79,10 +75,6 @@ def sync_names(root: int, directories: Iterable[str]) -> None:
 
     Args:
         root: Descriptor of a directory above them, on the same file system.
-        directories: Their paths.
-
-    Raises:
-        OSError: Something could not be written.
     """
     paths = sorted(directories)
     if len(paths) > FEW and _sync_file_system(root):
@@ -100,10 +92,6 @@ def sync_all(root: int, names: Sequence[str]) -> None:
 
     Args:
         root: Its descriptor, opened before the first of the writes.
-        names: The files.
-
-    Raises:
-        OSError: Something could not be written.
     """
     if len(names) <= FEW or not _sync_file_system(root):
         _sync_files(root, names)
@@ -137,9 +125,6 @@ def _sync_file_system(descriptor: int) -> bool:
 
     Returns:
         Whether it was done; False where `syncfs` would promise less than `fsync` of each file.
-
-    Raises:
-        OSError: Something of it could not be written.
     """
     library = _c_library()
     if library is None:

@@ -78,9 +78,6 @@ def make_directory(location: str, like: Openness | None) -> None:
     Args:
         location: The directory, a URI; nothing is done for one that is not on this machine.
         like: What it must not be more open than; None to leave that to the umask and to a later write.
-
-    Raises:
-        StorageError: It cannot be made.
     """
     path = local_path(location)
     if path is None or like is None or os.path.lexists(path):
@@ -102,9 +99,6 @@ def close_directory(location: str, mode: int) -> None:
     Args:
         location: The directory, a URI; nothing is done for one that is not on this machine.
         mode: The permission bits that it may have at most.
-
-    Raises:
-        StorageError: It cannot be made.
     """
     make_directory(location, Openness(mode))
     path = local_path(location)

@@ -43,7 +43,6 @@ def mount_of(path: str | os.PathLike[str], root: Path = Path("/")) -> Mount | No
     """What a path is on; of one that does not exist, what its nearest existing parent is on.
 
     Args:
-        path: The path.
         root: Where `proc` and `sys` are; tests give another place.
 
     Returns:

@@ -22,22 +22,18 @@ class LocalHeld:
 
     @property
     def info(self) -> FileInfo:
-        """See `Held.info`."""
         return self._info
 
     def open(self) -> AbstractContextManager[BinaryIO]:
-        """See `Held.open`."""
         return cast("BinaryIO", _DescriptorReader(self._path, self._descriptor, self._info.size_bytes))
 
     def current(self) -> FileInfo:
-        """See `Held.current`."""
         try:
             return file_info(self._info.path, os.fstat(self._descriptor))
         except OSError as error:
             raise translate_read(error, self._path) from error
 
     def close(self) -> None:
-        """See `Held.close`."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -47,7 +43,6 @@ class _DescriptorReader(io.RawIOBase):
     """Reads a descriptor by position, so that several readers of one held file do not disturb each other.
 
     Args:
-        path: The file, for messages.
         descriptor: Of a regular file; stays open.
         size_bytes: How long it was; asking for much more than that would only reserve memory.
     """

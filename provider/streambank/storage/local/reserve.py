@@ -33,14 +33,7 @@ _SPARE = 8
 
 
 def keep_reserve(store: Store) -> int:
-    """Make what is missing of a job's reserve; how many files it has now, 0 where its records are remote.
-
-    Args:
-        store: The job's records.
-
-    Raises:
-        StorageError: The disk refuses.
-    """
+    """Make what is missing of a job's reserve; how many files it has now, 0 where its records are remote."""
     folder = _folder(store)
     if folder is None:
         return 0
@@ -95,7 +88,6 @@ def with_room(store: Store, write: Callable[[], T]) -> T:
     """What a write gives; where the disk is full it is made again, each time with a part of the reserve less.
 
     Args:
-        store: The job's records.
         write: Writes, and may be called again after it has failed.
 
     Raises:

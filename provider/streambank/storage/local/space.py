@@ -72,11 +72,7 @@ class Space:
 
 
 def space_at(path: str | os.PathLike[str]) -> Space:
-    """What is left where a path is, or would be.
-
-    Raises:
-        StorageError: The file system cannot be asked.
-    """
+    """What is left where a path is, or would be."""
     place = Path(os.path.realpath(path))
     while not os.path.exists(place) and place != place.parent:  # noqa: PTH110 - what may not be seen is not
         place = place.parent

@@ -57,12 +57,10 @@ class LocalStore:
 
     @property
     def uri(self) -> str:
-        """See `Store.uri`."""
         return f"file://{self.root}"
 
     @property
     def features(self) -> Features:
-        """See `Store.features`."""
         return Features(holds=True, links=True, hidden_checksums=True, fsync=self._root.fsync, scans=True)
 
     def child(self, prefix: str) -> LocalStore:
@@ -84,7 +82,6 @@ class LocalStore:
                 yield FileInfo(key, size_bytes, changed_ns, f"{number}-{size_bytes}-{changed_ns}", names)
 
     def scan(self, prefix: str = "") -> Iterator[tuple[str, Sequence[Row]]]:
-        """See `ScanningStore.scan`."""
         pending = [check_prefix(prefix)]
         usable: set[str] = set()
         while pending:
@@ -95,7 +92,6 @@ class LocalStore:
                 yield folder, rows
 
     def names(self, prefix: str = "") -> Sequence[str]:
-        """See `Store.names`."""
         check_prefix(prefix)
         try:
             with self._root.directory(prefix) as descriptor:
@@ -107,17 +103,14 @@ class LocalStore:
             raise translate(error, self._root.join(prefix)) from error
 
     def stat(self, key: str) -> FileInfo:
-        """See `Store.stat`."""
         descriptor, info = self._root.open_file(key, LOOK)
         os.close(descriptor)
         return info
 
     def look(self, keys: Iterable[str]) -> dict[str, FileInfo]:
-        """See `ScanningStore.look`."""
         return self._root.look(keys)
 
     def exists(self, key: str) -> bool:
-        """See `Store.exists`."""
         try:
             self.stat(key)
         except NotFoundError:
@@ -125,7 +118,6 @@ class LocalStore:
         return True
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        """See `Store.read`."""
         descriptor, info = self._root.open_file(key, READ)
         try:
             return read_range(
@@ -138,7 +130,6 @@ class LocalStore:
 
     @contextmanager
     def open(self, key: str) -> Iterator[BinaryIO]:
-        """See `Store.open`."""
         descriptor, info = self._root.open_file(key, READ)
         try:
             with buffered(self._root.join(key), descriptor, info.size_bytes) as reader:
@@ -147,12 +138,10 @@ class LocalStore:
             os.close(descriptor)
 
     def hold(self, key: str) -> LocalHeld:
-        """See `Store.hold`."""
         descriptor, info = self._root.open_file(key, READ)
         return LocalHeld(self._root.join(key), descriptor, info)
 
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
-        """See `Store.write`."""
         parent, name = _split(key)
         if exclusive and self.exists(key):
             raise exists_error(self._root.join(key))
@@ -166,7 +155,6 @@ class LocalStore:
             self._publish(directory, temporary, directory, name, key, exclusive=exclusive)
 
     def overwrite(self, key: str, data: bytes) -> None:
-        """See `Overwriting.overwrite`."""
         descriptor, info = self._root.open_file(key, OVERWRITE)
         try:
             overwrite(descriptor, data, info.size_bytes, self._root.join(key), fsync=self._root.fsync)
@@ -174,7 +162,6 @@ class LocalStore:
             os.close(descriptor)
 
     def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
-        """See `Store.write_named`."""
         if self._waiting is not None:
             self._waiting.write(self._root, lambda descriptor, path: self._fill(descriptor, data, path), name)
             return
@@ -270,7 +257,6 @@ class LocalStore:
             return True
 
     def delete(self, key: str) -> None:
-        """See `Store.delete`."""
         parent, name = _split(key)
         with suppress(NotFoundError), self._root.directory(parent) as directory:
             try:
@@ -304,11 +290,9 @@ class LocalStore:
         return leftovers(self._root, before_ns)
 
     def discard(self, leftover: Leftover) -> None:
-        """See `Store.discard`."""
         discard(self._root, leftover)
 
     def prune(self, prefix: str = "") -> None:
-        """See `Store.prune`."""
         # Nothing is found or removed by its path, in whose place somebody may lay a link meanwhile.
         with suppress(NotFoundError), self._root.directory(check_prefix(prefix)) as top:
             for _, folders, _, directory in os.fwalk(".", topdown=False, dir_fd=top):

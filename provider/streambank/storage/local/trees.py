@@ -32,7 +32,6 @@ def judge(path: Path, *, made: bool = False) -> Judged:
     """Look at a directory that may be removed.
 
     Args:
-        path: Where it is.
         made: It was made right now by whoever asks: on a share that shows everything as open to everybody, or
             as another user's, that is known of nothing that is found.
 
@@ -41,7 +40,6 @@ def judge(path: Path, *, made: bool = False) -> Judged:
         RefusedError: It is a link, or no directory (code `not-a-directory`); or everybody may write into the
             folder that it is in, and it was neither made right now nor is this user's alone
             (`not-this-users`).
-        StorageError: It cannot be looked at.
     """
     try:
         found, above = path.lstat(), path.parent.stat()
@@ -81,9 +79,6 @@ class Tree:
 
     Args:
         path: Its path, for messages alone.
-        above: A descriptor of the folder that it is in.
-        top: One of itself.
-        judged: Which directory it is.
         each: Called with the relative path of every file, right before it goes; may raise.
     """
 
@@ -102,7 +97,6 @@ class Tree:
         Raises:
             RefusedError: A folder is another one by now (code `not-a-directory`).
             StorageError: Something is mounted at a folder (`directory-not-removed`).
-            OSError: Something cannot be removed.
         """
         self._remove(self._top, name, name)
 
@@ -111,7 +105,6 @@ class Tree:
 
         Raises:
             RefusedError: Something else has its name by now (code `not-a-directory`).
-            OSError: It cannot be removed.
         """
         with suppress(FileNotFoundError):
             found = os.stat(self._path.name, dir_fd=self._above, follow_symlinks=False)
@@ -147,7 +140,6 @@ def opened(path: Path, judged: Judged, each: Callable[[str], object] = lambda _:
     """A directory to be removed, part by part.
 
     Args:
-        path: Where it is.
         judged: Which one it has to be, as `judge` gave it.
         each: Called with the relative path of every file, right before it goes; may raise.
 
@@ -180,7 +172,6 @@ def remove_directory(path: Path, judged: Judged | None = None) -> None:
     """Remove a directory with all that is in it; one that is not there is no error.
 
     Args:
-        path: Where it is.
         judged: Which one it has to be; the one that is there now when left out.
 
     Raises:

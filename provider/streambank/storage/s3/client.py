@@ -85,9 +85,6 @@ class Place:
             operation: A method of boto3's client.
             expect: HTTP statuses that are answers and not errors here; `status_of` tells them.
             parameters: Those of the method, without `Bucket` and `Key`.
-
-        Raises:
-            StreambankError: Whatever went wrong, in our words.
         """
         return call(
             self.service, self.uri, operation, expect=expect, Bucket=self.bucket, Key=self.key, **parameters
@@ -198,9 +195,7 @@ def _said_by(
     """Endpoint and region of a profile.
 
     Args:
-        profile: Its name.
         settings: The variables that this was read under.
-        written: Which files it was read from.
     """
     session = session_of_profile()
     session.set_config_variable("profile", profile)
@@ -301,7 +296,6 @@ def s3_client(access: S3Access, config: Any) -> Any:
     """A client.
 
     Args:
-        access: Who asks, and which service.
         config: botocore's settings of the client.
 
     Raises:
@@ -450,11 +444,7 @@ _NO_RULES = "NoSuchLifecycleConfiguration"
 
 
 def lifecycle_rules(service: Service, bucket: str, uri: str) -> tuple[LifecycleRule, ...]:
-    """The rules of a bucket that take away objects, or make them unreadable, and are enabled.
-
-    Raises:
-        StorageError: The service does not say.
-    """
+    """The rules of a bucket that take away objects, or make them unreadable, and are enabled."""
     answer = call(service, uri, "get_bucket_lifecycle_configuration", expect=(404,), Bucket=bucket)
     refused = answer.get("Error", {}).get("Code")
     if refused == _NO_RULES:
@@ -493,11 +483,7 @@ def _does(said: Mapping[str, Any]) -> list[str]:
 
 
 def server_time(service: Service, bucket: str, uri: str) -> datetime:
-    """The time by the service's clock, to the second.
-
-    Raises:
-        StorageError: It does not answer, or says no time.
-    """
+    """The time by the service's clock, to the second."""
     answer = call(service, uri, "head_bucket", Bucket=bucket)
     said = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
     try:

@@ -23,7 +23,6 @@ def copy(
     """Copy an object, of one version throughout.
 
     Args:
-        source: Which.
         target: Where to.
         metadata: What the copy says about itself, instead of what the source says.
         exclusive: Refuse where the target is there already. Amazon and SeaweedFS do so at once with the copy;
@@ -34,7 +33,6 @@ def copy(
         NotFoundError: There is no such source.
         ConflictError: The target is there (code `exists`).
         ConflictError: It was written again meanwhile (code `size-changed`).
-        StorageError: Something else is wrong.
     """
     found = source.call("head_object")
     size, etag = int(found["ContentLength"]), etag_of(found)

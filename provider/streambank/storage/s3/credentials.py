@@ -30,14 +30,12 @@ class S3Access:
 
     Attributes:
         access_key_id: Credentials; the two of them go together.
-        secret_access_key: See there.
         session_token: Belongs to temporary ones.
         profile: A profile of `~/.aws/config` instead of credentials.
         profile_alone: Whether endpoints come from that profile alone, those of roles included, and from no
             variable of the process.
         role_arn: A role that is assumed with those credentials, and again whenever it expires.
         external_id: What the role's owner wants to hear.
-        region: The region of the buckets.
         endpoint_url: Another service than Amazon's.
         sts_endpoint_url: Where roles are assumed, where that is elsewhere.
         encryption: What is asked for with each object: `AES256`, `aws:kms` or `aws:kms:dsse`.

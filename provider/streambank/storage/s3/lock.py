@@ -20,11 +20,7 @@ _NO_LOCK = (400, 404)
 
 
 def takes_locks(service: Service, bucket: str, uri: str) -> bool:
-    """Whether objects of a bucket can be locked.
-
-    Raises:
-        StorageError: The service does not say.
-    """
+    """Whether objects of a bucket can be locked."""
     if bucket not in service.locking:
         answer = call(
             service, uri, "get_object_lock_configuration", expect=(400, 404, 405, 501), Bucket=bucket
@@ -39,7 +35,6 @@ def lock_of(place: Place) -> Lock | None:
 
     Raises:
         NotFoundError: There is no such object.
-        StorageError: The service does not say.
     """
     answer = place.call("get_object_retention", expect=_NO_LOCK)
     if status_of(answer) in _NO_LOCK:
@@ -59,7 +54,6 @@ def lock(place: Place, asked: Lock) -> None:
 
     Raises:
         NotFoundError: There is no such object.
-        StorageError: The service refuses.
     """
     now = lock_of(place)
     if now is not None and now.until <= datetime.now(UTC):

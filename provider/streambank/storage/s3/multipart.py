@@ -40,7 +40,6 @@ def put_parts(
     """Make an object of parts.
 
     Args:
-        place: Where.
         parts: What `send` gets, one after the other; taken in this thread.
         send: Called in its own threads.
         metadata: What the object says about itself besides the token.
@@ -123,10 +122,7 @@ def leftovers(service: Service, bucket: str, root: str, uri: str, before_ns: int
     """Uploads below a root that were begun before a moment, and that got no part since.
 
     Args:
-        service: The service.
-        bucket: The bucket.
         root: What the keys begin with; empty, or with a slash at its end.
-        uri: What messages name.
         before_ns: The moment, by the service's own clock.
     """
     for upload in _uploads(service, bucket, root, uri):

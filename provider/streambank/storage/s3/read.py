@@ -103,7 +103,6 @@ def open_object(place: Place, etag: str | None = None) -> BinaryIO:
     """A reader of an object as it is now.
 
     Args:
-        place: Which.
         etag: Only this version of it.
 
     Raises:
@@ -232,7 +231,6 @@ class S3Held:
 
     @property
     def info(self) -> FileInfo:
-        """See `Held.info`."""
         return self._info
 
     @contextmanager
@@ -242,7 +240,6 @@ class S3Held:
             yield reader
 
     def current(self) -> FileInfo:
-        """See `Held.current`."""
         return stat(self._place, self._path)
 
     def close(self) -> None:

@@ -44,14 +44,7 @@ class _OtherBytesError(Exception):
 
 
 class ServiceCopy:
-    """A copy to be made, once all bytes have passed; see `ServiceCopy` in `base`.
-
-    Args:
-        source: What is copied.
-        etag: The version that is read.
-        size_bytes: Its size.
-        target: The place of a key.
-    """
+    """A copy to be made, once all bytes have passed; see `ServiceCopy` in `base`."""
 
     def __init__(self, source: Place, etag: str, size_bytes: int, target: Callable[[str], Place]) -> None:
         self._source = source
@@ -64,7 +57,6 @@ class ServiceCopy:
         self._sums = [Crc32() for _ in range(0, size_bytes, self._part)]
 
     def passed(self, data: bytes) -> None:
-        """See `base.ServiceCopy.passed`."""
         self._whole.update(data)
         view = memoryview(data)
         while view and self._passed < self._size:
@@ -76,7 +68,6 @@ class ServiceCopy:
         self._passed += len(view)
 
     def to(self, key: str) -> bool:
-        """See `base.ServiceCopy.to`."""
         target = self._target(key)
         if self._passed != self._size:
             return False

@@ -72,7 +72,6 @@ class S3Store:
     """Objects below one prefix of a bucket, which has to be there.
 
     Args:
-        bucket: The bucket's name.
         scheme: How `uri` begins, `s3` or `s3a`.
         access: Settings that come before those of the process.
     """
@@ -89,16 +88,13 @@ class S3Store:
 
     @property
     def uri(self) -> str:
-        """See `Store.uri`."""
         return f"{self._root}/{self._prefix}".rstrip("/")
 
     @property
     def features(self) -> Features:
-        """See `Store.features`."""
         return Features(fsync=True, identity_of_bytes=True, spools=True, remote=True, at_once=REMOTE_AT_ONCE)
 
     def child(self, prefix: str) -> S3Store:
-        """See `Store.child`."""
         child = S3Store.__new__(S3Store)
         child._bucket, child._access = self._bucket, self._access
         child._root, child._known = self._root, self._known
@@ -106,21 +102,17 @@ class S3Store:
         return child
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        """See `Store.list`."""
         start = self._below(prefix)
         for key, item in s3_list.items(self._service(), self._bucket, self._prefix, start, self.uri):
             yield info_of(key, item, int(item["Size"]))
 
     def names(self, prefix: str = "") -> Sequence[str]:
-        """See `Store.names`."""
         return sorted(s3_list.names(self._service(), self._bucket, self._below(prefix), self.uri))
 
     def stat(self, key: str) -> FileInfo:
-        """See `Store.stat`."""
         return stat(self._place(key), key)
 
     def exists(self, key: str) -> bool:
-        """See `Store.exists`."""
         try:
             self.stat(key)
         except NotFoundError:
@@ -128,21 +120,17 @@ class S3Store:
         return True
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        """See `Store.read`."""
         return read_range(self._place(key), offset, length)
 
     @contextmanager
     def open(self, key: str) -> Iterator[BinaryIO]:
-        """See `Store.open`."""
         with open_object(self._place(key)) as reader:
             yield reader
 
     def hold(self, key: str) -> S3Held:
-        """See `Store.hold`."""
         return S3Held(self._place(key), key)
 
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
-        """See `Store.write`."""
         place = self._place(key)
         chunks = (bytes(data),) if isinstance(data, bytes | bytearray | memoryview) else data
         if exclusive:
@@ -226,7 +214,6 @@ class S3Store:
         return leftovers(self._service(), self._bucket, self._prefix, self.uri, before_ns)
 
     def discard(self, leftover: Leftover) -> None:
-        """See `Store.discard`."""
         place = self._place(leftover.key)
         place.call("abort_multipart_upload", expect=(404,), UploadId=leftover.upload)
 
@@ -236,39 +223,30 @@ class S3Store:
 
     @property
     def prefix(self) -> str:
-        """See `Served.prefix`."""
         return self._prefix
 
     def takes_locks(self) -> bool:
-        """See `Locking.takes_locks`."""
         return s3_lock.takes_locks(self._service(), self._bucket, self.uri)
 
     def lock(self, key: str, lock: Lock) -> None:
-        """See `Locking.lock`."""
         s3_lock.lock(self._place(key), lock)
 
     def lock_of(self, key: str) -> Lock | None:
-        """See `Locking.lock_of`."""
         return s3_lock.lock_of(self._place(key))
 
     def keeps_versions(self) -> bool:
-        """See `Versioned.keeps_versions`."""
         return s3_versions.keeps_versions(self._service(), self._bucket, self.uri)
 
     def covered(self, prefix: str = "") -> Iterator[Covered]:
-        """See `Versioned.covered`."""
         return s3_versions.covered(self._service(), self._bucket, self._prefix, prefix, self.uri)
 
     def uncover(self, file: Covered) -> None:
-        """See `Versioned.uncover`."""
         s3_versions.uncover(self._place(file.key), file)
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...]:
-        """See `Served.lifecycle_rules`."""
         return client.lifecycle_rules(self._service(), self._bucket, self.uri)
 
     def server_time(self) -> datetime:
-        """See `Served.server_time`."""
         return client.server_time(self._service(), self._bucket, self.uri)
 
     def _service(self) -> Service:

@@ -25,11 +25,7 @@ _UNKNOWN = (403, 404, 405, 501)
 
 
 def keeps_versions(service: Service, bucket: str, uri: str) -> bool:
-    """Whether a bucket has versions, or had them: they stay where versioning is suspended.
-
-    Raises:
-        StorageError: The service does not say.
-    """
+    """Whether a bucket has versions, or had them: they stay where versioning is suspended."""
     answer = call(service, uri, "get_bucket_versioning", expect=_UNKNOWN, Bucket=bucket)
     if str(answer.get("Error", {}).get("Code")) == "NoSuchBucket":
         call(service, uri, "head_bucket", Bucket=bucket)  # which says so in our words
@@ -37,11 +33,7 @@ def keeps_versions(service: Service, bucket: str, uri: str) -> bool:
 
 
 def covered(service: Service, bucket: str, root: str, prefix: str, uri: str) -> Iterator[Covered]:
-    """Every object below a root that a marker covers, with a key below it that begins with a prefix.
-
-    Raises:
-        StorageError: The versions cannot be listed.
-    """
+    """Every object below a root that a marker covers, with a key below it that begins with a prefix."""
     markers: dict[str, Any] = {}
     newest: dict[str, Any] = {}
     for page in _pages(service, bucket, root + prefix, uri):
@@ -84,11 +76,7 @@ def _pages(service: Service, bucket: str, prefix: str, uri: str) -> Iterator[Any
 
 
 def uncover(place: Place, file: Covered) -> None:
-    """Remove the marker that covers an object.
-
-    Raises:
-        StorageError: The service refuses.
-    """
+    """Remove the marker that covers an object."""
     try:
         place.call("delete_object", expect=(404,), VersionId=file.marker)
     except StorageError as error:

@@ -112,14 +112,12 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
     """Create an object, if there is none of that name.
 
     Args:
-        place: Where.
         spool: Its bytes.
         metadata: What else the object says about itself.
 
     Raises:
         ConflictError: There is one (code `exists`).
         InputError: The service replaces what is there all the same (code `no-exclusive-create`).
-        StorageError: It cannot be written, or whether it was cannot be found out.
     """
     if spool.size_bytes > _LIMIT_BYTES:
         raise StorageError(
@@ -163,7 +161,6 @@ def _prove(place: Place) -> None:
 
     Raises:
         InputError: The service replaces what is there all the same (code `no-exclusive-create`).
-        StorageError: That cannot be found out now.
     """
     if place.bucket in place.service.proven:
         return

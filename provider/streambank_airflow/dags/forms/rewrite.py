@@ -39,7 +39,6 @@ def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, P
 
     Args:
         queries: The job's queries where it has several by name.
-        declared: What the declaration says of it.
     """
     where = _where(declared)
     return {
@@ -134,7 +133,6 @@ def transform_form(queries: Sequence[str], declared: TransformPolicy) -> dict[st
 
     Args:
         queries: The job's queries where it has several by name.
-        declared: What the declaration says of it.
     """
     any_of = declared.expressions == "any"
     of_job: list[str] = [*map(code, declared.sets)]
@@ -179,7 +177,6 @@ def bootstrap_form(queries: Sequence[str], declared: BootstrapPolicy) -> dict[st
 
     Args:
         queries: The job's queries where it has several by name.
-        declared: What the declaration says of it.
     """
     any_of = declared.expressions == "any"
     places = " or ".join(map(code, declared.tables))

@@ -77,7 +77,6 @@ class RefreshCopyOperator(StreambankOperator):
 
         Raises:
             AirflowFailException: It is refused: a person has to decide.
-            AirflowException: The environment failed, and a retry may help.
         """
         with airflow_failures():
             repository = as_text(self.repository)

@@ -310,7 +310,6 @@ class StateOperator(OnSavepoint):
         """What would become of a job's state, as a person reads it before approving.
 
         Args:
-            request: What was asked.
             report: What `hook.state.rewrite` found for it.
             runs: Whether the job has to be stopped.
         """

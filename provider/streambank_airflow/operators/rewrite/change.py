@@ -37,7 +37,6 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
 
     Args:
         operator: Of this stateful operator; may be left out where there is one.
-        part: Of this part of it: a state variable.
         samples: How many rows the log shows of each part, and a plan.
         rehearse: Run the job's own application on a copy of the new savepoint, as a drill does. If that
             fails, the task fails for good; one that could not run the application is refused first. A plan
@@ -84,7 +83,6 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
 
         Raises:
             AirflowFailException: It cannot be done as it is asked for, or the rehearsal failed.
-            AirflowException: A retry may help.
         """
         with airflow_failures():
             self._check_rehearsal()
@@ -95,7 +93,6 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
             return {**result, "rehearsed": True, "rehearsal": self._rehearsed(context, result)}
 
     def expected(self) -> dict[str, Any]:
-        """See the class."""
         made = as_bool(self.rehearse, "rehearse") and not as_bool(self.plan_only, "plan_only")
         return {"rehearse": True} if made else {}
 
@@ -158,7 +155,6 @@ class ChangeStateOperator(EndsWhenKilled, StateOperator):
         return {"operator": as_integer(self.operator, "operator"), "part": as_text(self.part)}
 
     def found(self, report: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """See the class."""
         rehearsal = "The job's own application runs on a copy of the new savepoint, while the job is stopped."
         rehearses = as_bool(self.rehearse, "rehearse")
         return [*self.changed(report), *([("Rehearsal", rehearsal)] if rehearses else [])]
@@ -219,7 +215,6 @@ class TransformStateOperator(ChangeStateOperator):
         self.delete_where = delete_where
 
     def request(self) -> dict[str, Any]:
-        """See the class."""
         given = {
             "sets": _lines(self.sets),
             "where": as_text(self.where),
@@ -237,7 +232,6 @@ class TransformStateOperator(ChangeStateOperator):
         }
 
     def question(self, report: Mapping[str, Any]) -> str | None:
-        """See the class."""
         changed, keys = _changed(report), sum(one["keys"] for one in report["operators"])
         does = [
             *([f"set {say_count(changed, 'row')}"] if changed else []),
@@ -249,11 +243,9 @@ class TransformStateOperator(ChangeStateOperator):
         return f"{text[0].upper()}{text[1:]} in the state of {self.job}?"
 
     def nothing(self, report: Mapping[str, Any]) -> str:
-        """See the class."""
         return f"Of savepoint {report['of']} no row changes."
 
     def changed(self, report: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """See the class."""
         rows = super().changed(report)
         for one in report["changes"]:
             part = f"Operator {one['operator']}, {one['part']}"
@@ -274,7 +266,6 @@ class TransformStateOperator(ChangeStateOperator):
         self.say_how_to_use(report)
 
     def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """See the class."""
         return {**super().result(report), "changed": _changed(report)}
 
 
@@ -347,12 +338,10 @@ class BootstrapStateOperator(ChangeStateOperator):
         self.planned_table = planned_table
 
     def expected(self) -> dict[str, Any]:
-        """See the class."""
         planned = as_text(self.planned_table)
         return super().expected() | ({} if planned is None else {"table_digest": planned})
 
     def request(self) -> dict[str, Any]:
-        """See the class."""
         job = self.hook.declared.job(self.job)
         existing = as_text(self.existing)
         given = {
@@ -382,12 +371,10 @@ class BootstrapStateOperator(ChangeStateOperator):
         }
 
     def question(self, report: Mapping[str, Any]) -> str | None:
-        """See the class."""
         made, there = say_count(report["rows"], "row"), say_count(report["existing_rows"], "row")
         return f"Give the state of {self.job} {made} from a table? It has {there} now."
 
     def changed(self, report: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """See the class."""
         made, given = (say_count(report[name], "row") for name in ("rows", "table_rows"))
         becomes = {
             "keep": "They stay, also where the table has another row of their key.",
@@ -425,7 +412,6 @@ class BootstrapStateOperator(ChangeStateOperator):
         self.say_how_to_use(report)
 
     def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """See the class."""
         whole = super().result({**report, "operators": ()})
         counts = {name: report[name] for name in ("rows", "table_rows", "table_digest", "existing_rows")}
         return {**{name: one for name, one in whole.items() if name not in SUMS}, **counts}

@@ -67,7 +67,6 @@ class CompactStateOperator(StateOperator):
         self.max_rows = max_rows
 
     def request(self) -> dict[str, Any]:
-        """See the class."""
         idle_for = as_text(self.idle_for)
         where, typed = as_text(self.where), False
         if self.from_form and where is not None:
@@ -84,7 +83,6 @@ class CompactStateOperator(StateOperator):
         }
 
     def question(self, report: Mapping[str, Any]) -> str | None:
-        """See the class."""
         keys, rows, before = (sum(one[name] for one in report["operators"]) for name in SUMS)
         if not rows:
             return None

@@ -28,11 +28,9 @@ class RescaleStateOperator(StateOperator):
         self.partitions = partitions
 
     def request(self) -> dict[str, Any]:
-        """See the class."""
         return {"operation": self.operation, "partitions": as_integer(self.partitions, "partitions")}
 
     def question(self, report: Mapping[str, Any]) -> str | None:
-        """See the class."""
         return f"Spread the state of {self.job} over {self.partitions} partitions?"
 
 
@@ -59,7 +57,6 @@ class MigrateStateOperator(StateOperator):
         self.partitions = partitions
 
     def request(self) -> dict[str, Any]:
-        """See the class."""
         return {
             "operation": self.operation,
             "provider": self.provider,
@@ -67,5 +64,4 @@ class MigrateStateOperator(StateOperator):
         }
 
     def question(self, report: Mapping[str, Any]) -> str | None:
-        """See the class."""
         return f"Write the state of {self.job} as {self.provider}?"

@@ -69,7 +69,6 @@ class ValidateStateOperator(StateOperator):
         self.fail_on_broken = fail_on_broken
 
     def request(self) -> dict[str, Any]:
-        """See the class."""
         return {
             "operation": self.operation,
             "rules": as_texts(self.rules),
@@ -100,7 +99,6 @@ class ValidateStateOperator(StateOperator):
             )
 
     def result(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """See the class."""
         worst = max(report["rules"], key=lambda one: one["broken"], default=None)
         left, job = not report["ok"] and not report["repairs"], self.job.partition("/")[0]
         if left and worst is not None and as_bool(self.fail_on_broken, "fail_on_broken"):

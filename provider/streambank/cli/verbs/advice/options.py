@@ -78,9 +78,6 @@ class Asked:
     """The job that `--job` names.
 
     Attributes:
-        job: The job.
-        query: Its query.
-        declared: Its Spark settings.
         now: Its state by the newest progress record; None where none shows state.
     """
 
@@ -90,7 +87,6 @@ class Asked:
     now: StateNow | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {"name": self.job.name, "query": self.query, **(self.now.to_dict() if self.now else {})}
 
 

@@ -234,9 +234,7 @@ class _Owner:
     """The job whose savepoint it is.
 
     Attributes:
-        records: Its records.
         checkpoint: The checkpoint that its declaration names for the query, where there is a declaration.
-        declared: That declaration.
         kafka: How it says that Kafka is reached.
     """
 
