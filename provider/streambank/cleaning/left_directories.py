@@ -53,7 +53,7 @@ from streambank.retention.expired import UNUSABLE, expired_savepoints, read_copy
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.rollback import SetAside, set_aside
 from streambank.sinks.unguarded import sink_from_description
-from streambank.storage import is_inside, local_path, open_store, same_place
+from streambank.storage import is_inside, local_path, open_store, same_place, service_name
 from streambank.storage.local.trees import Judged, is_private, judge
 from streambank.storage.store import Store, read_record
 from streambank.work.staging import INSPECTED, TEMPORARY, is_repository, is_staging
@@ -233,6 +233,9 @@ class _Search:
         self.generations = self.records.generations(self.query).all()
         if self.generations:
             self.current = self.generations[-1].location
+            base = self.generations[0].base
+            if service_name(base) == service_name(self.declared):
+                self.declared = base  # by the name that records and savepoints have of it
         self.query_id = (self.records.query_facts(self.query) or {}).get("query_id")
         view = self.records.operation_lock.view()
         self.busy = ""
