@@ -298,7 +298,7 @@ class CleanJobOperator(StreambankOperator):
             self.log.info("%s (%s, %d bytes): %s: %s", what, one.directory.kind, size, one.state, one.why)
         for location, why in report.unread:
             self.log.warning("%s was not read: %s", location, why)
-        errors = [one.error for one in report.decisions if one.error is not None]
+        errors = [one.error for one in report.having("failed") if one.error is not None]
         for error in errors:
             self.log.error("%s", error.message)
         if errors:

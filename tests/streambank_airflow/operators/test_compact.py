@@ -12,6 +12,7 @@ from streambank.control.processes import this_process
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.storage import open_store
+from streambank.storage.local import trees
 from streambank_airflow.operators.compact import (
     CleanJobOperator,
     CompactCheckpointOperator,
@@ -154,3 +155,17 @@ def test_what_was_left_is_removed_by_a_policy(job: Job) -> None:
     assert not contents(open_store(job.checkpoint))
     event = job.records().last_event("generation-removed")
     assert event is not None and event["why"] == "space" and event["by"]["dag_id"] == "one_task"
+
+
+def test_what_stays_since_others_could_exchange_it_fails_no_cleaning(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a share that shows everything as open to everybody, each night's cleaning would."""
+    next_generation(job, save(job), sink="accept")
+    go_on(job)
+    place = Path(job.checkpoint.removeprefix("file://"))
+    place.parent.chmod(0o777)
+    monkeypatch.setattr(trees, "_is_this_users", lambda found, others: False)
+    done = result_of(CleanJobOperator, keep=1, keep_for="1ms")
+    assert (done["removed"], done["directories"], done["failed"]) == (0, 1, 0)
+    assert (place / "metadata").exists()
