@@ -100,7 +100,8 @@ def seen(folder: Path) -> str:
         "kube-system:-lcomponent=kube-apiserver",
         f"streams:streambank-{THEIRS}",
         "streams:streambank-launch-*",
-        "payments:streambank-{launch}",
+        "Payments:streambank-{launch}",
+        "-lapp=x:streambank-{launch}",
         "streams:streambank-{launch}*",
         "streams:streambank-{launch}\n",
         "streambank-{launch}",
@@ -112,6 +113,33 @@ def test_no_pod_but_that_of_the_launch_is_asked_about(folder: Path, submission: 
     located(control, spec.launch_id, submission.replace("{launch}", spec.launch_id))
     assert_is_not_its_driver(launcher, control, spec.launch_id)
     assert seen(folder) == ""
+
+
+@pytest.mark.parametrize("phase", ["Running", "Succeeded", None])
+def test_a_pod_in_another_namespace_is_neither_ended_nor_read(folder: Path, phase: str | None) -> None:
+    """It may be that of a test of the same name; and may be the job's, if that was declared there before."""
+    _, control, spec, launcher = pods(folder)
+    own = f"streams:streambank-{spec.launch_id}"
+    there = own.replace("streams", "payments")
+    said = "echo Application not found." if phase is None else f"cat {folder}/there"
+    (folder / "there").write_text(STATUS.format(phase=phase, state="x"))
+    launcher = KubernetesLauncher(
+        launcher._policy,
+        launcher._environment,
+        submit_with(
+            folder,
+            f'''echo "$*" >> {folder}/seen
+case "$*" in *payments*) {said};; *) cat {folder}/answer;; esac''',
+        ),
+    )
+    located(control, spec.launch_id, there)
+    known = launched_handle(control, spec.launch_id)
+    found, state = find_driver(launcher, control, known, spec)
+    assert (found.submission, state.state) == (there if phase == "Running" else own, "running")
+    with pytest.raises(StorageError) as caught:
+        launcher.kill(known)
+    assert caught.value.code == "not-its-driver" and "--kill" not in seen(folder)
+    assert launcher.log_lines(known, 7) != ["of the pod"] and "kubectl" not in seen(folder)
 
 
 @pytest.mark.parametrize("launch_id", ["*", "launch-*", "", "launch-1 -x"])

@@ -35,6 +35,7 @@ _PHASE = re.compile(r"^\s*phase: (\w+)", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^\s*exit code: (\d+)", re.MULTILINE)
 _JOB = re.compile(rf"\b{JOB_LABEL}\W+([\w.-]+)")
 _LAUNCH_ID = re.compile(r"launch-[0-9a-z-]+")
+_NAMESPACE = re.compile(r"[0-9a-z][0-9a-z-]*")
 _NOTHING = re.compile(r"(?:^|\s)(?:Application not found|No applications found)\.\s*$", re.MULTILINE)
 """What spark-submit says of a pod that is not there; the second of a name with a wildcard."""
 
@@ -105,13 +106,20 @@ class KubernetesLauncher(Submitter):
     def status(self, handle: Handle) -> DriverState:
         """See `Launcher.status`: by the phase of its pod.
 
+        One that runs in another namespace than the declared one counts as there: it was declared when the job
+        was started. So no second one is launched; but it is neither ended nor read.
+
         Raises:
             StorageError: spark-submit told nothing (code `cluster-refused`); or it is not this launch's pod
                 (`not-its-driver`).
         """
-        self._check_pod(handle)
+        elsewhere = self._is_elsewhere(handle)
+        if not elsewhere:
+            self._check_pod(handle)
         said = self._spark_submit("--status", handle.submission)
         phase = _PHASE.search(said)
+        if elsewhere and (phase is None or phase[1] in GONE):
+            self._check_pod(handle)
         if phase is None:
             if _NOTHING.search(said):
                 return DriverState("ended", why="there is no such pod")
@@ -152,14 +160,19 @@ class KubernetesLauncher(Submitter):
     def kill(self, handle: Handle) -> None:
         """See `Launcher.kill`: its pod is deleted, after the grace that the cluster gives."""
         if handle.submission is not None and self.status(handle).state == "running":
+            self._check_pod(handle)
             self._spark_submit("--kill", handle.submission)
 
-    def _is_its_pod(self, handle: Handle) -> bool:
+    def _is_its_pod(self, handle: Handle, namespace: str | None = None) -> bool:
         """Whether a handle names the pod of its launch. spark-submit takes a name for a pattern."""
-        launch_id = handle.launch_id
-        return (
-            bool(_LAUNCH_ID.fullmatch(launch_id)) and handle.submission == self._handle(launch_id).submission
-        )
+        own = self._handle(handle.launch_id, namespace).submission
+        return bool(_LAUNCH_ID.fullmatch(handle.launch_id)) and handle.submission == own
+
+    def _is_elsewhere(self, handle: Handle) -> bool:
+        """Whether a handle names the pod that its launch would have in another namespace than the declared."""
+        namespace = (handle.submission or "").partition(":")[0]
+        is_other = bool(_NAMESPACE.fullmatch(namespace)) and namespace != self._policy.namespace
+        return is_other and self._is_its_pod(handle, namespace)
 
     def _check_pod(self, handle: Handle) -> None:
         if not self._is_its_pod(handle):
@@ -176,8 +189,8 @@ class KubernetesLauncher(Submitter):
         settings = {} if spark_home is None else {"SPARK_HOME": spark_home}
         return driver_environment(self._environment, extra=(KUBECONFIG,), settings=settings)
 
-    def _handle(self, launch_id: str) -> Handle:
-        return Handle(launch_id, (), None, f"{self._policy.namespace}:{pod_name(launch_id)}")
+    def _handle(self, launch_id: str, namespace: str | None = None) -> Handle:
+        return Handle(launch_id, (), None, f"{namespace or self._policy.namespace}:{pod_name(launch_id)}")
 
 
 def pod_name(launch_id: str) -> str:
