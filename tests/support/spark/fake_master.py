@@ -136,7 +136,8 @@ def fake_master() -> Iterator[FakeMaster]:
             elif master.status != "ALIVE":
                 self._answer(master.says_no("request driver status"))
             elif parts.path == "/log":
-                self._text(master.log(query["driverId"], query["logType"]).encode())
+                said = master.log(query["driverId"], query["logType"]).encode()
+                self._text(said[: int(query["byteLength"])] if "offset" in query else said)
             else:
                 driver = parts.path.rpartition("/")[2]
                 found = master.states.get(driver)

@@ -18,7 +18,9 @@ from streambank.driver.launchers.http import REFUSED, ask, entries, get_json, mi
 NOT_ALIVE = "Current state is not alive"
 """How every answer of a master begins that does not lead; it says nothing about any driver."""
 _COMMAND = "Launch Command:"
-_COMMAND_BYTES = 65_536
+_BEHIND = f"\n{'=' * 40}"
+_COMMAND_BYTES = (65_536, 2**21)
+"""How much is read for a command, and where it is longer; more than the second no Linux starts."""
 _LINE_BYTES = 400
 
 
@@ -70,13 +72,8 @@ class MasterPage:
         if driver.worker is None:
             return ""
         if driver.id not in self._commands:
-            url = _log_url(driver.worker, "log", driver.id, "stderr", offset=0, byteLength=_COMMAND_BYTES)
-            try:
-                text = ask(url).decode("utf-8", "replace")
-            except StorageError:
-                return ""  # a worker that does not answer tells nothing of its drivers; the lease decides
-            said = next((line for line in text.splitlines() if line.startswith(_COMMAND)), None)
-            if said is None:
+            said = _command(driver.worker, driver.id)
+            if not said:
                 return ""
             self._commands[driver.id] = said
         return self._commands[driver.id]
@@ -132,6 +129,23 @@ class MasterPage:
                 return url, found
             waiting.append(f"{address} says {str(found.get('status'))[:100]}")
         raise nobody_leads(waiting, silent)
+
+
+def _command(worker: str, driver_id: str) -> str:
+    """The command with which a driver's log begins, with its end, where the launch stands; empty for none."""
+    for most in _COMMAND_BYTES:
+        url = _log_url(worker, "log", driver_id, "stderr", offset=0, byteLength=most)
+        try:
+            text = ask(url).decode("utf-8", "replace")
+        except StorageError:
+            break  # a worker that does not answer tells nothing of its drivers; the lease decides
+        _, begun, rest = text.partition(f"\n{_COMMAND}")
+        command, ended, _ = rest.partition(_BEHIND)
+        if ended:
+            return f"{_COMMAND}{command}"
+        if not begun:
+            break
+    return ""
 
 
 def nobody_leads(waiting: Sequence[str], silent: StorageError | None) -> StorageError:

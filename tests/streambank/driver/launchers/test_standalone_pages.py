@@ -75,3 +75,20 @@ def test_where_nobody_answers_the_error_is_why() -> None:
     silent = StorageError("It does not answer.", code="cluster-unreachable", hint="Look.")
     assert nobody_leads([], silent) is silent
     assert "It does not answer." in nobody_leads(["one says STANDBY"], silent).message
+
+
+@pytest.mark.parametrize("more", ["x" * 70_000, "of two\nlines", "\u2028"], ids=["long", "lines", "separator"])
+def test_a_command_is_read_to_its_end(master: FakeMaster, more: str) -> None:
+    """Behind all settings stands the launch: without it a driver would count as another one's."""
+    driver = submit(master, more, "/jobs/1.json")
+    page = MasterPage([master.url])
+    assert "/jobs/1.json" in page.command(page.active()[driver])
+
+
+def test_of_a_command_without_an_end_nothing_is_known(
+    master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = submit(master, "x" * 70_000, "/jobs/1.json")
+    monkeypatch.setattr("streambank.driver.launchers.standalone_pages._COMMAND_BYTES", (65_536,))
+    page = MasterPage([master.url])
+    assert page.command(page.active()[driver]) == ""
