@@ -16,7 +16,7 @@ from streambank.core.signing import new_key
 from streambank.declaration.declaration import Job
 from streambank.drills import left
 from streambank.drills.copy_of_job import copy_of, scratch_of
-from streambank.driver.launcher import Launcher
+from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.kubernetes import KubernetesLauncher
 from streambank.driver.launchers.standalone import StandaloneLauncher
 from streambank.driver.launchers.yarn import YarnLauncher
@@ -286,6 +286,16 @@ def test_a_driver_of_which_the_cluster_tells_nothing_is_not_ended(
     with pytest.raises(StorageError) as caught:
         launcher.kill(known)
     assert (caught.value.code, master.killed) == ("not-its-driver", [])
+
+
+def test_what_was_just_submitted_is_ended_also_where_the_masters_page_does_not_answer(
+    folder: Path, master: FakeMaster
+) -> None:
+    """The master itself has named it, and no record."""
+    _, _, spec, launcher, own, _ = submitted(folder, master)
+    master.page = "<html>"
+    launcher.kill(Handle(spec.launch_id, (), None, own))
+    assert master.killed == [own]
 
 
 @pytest.mark.parametrize("main", ["org.apache.spark.deploy.PythonRunner", "com.example.Payments"])

@@ -243,7 +243,8 @@ class StandaloneLauncher:
         if state.state == "ended":
             return
         submission = state.submission or handle.submission or ""
-        self._check(handle, submission, proven=True)
+        if handle.job is not None:
+            self._check(handle, submission, proven=True)
         answer = self._kill(submission)
         if answer["success"] or self.status(handle).state == "ended":
             return
