@@ -228,7 +228,8 @@ class Generations:
         if called is None:
             return None
         number = max(self.ensure_first(declared, by=by).number, above) + 1
-        generation = Generation(number, location, None, utc_now(), by, {}, called)
+        here = declared + _suffix(called) if called > 1 else declared
+        generation = Generation(number, here, None, utc_now(), by, {}, called)
         return generation if self.records.create(number, generation.to_dict()) else None
 
     def propose(self, *, taken: Callable[[str], bool], base: str | None = None, above: int = 0) -> Generation:
@@ -420,10 +421,12 @@ def is_generation_of(declared: str, location: str) -> bool:
 
 def _called(declared: str, location: str) -> int | None:
     """The generation in whose directory a location is; None where it is none of a declared checkpoint's."""
-    found = re.fullmatch(r"\.g([0-9]{4,})", location.removeprefix(declared))
-    if location == declared:
+    place, first = str(service_name(location)), str(service_name(declared))
+    if place == first:
         return 1
-    return int(found[1]) if found is not None and location.startswith(declared) else None
+    found = re.fullmatch(r"\.g([0-9]{4,})", place.removeprefix(first))
+    number = int(found[1]) if found is not None else 0
+    return number if number > 1 and place == first + _suffix(number) else None
 
 
 def _suffix(number: int) -> str:

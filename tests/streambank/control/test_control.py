@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streambank.control.control import JobControl
-from streambank.control.generations import Generation
+from streambank.control.generations import Generation, is_generation_of
 from streambank.core.errors import ConflictError, FormatError, InputError, RefusedError
 from tests.support.jobs.declared import BY
 from tests.support.processes import race
@@ -195,3 +195,18 @@ def test_events_and_facts_are_kept(control: JobControl) -> None:
     control.record_query(None, {"query_id": "q", "sink": "FileSink[file:/out]"})
     facts = control.query_facts()
     assert facts is not None and facts["sink"] == "FileSink[file:/out]"
+
+
+@pytest.mark.parametrize(("left", "number"), [("", 1), (".g0004", 4), (".g12345", 12345)])
+def test_a_directory_by_another_name_of_its_service_counts_by_the_declared_one(
+    control: JobControl, left: str, number: int
+) -> None:
+    adopted = control.generations().adopt("s3a://b/ck", f"s3://b/ck{left}", above=number, by=BY)
+    assert adopted is not None and adopted.location == f"s3a://b/ck{left}"
+    assert (adopted.base, adopted.again) == ("s3a://b/ck", number)
+    assert is_generation_of("hdfs://n:8020/ck", f"hdfs://n/ck{left}")
+
+
+@pytest.mark.parametrize("left", [".g0001", ".g00004", ".g004", "x", "/x"])
+def test_what_is_not_called_as_a_generation_is_none(control: JobControl, left: str) -> None:
+    assert control.generations().adopt("s3://b/ck", f"s3://b/ck{left}", above=1, by=BY) is None
