@@ -105,3 +105,13 @@ def test_a_group_may_write_above_and_the_folder_of_all_jobs_may_be_a_link(
         assert Path(runnable(code, job, control).application).read_text() == "x = 1\n"
     finally:
         os.umask(before)
+
+
+def test_where_the_umask_lets_everybody_write_nobody_else_can(job: Job) -> None:
+    before = os.umask(0)
+    try:
+        code, control = kept(job)
+        assert is_vouched(control, "code", code.to_dict())
+        assert Path(runnable(code, job, control).application).read_text() == "x = 1\n"
+    finally:
+        os.umask(before)

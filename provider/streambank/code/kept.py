@@ -18,7 +18,15 @@ from pathlib import Path
 
 from streambank.code.code import Code
 from streambank.code.program import PY_FILES, Program, digest_of, py_file_name, py_files_of, read_program
-from streambank.code.vouched import UNPROVEN, check_own, check_vouched, is_vouched, not_laid, state_folder
+from streambank.code.vouched import (
+    UNPROVEN,
+    check_own,
+    check_vouched,
+    is_vouched,
+    make_own,
+    not_laid,
+    state_folder,
+)
 from streambank.control.control import JobControl
 from streambank.control.records import encode_json
 from streambank.core.errors import NotFoundError, RefusedError
@@ -176,7 +184,7 @@ def _lay(control: JobControl, digest: str, contents: Mapping[str, bytes]) -> Pat
                 return folder
             remove_directory(folder)
         begun = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
-        begun.mkdir(mode=0o700, parents=True)
+        make_own(begun)
         for name, data in contents.items():
             file = begun / name
             file.parent.mkdir(parents=True, exist_ok=True)

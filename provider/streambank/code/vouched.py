@@ -57,7 +57,7 @@ def vouch(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> None:
         return
     file = _file(control, kind, said)
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own(file.parent)
         file.touch(mode=0o600)
         check_own(file.parent)
         files = sorted(file.parent.glob("code-*"), key=_mtime_ns)
@@ -65,6 +65,16 @@ def vouch(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> None:
             old.unlink(missing_ok=True)
     except OSError as error:
         raise not_laid(f"What vouches for the code of job {control.name}", file, error) from error
+
+
+def make_own(folder: Path) -> None:
+    """Make such a folder as `check_own` asks for, and what is above it, whatever the umask lets others do.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    for one in (*reversed(folder.parents[:3]), folder):
+        one.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def check_own(folder: Path) -> None:
