@@ -118,20 +118,15 @@ def test_no_pod_but_that_of_the_launch_is_asked_about(folder: Path, submission: 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded", None])
 def test_a_pod_in_another_namespace_is_neither_ended_nor_read(folder: Path, phase: str | None) -> None:
     """It may be that of a test of the same name; and may be the job's, if that was declared there before."""
-    _, control, spec, launcher = pods(folder)
+    job, control, spec, _ = pods(folder)
     own = f"streams:streambank-{spec.launch_id}"
     there = own.replace("streams", "payments")
     said = "echo Application not found." if phase is None else f"cat {folder}/there"
     (folder / "there").write_text(STATUS.format(phase=phase, state="x"))
-    launcher = KubernetesLauncher(
-        launcher._policy,
-        launcher._environment,
-        submit_with(
-            folder,
-            f'''echo "$*" >> {folder}/seen
-case "$*" in *payments*) {said};; *) cat {folder}/answer;; esac''',
-        ),
-    )
+    script = f"""echo "$*" >> {folder}/seen
+case "$*" in *payments*) {said};; *) cat {folder}/answer;; esac"""
+    environment = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    launcher = KubernetesLauncher(job.launch, environment, submit_with(folder, script))
     located(control, spec.launch_id, there)
     known = launched_handle(control, spec.launch_id)
     found, state = find_driver(launcher, control, known, spec)

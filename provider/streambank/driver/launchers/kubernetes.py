@@ -169,7 +169,7 @@ class KubernetesLauncher(Submitter):
         return bool(_LAUNCH_ID.fullmatch(handle.launch_id)) and handle.submission == own
 
     def _is_elsewhere(self, handle: Handle) -> bool:
-        """Whether a handle names the pod that its launch would have in another namespace than the declared."""
+        """Whether a handle names the pod that its launch would have in a namespace that is not declared."""
         namespace = (handle.submission or "").partition(":")[0]
         is_other = bool(_NAMESPACE.fullmatch(namespace)) and namespace != self._policy.namespace
         return is_other and self._is_its_pod(handle, namespace)

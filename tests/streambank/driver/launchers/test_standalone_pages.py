@@ -77,7 +77,7 @@ def test_where_nobody_answers_the_error_is_why() -> None:
     assert "It does not answer." in nobody_leads(["one says STANDBY"], silent).message
 
 
-@pytest.mark.parametrize("more", ["x" * 70_000, "of two\nlines", "\u2028"], ids=["long", "lines", "separator"])
+@pytest.mark.parametrize("more", ["x" * 70_000, "of two\nlines", "\u2028"], ids=["long", "lines", "mark"])
 def test_a_command_is_read_to_its_end(master: FakeMaster, more: str) -> None:
     """Behind all settings stands the launch: without it a driver would count as another one's."""
     driver = submit(master, more, "/jobs/1.json")
