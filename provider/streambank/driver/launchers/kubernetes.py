@@ -176,7 +176,8 @@ class KubernetesLauncher(Submitter):
 
     def _check_pod(self, handle: Handle) -> None:
         if not self._is_its_pod(handle):
-            raise not_its_driver(handle, f"its pod is {self._handle(handle.launch_id).submission!r}")
+            own = self._handle(handle.launch_id).submission
+            raise not_its_driver(handle, f"by the declared namespace its pod is {own!r}")
 
     def _spark_submit(self, verb: str, submission: str | None) -> str:
         found = self._installation or find_installation()
