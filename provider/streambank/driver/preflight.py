@@ -272,9 +272,9 @@ def held_elsewhere(query: DeclaredQuery) -> RefusedError | None:
 def _held_by(marker: Marker | None, query: DeclaredQuery) -> RefusedError | None:
     if marker is None:
         return None
-    if (marker.job, marker.query) == (query.job, query.name):
-        return _runs_elsewhere(query, marker)  # a driver that has just begun lives, too
-    return _of_another(query, marker) if marker.has_worked else None
+    if marker.has_worked and (marker.job, marker.query) != (query.job, query.name):
+        return _of_another(query, marker)
+    return _runs_elsewhere(query, marker)  # a driver that has just begun lives, too
 
 
 def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None:

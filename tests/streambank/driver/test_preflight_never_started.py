@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from streambank.control.marker import read_marker
+from streambank.control.processes import this_process
 from streambank.declaration.declaration import Job
 from streambank.driver.prepare import prepare_launch
 from streambank.job.savepoint import savepoint_job
@@ -80,6 +81,20 @@ def test_another_name_is_no_other_job(job: Job) -> None:
     savepoint_job(renamed, by=BY)
     marker = read_marker(job.checkpoint)
     assert marker is not None and marker.job == "renamed"
+
+
+@pytest.mark.parametrize("what", ["name", "control"])
+def test_where_the_first_driver_has_just_begun_no_second_one_comes(job: Job, what: str) -> None:
+    """It has the lease; the marker says that it works there only once Spark has started its query."""
+    savepoint_job(job, by=BY)
+    control = f"{job.repository}-elsewhere"
+    other = replace(job, name="renamed") if what == "name" else replace(job, control=control)
+    claim = job.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9)
+    error = refused(lambda: prepare_launch(other, other.records(), by=BY), "checkpoint-of-another-job")
+    assert "is held by process" in error.message
+    prepare_launch(job, job.records(), by=BY)  # the job itself is asked by its lease
+    claim.release()
+    assert prepare_launch(other, other.records(), by=BY).queries["main"].generation == 1
 
 
 def test_a_restore_does_not_speak_of_lost_records(job: Job) -> None:
