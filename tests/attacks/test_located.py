@@ -19,6 +19,7 @@ from streambank.drills.copy_of_job import copy_of, scratch_of
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.kubernetes import KubernetesLauncher
 from streambank.driver.launchers.standalone import StandaloneLauncher
+from streambank.driver.launchers.standalone_pages import MasterPage
 from streambank.driver.launchers.yarn import YarnLauncher
 from streambank.driver.location import find_driver, launched_handle
 from streambank.driver.prepare import prepare_launch
@@ -241,6 +242,28 @@ def test_no_driver_but_that_of_the_launch_is_ended(folder: Path, master: FakeMas
     assert launcher.log_lines(launched_handle(control, spec.launch_id), 10)[-1] == "of Python"
     launcher.kill(launched_handle(control, spec.launch_id))
     assert master.killed == [own]
+
+
+@pytest.mark.parametrize("what", ["forgotten", "silent"])
+def test_another_drivers_end_is_not_that_of_the_launch(
+    folder: Path, master: FakeMaster, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Its worker is gone by now, and tells nothing of it."""
+    _, control, spec, launcher, own, theirs = submitted(folder, master)
+    told = master.log
+    master.log = lambda driver, kind: "" if driver == theirs else told(driver, kind)  # type: ignore[method-assign]
+    master.states[theirs] = "FINISHED"
+    if what == "forgotten":
+        page = MasterPage.driver
+        monkeypatch.setattr(
+            MasterPage, "driver", lambda self, one: None if one == theirs else page(self, one)
+        )
+    located(control, spec.launch_id, theirs)
+    found, state = find_driver(launcher, control, launched_handle(control, spec.launch_id), spec)
+    assert (found.submission, state.state) == (own, "running")
+    master.states[own] = "FINISHED"
+    located(control, spec.launch_id, own)
+    assert launcher.status(launched_handle(control, spec.launch_id)).why == "FINISHED"
 
 
 @pytest.mark.parametrize(

@@ -209,14 +209,15 @@ class StandaloneLauncher:
         state = str(answer.get("driverState") or "NOT_FOUND")
         if state in (RELAUNCHING, "NOT_FOUND"):
             return self._status_elsewhere(handle, handle.submission, state)
-        log = None
+        log, over = None, state in GONE
         try:
             driver = self._check(handle, handle.submission)
             log = driver.log if driver is not None else None
+            if over and handle.job is not None and (driver is None or not self._page.command(driver)):
+                return self._status_elsewhere(handle, handle.submission, state)  # it may be another one's
         except StorageError as error:  # else the page says more than has to be known
             if error.code == NOT_ITS_DRIVER:
                 raise
-        over = state in GONE
         return DriverState("ended" if over else "running", log=log, tracking=log, why=state)
 
     def _status_elsewhere(self, handle: Handle, lost: str, state: str) -> DriverState:
