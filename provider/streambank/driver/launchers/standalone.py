@@ -180,7 +180,8 @@ class StandaloneLauncher:
             return None if _names(command, handle) else "its arguments name another launch, or none"
         if driver.main != PYTHON_RUNNER:
             return f"it runs {driver.main}"
-        return "its worker does not tell its arguments" if proven and driver.worker is not None else None
+        silent = proven and driver.worker is not None
+        return f"its worker's page {driver.worker} does not tell its arguments here" if silent else None
 
     def _check(self, handle: Handle, submission: str, *, proven: bool = False) -> ClusterDriver | None:
         """A driver as the page has it; None where it is not there. One that a record names is looked at."""
