@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from datetime import timedelta
@@ -14,22 +15,31 @@ from streambank.control.control import JobControl
 from streambank.control.marker import renew_marker
 from streambank.core.errors import NotFoundError, StreambankError
 from streambank.core.names import PRIMARY, STANDBY
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
+from streambank.doctor.subject import look_at_job
+from streambank.driver.damage import savepoints_of
 from streambank.failover.failover import plan_failover
 from streambank.failover.report import FailoverRequest
 from streambank.recovery.choose_together import choose_together
 from streambank.recovery.nearest import choose_nearest
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.request import RestoreRequest, TogetherRequest
-from streambank.recovery.resolve import Chosen, choose
+from streambank.recovery.resolve import Chosen, choose, next_ones
 from streambank.recovery.restore import plan_restore
+from streambank.repository.catalog import batch_of_id
 from streambank.repository.repository import Repository
+from streambank.retention.policy import Policy
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.sites.forks import Lines
+from streambank.sla.ages import ages_of_job
+from streambank.sla.judge.facts import newest_in_replicas, newest_savepoints
 from streambank.storage import open_store
+from streambank_airflow.hooks.declared import DeclaredJobs
+from streambank_airflow.hooks.repository import RepositoryVerbs
 from streambank_airflow.restore_plans import plan_markdown
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
@@ -169,11 +179,12 @@ def test_where_only_another_is_there_the_error_says_so(job: Job, tmp_path: Path)
 
 
 def test_where_its_own_is_damaged_the_error_says_that_none_verifies(job: Job, tmp_path: Path) -> None:
-    saved(job, worked(job))
-    store = open_store(job.repository)
-    for info in [*store.list("packs"), *store.list("objects")]:
-        store.write(info.path, bytes(info.size_bytes))
+    own = saved(job, worked(job))
     planted(tmp_path, job)
+    repository, store = job.open_repository(), open_store(job.repository)
+    (digest,) = (one.digest for one in repository.load(job.name, own).files if one.path == "metadata")
+    alone, key = repository.objects.read(digest), repository.objects.locate(digest).key
+    store.write(key, store.read(key).replace(alone, bytes(len(alone))))  # the two share all else
     with pytest.raises(NotFoundError) as missing:
         chosen(job, "latest-good")
     assert missing.value.code == "no-good-savepoint" and "another line" in missing.value.message
@@ -261,6 +272,61 @@ def test_where_nothing_says_which_is_the_job_s_the_plan_says_so_first(job: Job, 
     assert plan_markdown(said).splitlines()[2].startswith("| Another line | It may be of another line: ")
     where = ("--jobs", rebuilt.source, "--job", job.name, "--generation", "--sink", "accept", "--dry-run")
     assert succeed("restore", "latest-good", *where).out.splitlines()[0] == said.another_line
+
+
+def by_the_verb(job: Job, reference: str, *more: str) -> str:
+    """What `streambank restore` would restore, without --job."""
+    asked = ("restore", reference, "-r", job.repository, "--jobs", job.source, "--sink", "accept", *more)
+    return str(json.loads(succeed(*asked, "--dry-run", "--json").out)["savepoint"])
+
+
+@pytest.mark.parametrize("reference", ["flights/latest-good", "latest-good", "latest", "2030-01-01"])
+def test_nor_where_the_verb_is_not_given_the_job(job: Job, tmp_path: Path, reference: str) -> None:
+    own = saved(job, worked(job))
+    planted(tmp_path, job)
+    assert by_the_verb(job, reference, "--generation") == own
+    assert by_the_verb(job, reference, "--into", str(tmp_path / "into")) == own
+
+
+def test_it_takes_no_place_from_the_job_s_own_where_savepoints_expire(job: Job, tmp_path: Path) -> None:
+    own = saved(job, worked(job))
+    other = planted(tmp_path, job)
+    succeed("expire", "-r", job.repository, "--jobs", job.source, "--keep-last", "1")
+    assert {one.savepoint for one in job.open_repository().candidates(job.name)} == {own, other}
+    verbs = RepositoryVerbs(DeclaredJobs("streambank_default", job.source, None))
+    verbs.expire(job.name, Policy(keep_last=1), dry_run=False, by=BY)
+    assert chosen(job, "latest-good").manifest.savepoint == own
+    succeed("expire", "-r", job.repository, "--job", job.name, "--keep-last", "1")
+    assert [one.savepoint for one in job.open_repository().candidates(job.name)] == [other], "undeclared"
+
+
+def test_it_is_neither_the_age_of_the_job_s_savepoints_nor_its_way_back(job: Job, tmp_path: Path) -> None:
+    checkpoint = worked(job)
+    own = saved(job, checkpoint)
+    other = planted(tmp_path, job)
+    records = job.records()
+    assert [one.subject for one in newest_savepoints(job.repository, job.name)] == [other, own]
+    assert [one.subject for one in newest_savepoints(job.repository, job.name, records)] == [own]
+    brought, _ = newest_in_replicas([job.repository], job.name, records)
+    assert [one.subject for one in brought.values() if one is not None] == [own]
+    seen = look_at_job(job, "main", utc_now())
+    assert seen is not None and [one.savepoint for one in seen.savepoints or ()] == [own]
+    assert [one.savepoint for one in savepoints_of(job, "main")[0]] == [own]
+    taken_at = job.open_repository().load(job.name, own).taken_at
+    age_s = ages_of_job(job, now=taken_at + timedelta(hours=1)).savepoint_s["main"]
+    assert age_s == 3600.0
+
+
+def test_what_a_site_saved_that_the_job_has_left_does_not_come_next(job: Job) -> None:
+    checkpoint = worked(job)
+    own = saved(job, checkpoint)
+    checkpoint.run(1)
+    left = saved(job, checkpoint)
+    checkpoint.run(1)
+    manifest = job.open_repository().load(job.name, saved(job, checkpoint))
+    lines = Lines({manifest.checkpoint: batch_of_id(own)})
+    found = [next_ones(job.open_repository(), manifest, each) for each in (Lines(), lines)]
+    assert [[one.savepoint for one in each] for each in found] == [[left, own], [own]]
 
 
 # The honest cases: what must not be taken for another line.

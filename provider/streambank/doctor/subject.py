@@ -17,9 +17,10 @@ from streambank.core.finding import Finding
 from streambank.core.names import MAIN, QueryRef
 from streambank.declaration.declaration import Job
 from streambank.doctor.spark_conf import SparkConf, conf_of
-from streambank.repository.catalog import glimpse, heads, listed, newest_good, none_of
+from streambank.repository.catalog import glimpse, heads, listed, none_of
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
+from streambank.sites.forks import newest_own
 from streambank.sla.history.history import Records
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
@@ -124,7 +125,7 @@ def look_at_checkpoint(
     store = open_store(location)
     inspection, planner = _inspect(store)
     called = name or store.uri.rpartition("/")[2]
-    saved, oldest = (None, None) if repository is None else _savepoints(repository, called)
+    saved, oldest = (None, None) if repository is None else _savepoints(repository, called, None)
     return Query(
         called,
         store,
@@ -175,7 +176,7 @@ def look_at_job(job: Job, query: str, now: datetime) -> Query | None:
         return None
     inspection, planner = _inspect(store)
     name = job.savepoint_name(query)
-    saved, oldest = _savepoints(job.repository, name)
+    saved, oldest = _savepoints(job.repository, name, control)
     windows = Windows(now, SINGLE_S, TREND.total_seconds())
     points = tuple(hourly_history(records, windows, HourFiles(control.store, query), keep=False).points)
     if not records.keys:  # it never ran under Streambank
@@ -217,9 +218,11 @@ def _measured(store: Store, planner: ClosurePlanner) -> tuple[Point, ...]:
     return tuple(measure_checkpoint(store, planner=planner).history.points)
 
 
-def _savepoints(repository: str, name: str) -> tuple[tuple[Manifest, ...], Manifest | None]:
+def _savepoints(
+    repository: str, name: str, control: JobControl | None
+) -> tuple[tuple[Manifest, ...], Manifest | None]:
     store = open_store(repository)
-    newest = tuple(newest_good(store, name, SAVEPOINTS))
+    newest = tuple(newest_own(control, store, name, SAVEPOINTS))
     ids = [one for owner, one in listed(store, name) if owner == name]
     oldest = glimpse(store, name, ids[0]) if ids else None
     return newest, oldest

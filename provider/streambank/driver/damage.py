@@ -22,10 +22,10 @@ from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import say_duration, utc_now
 from streambank.driver.failure import recorded_failure, shown
 from streambank.driver.spec import spec_of
-from streambank.repository.catalog import newest_good
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.live_damage import Damage, find_damage
+from streambank.sites.forks import newest_own
 from streambank.storage import open_store
 
 if TYPE_CHECKING:
@@ -114,11 +114,11 @@ def way_out(job: str, query: str, savepoint: Manifest | None) -> str:
 
 
 def savepoints_of(job: Job, query: str) -> tuple[list[Manifest], Repository | None]:
-    """The newest good savepoints of a query, and their repository; none where that cannot be read."""
+    """The newest good savepoints of a query's line, and their repository; none where that cannot be read."""
     try:
         repository = job.open_repository()
         name = job.savepoint_name(query)
-        return newest_good(repository.store, name, SAVEPOINTS), repository
+        return newest_own(job.records(), repository.store, name, SAVEPOINTS), repository
     except StreambankError:
         return [], None  # what keeps savepoints from being read must not keep a job from being started
 

@@ -25,6 +25,7 @@ from streambank.driver.spec import spec_of
 from streambank.job.status import job_status
 from streambank.repository.catalog import SavepointSummary, newest_first
 from streambank.repository.repository import Repository
+from streambank.sites.forks import others_among
 
 CRASH_LOOP = "crash-loop"
 """The kind of event that says that a job is not started any more, and why."""
@@ -132,14 +133,17 @@ def _last_error(records: JobControl, launcher: Launcher, driver: Handle | None) 
 def _saved(job: Job) -> dict[str, str]:
     try:
         repository = job.open_repository()
-        return {name: _newest_good(repository, job.savepoint_name(name)) for name in job.queries}
+        return {name: _newest_good(job, name, repository) for name in job.queries}
     except StreambankError as error:
         return {name: f"unknown, since {error.message.rstrip('.')}" for name in job.queries}
 
 
-def _newest_good(repository: Repository, name: str) -> str:
-    """The newest savepoint that no verification found damaged, in words."""
-    there = repository.candidates(name)
+def _newest_good(job: Job, query: str, repository: Repository) -> str:
+    """The newest savepoint of the query's line that no verification found damaged, in words."""
+    name = job.savepoint_name(query)
+    candidates = repository.candidates(name)
+    others = others_among(job.records(), name, candidates)
+    there = [one for one in candidates if one.savepoint not in others]
     good = [one for one in there if one.verified_ok is not False]
     if not good:
         return "there is none" if not there else "there is none that verified"

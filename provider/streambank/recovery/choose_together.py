@@ -18,6 +18,7 @@ from streambank.recovery.nearest import (
     PASSED_OVER,
     Place,
     choose_nearest,
+    heads_in,
     meant_by,
     name_older_of,
     open_places,
@@ -49,7 +50,11 @@ class ChosenTogether:
 
 
 def choose_together(
-    request: TogetherRequest, *, pace: Pace = DEFAULT_PACE, record: bool = False
+    request: TogetherRequest,
+    *,
+    pace: Pace = DEFAULT_PACE,
+    record: bool = False,
+    lines: Mapping[str, Lines] | None = None,
 ) -> ChosenTogether:
     """A savepoint of each query of a job.
 
@@ -58,6 +63,7 @@ def choose_together(
 
     Args:
         record: Leave the results of verifications beside the manifests.
+        lines: Which savepoints are of the line of each query; what the job's records say when left out.
 
     Raises:
         InputError: The reference is of one query (code `names-one-query`).
@@ -65,8 +71,9 @@ def choose_together(
     """
     job = request.job
     found: dict[str, Chosen] = {}
-    records = request.control or job.records()
-    lines = {name: Lines.of(records, name) for name in job.queries}
+    if lines is None:
+        records = request.control or job.records()
+        lines = {name: Lines.of(records, name) for name in job.queries}
     asked = _parse(job, request.reference)
     _check_each_named(job, request.savepoints)
     for name in job.queries:
@@ -195,6 +202,8 @@ def from_place(
         return repository, {name: only}
     passed: list[PassedOver] = []
     places = open_places(locations, job.name, target, job.open_place, passed)
+    every = tuple(places)
+    lines = {name: one.knowing(heads_in(every, job.savepoint_name(name))) for name, one in lines.items()}
     if asked.kind == LATEST_GOOD and not named:
         request = TogetherRequest(job, places[0].repository, reference, control=control, by=by or {})
         return _newest_moment(request, places, lines, passed, pace, record=record)
@@ -253,7 +262,9 @@ def _newest_moment(
             )
             continue
         try:
-            chosen = choose_together(replace(request, repository=place.repository), pace=pace, record=record)
+            chosen = choose_together(
+                replace(request, repository=place.repository), pace=pace, record=record, lines=lines
+            )
         except PASSED_OVER as error:
             passed.append(PassedOver(place.location, error.message))
             continue
@@ -273,8 +284,8 @@ def _promised(job: Job, repository: Repository, lines: Mapping[str, Lines]) -> d
     for name in job.queries:
         of_query = job.savepoint_name(name)
         candidates = repository.candidates(of_query)
-        own = lines[name].knowing(candidates)
-        taken = [one.taken_at for one in candidates if one.taken_at is not None and not own.why_not(one)]
+        own = [one for one in candidates if not lines[name].why_not(one)]
+        taken = [one.taken_at for one in own if one.taken_at is not None]
         if not taken:
             raise none_of(repository.store, of_query)
         newest.append(max(taken))

@@ -230,7 +230,7 @@ def name_older_of(
     others = None
     if beside is not None:
         others = [[one.taken_at for one in _known(places, job, ANY_LINE) if one.taken_at] for job in beside]
-    lines = lines.knowing(_heads(places, damaged.job))
+    lines = lines.knowing(heads_in(places, damaged.job))
     known, as_of = _known(places, damaged.job, lines), damaged.as_of.at if damaged.as_of else None
     return with_older(error, said, meant, known, verifies, as_of=as_of, beside=others)
 
@@ -241,8 +241,13 @@ def _glimpse(places: Sequence[Place], found: Found) -> Manifest | None:
     return next((one for one in heads if one is not None), None)
 
 
-def _heads(places: Sequence[Place], job: str) -> Iterator[Manifest]:
-    """The savepoints of a query in all places: one that has none of its own must not decide for itself."""
+def heads_in(places: Sequence[Place], job: str) -> Iterator[Manifest]:
+    """The savepoints of a query in all places: one that has none of its own must not decide for itself.
+
+    Args:
+        places: They; what cannot be read is left out.
+        job: `job` or `job/query`.
+    """
     for place in places:
         with suppress(*PASSED_OVER):
             yield from candidate_heads(place.repository.store, job)
@@ -290,7 +295,7 @@ def _meant(
     """
     asked = parse_reference(reference)
     declared = sorted(places, key=lambda place: locations.index(place.location))
-    lines = lines.knowing(_heads(declared, job))
+    lines = lines.knowing(heads_in(declared, job))
     if asked.kind == "latest-good":
         yield from _newest_of_all(declared, places, asked.within(job) or job, passed, lines)
         return

@@ -269,7 +269,7 @@ def next_ones(repository: Repository, manifest: Manifest, lines: Lines = ANY_LIN
         head = glimpse(repository.store, manifest.job, savepoint)
         if head is None or head.taken_at >= manifest.taken_at or is_rejected(repository.store, head):
             continue
-        if lines.why_another(head):
+        if lines.why_not(head):
             continue
         verified = last_verification(repository.store, manifest.job, savepoint)
         if verified is None or verified.ok:

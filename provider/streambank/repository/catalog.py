@@ -507,7 +507,9 @@ def summary_of(
     )
 
 
-def newest_good(store: Store, job: str, most: int) -> list[Manifest]:
+def newest_good(
+    store: Store, job: str, most: int, *, leave_out: Callable[[Manifest], object] = lambda head: False
+) -> list[Manifest]:
     """The newest candidates that no verification found damaged, newest first, without their files.
 
     Only manifests that were written last, and those of the highest batches, are looked into; after a restore
@@ -516,17 +518,18 @@ def newest_good(store: Store, job: str, most: int) -> list[Manifest]:
     Args:
         store: The repository's root.
         job: `job`, without its queries, or `job/query`.
+        leave_out: Which ones are none, such as those of other lines.
 
     Raises:
         InputError: The name is not allowed (code `bad-name`).
     """
-    rejected = 0
-    while True:  # rejected ones take no place from others
-        there = recent_heads(store, job, most + rejected)
-        found = [head for head in there if not is_rejected(store, head)]
-        if len(there) - len(found) <= rejected:
+    others = 0
+    while True:  # rejected ones, and those that are left out, take no place from others
+        there = recent_heads(store, job, most + others)
+        found = [head for head in there if not (is_rejected(store, head) or leave_out(head))]
+        if len(there) - len(found) <= others:
             break
-        rejected = len(there) - len(found)
+        others = len(there) - len(found)
     found = newest_heads(store, found)
     return [head for head in found if not _is_distrusted(store, job, head.savepoint)][:most]
 

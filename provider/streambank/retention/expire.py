@@ -48,6 +48,8 @@ from streambank.work.pace import Meter, Progress
 EXPIRED = "expired"
 PolicyOf = Callable[[str], Policy | None]
 """The policy of a job, by its name (`job` or `job/query`); None leaves it alone."""
+OthersOf = Callable[[str, Sequence[SavepointSummary]], Iterable[str]]
+"""Which savepoints of a job, by its name, are of other lines: those take no place from its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ def expire(
     by: Mapping[str, Any] | None = None,
     now: datetime | None = None,
     source: Repository | None = None,
+    others: OthersOf = lambda name, there: (),
     progress: Progress | None = None,
 ) -> ExpireReport:
     """Take the savepoints that a policy does not keep from the list.
@@ -130,6 +133,7 @@ def expire(
             says how old each is.
         source: What this is a replica of: what that lists stays here, whatever the policy says, so that the
             replica never holds less, and nothing comes back that was just expired. What is too old goes here.
+        others: Which savepoints are of other lines.
 
     Raises:
         InputError: A policy is empty (code `empty-policy`), or `source` is this very repository (code
@@ -144,7 +148,7 @@ def expire(
             code="same-repository",
             hint="Name the repository that this is a replica of.",
         )
-    work = _Expire(repository, policy, job, dict(by or {}), now, source)
+    work = _Expire(repository, policy, job, dict(by or {}), now, source, others)
     if not dry_run:
         work.bring_back_pinned()
     decisions = work.decide()
@@ -176,6 +180,7 @@ class _Expire:
         by: Mapping[str, Any],
         now: datetime | None,
         source: Repository | None,
+        others: OthersOf,
     ) -> None:
         self.repository = repository
         self.job = job
@@ -183,6 +188,7 @@ class _Expire:
         self.now = now
         self._policy = policy
         self._source = source
+        self._others = others
 
     def decide(self, now_ns: int = 0) -> list[Decision]:
         """What becomes of each savepoint as it is listed now.
@@ -204,7 +210,8 @@ class _Expire:
         now = self._now(now_ns)
         for name, summaries in jobs.items():
             if (policy := self._policy_of(name)) is not None:
-                decisions += decide(summaries, policy, now, besides)
+                others = {(name, savepoint) for savepoint in self._others(name, summaries)}
+                decisions += decide(summaries, policy, now, besides, others)
         locks = visible_locks(self.repository.store)
         return decisions if locks is None else [_unless_locked(locks, decision) for decision in decisions]
 

@@ -10,7 +10,7 @@ since somebody may have the right that nothing of them is kept for longer. Only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -191,18 +191,20 @@ def decide(
     policy: Policy,
     now: datetime,
     besides: Mapping[tuple[str, str], Reason] = MappingProxyType({}),
+    others: Container[tuple[str, str]] = (),
 ) -> list[Decision]:
     """What becomes of each savepoint, by job and then from the newest to the oldest.
 
-    A savepoint that a verification found damaged takes no place from a whole one, and one that claims to be
-    from the future none from those of today: rules are applied to all of them, to the whole ones alone, and
-    to those of these that are not newer than now, and what any way keeps is kept.
+    A savepoint that a verification found damaged, or of another line, takes no place from a whole one, and
+    one that claims to be from the future none from those of today: rules are applied to all of them, to the
+    whole ones alone, and to those of these that are not newer than now, and what any way keeps is kept.
 
     Args:
         summaries: Savepoints of any jobs.
         now: A savepoint that claims to be newer was taken where a clock was wrong. Ages are up to then.
         besides: Why a savepoint, by job and id, stays whatever the policy says; it takes no place from any
             other. What is too old stays only if it is `held`.
+        others: Savepoints of other lines than the job's, by job and id.
 
     Raises:
         InputError: As `Policy.check`.
@@ -211,7 +213,7 @@ def decide(
     jobs: dict[str, list[SavepointSummary]] = {}
     for summary in summaries:
         jobs.setdefault(summary.job, []).append(summary)
-    return [decision for job in sorted(jobs) for decision in _decide(jobs[job], policy, now, besides)]
+    return [decision for job in sorted(jobs) for decision in _decide(jobs[job], policy, now, besides, others)]
 
 
 def _decide(
@@ -219,6 +221,7 @@ def _decide(
     policy: Policy,
     now: datetime,
     besides: Mapping[tuple[str, str], Reason],
+    others: Container[tuple[str, str]],
 ) -> list[Decision]:
     """As `decide`, of one job: what is too old goes first, and takes no place from the rest."""
     ages_s = {
@@ -227,11 +230,12 @@ def _decide(
         if each.error is None and each.taken_at is not None
     }
     old = {name for name, age_s in ages_s.items() if policy.max_age_s and age_s > policy.max_age_s}
-    decisions = _by_rules([one for one in summaries if one.savepoint not in old], policy, now, besides)
+    young = [one for one in summaries if one.savepoint not in old]
+    decisions = _by_rules(young, policy, now, besides, others)
     if not old:
         return decisions
     limit = say_duration(policy.max_age_s)
-    for other in _by_rules(summaries, policy, now, besides):
+    for other in _by_rules(summaries, policy, now, besides, others):
         each = other.summary
         if each.savepoint not in old:
             continue
@@ -258,11 +262,13 @@ def _by_rules(
     policy: Policy,
     now: datetime,
     besides: Mapping[tuple[str, str], Reason],
+    others: Container[tuple[str, str]],
 ) -> list[Decision]:
     unreadable = [each for each in summaries if each.error is not None or each.taken_at is None]
     usable = sorted((each for each in summaries if each not in unreadable), key=_age, reverse=True)
     # What nothing but its id means takes no place from what a restore goes back to.
-    whole = [each for each in usable if each.verified_ok is not False and not each.rejected]
+    passed_over = {each.savepoint for each in usable if each.rejected or (each.job, each.savepoint) in others}
+    whole = [each for each in usable if each.verified_ok is not False and each.savepoint not in passed_over]
     present = [each for each in whole if _taken_at(each) <= now]
     of_all, of_whole, of_present = (_rules(some, policy, now) for some in (usable, whole, present))
     kept: dict[str, list[Reason]] = {}
@@ -288,7 +294,7 @@ def _by_rules(
         if each.savepoint in kept:
             decisions.append(Decision(each, True, tuple(kept[each.savepoint] + bad)))
             continue
-        rules = of_all if bad or each.rejected else of_whole
+        rules = of_all if bad or each.savepoint in passed_over else of_whole
         passed = [Reason(rule.name, rule.passes[each.savepoint]) for rule in rules]
         decisions.append(Decision(each, False, tuple(bad + passed)))
     return decisions

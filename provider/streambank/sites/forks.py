@@ -22,8 +22,10 @@ from streambank.control.marker import read_marker
 from streambank.core.errors import StreambankError
 from streambank.core.json_text import is_whole_number
 from streambank.core.names import QueryRef
+from streambank.repository.catalog import SavepointSummary, candidate_heads, newest_good
+from streambank.repository.manifest import Manifest
 from streambank.sites.records import SiteRecord, Sites
-from streambank.storage import open_store, service_name
+from streambank.storage import Store, open_store, service_name
 
 
 class Saved(Protocol):
@@ -86,12 +88,12 @@ class Lines:
         return cls(left, ids, frozenset(here), frozenset(declared))
 
     def knowing(self, saved: Iterable[Saved]) -> Lines:
-        """The same, by savepoints of the query.
+        """The same, by savepoints of the query; it stays as it is where it knows some.
 
         Args:
             saved: They, wherever they are. They are read once, and only if that is needed.
         """
-        return replace(self, saved=saved)
+        return self if self.saved else replace(self, saved=saved)
 
     @cached_property
     def query_ids(self) -> frozenset[str]:
@@ -140,6 +142,42 @@ class Lines:
         )
 
 
+def newest_own(control: JobControl | None, store: Store, called: str, most: int) -> list[Manifest]:
+    """`newest_good` of the line in which a query goes on: others are neither its age nor its way back.
+
+    Args:
+        control: The job's records; None where it is not declared.
+        store: The repository's root.
+        called: `job` or `job/query`.
+        most: See `newest_good`.
+
+    Raises:
+        StreambankError: The records of its sites, or the repository, cannot be read.
+    """
+    lines = _lines_of(control, called).knowing(candidate_heads(store, called))
+    return newest_good(store, called, most, leave_out=lines.why_not)
+
+
+def others_among(control: JobControl | None, called: str, saved: Iterable[SavepointSummary]) -> set[str]:
+    """The ids of those savepoints of a query that are of other lines.
+
+    Args:
+        control: The job's records; None where it is not declared.
+        called: `job` or `job/query`.
+        saved: All that are there of the query.
+
+    Raises:
+        StreambankError: The records of its sites cannot be read.
+    """
+    known = [one for one in saved if one.error is None]
+    lines = _lines_of(control, called).knowing(known)
+    return {one.savepoint for one in known if lines.why_not(one)}
+
+
+def _lines_of(control: JobControl | None, called: str) -> Lines:
+    return Lines() if control is None else Lines.of(control, QueryRef.parse(called).name)
+
+
 def left_after(records: Sequence[SiteRecord], query: str) -> dict[str, int]:
     """Checkpoints that a query has left by fail-overs, each with the last batch that counts.
 
@@ -170,7 +208,8 @@ def why_left(left: Mapping[str, int], checkpoint: str, batch: int | None) -> str
     Args:
         left: See `left_after`.
     """
-    last = left.get(checkpoint)
+    place = service_name(checkpoint)
+    last = min((after for one, after in left.items() if service_name(one) == place), default=None)
     if last is None or batch is None or batch <= last:
         return ""
     return (

@@ -55,13 +55,13 @@ def ages_of_job(job: Job, *, query: str | None = None, now: datetime | None = No
 
     savepoint_s: dict[str, float] = {}
     replica_s: dict[str, float] = {}
-    replicas = replicas_of(job)
+    replicas, records = replicas_of(job), _or_none(job.records)
     for name in names:
         savepoint = job.savepoint_name(name)
-        found = _or_none(partial(newest_savepoints, job.repository, savepoint))
+        found = _or_none(partial(newest_savepoints, job.repository, savepoint, records))
         if found:
             savepoint_s[name] = age_s(found[0].at)
-        brought, _ = newest_in_replicas(replicas, savepoint)
+        brought, _ = newest_in_replicas(replicas, savepoint, records)
         known = [one.at for one in brought.values() if one is not None]
         if known and len(known) == len(replicas):
             replica_s[name] = age_s(min(known))

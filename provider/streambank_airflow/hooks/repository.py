@@ -15,9 +15,10 @@ from streambank.storage import open_store
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
     from streambank.replicas.repair import RepairReport
     from streambank.replicas.replicate import ReplicaReport
-    from streambank.retention.expire import ExpireReport
+    from streambank.retention.expire import ExpireReport, OthersOf
     from streambank.retention.policy import Policy
     from streambank.retention.sweep import SweepReport
     from streambank.savepoint.sampling import SampleReport
@@ -116,8 +117,8 @@ class RepositoryVerbs:
         """
         from streambank.retention.expire import expire
 
+        job = self.declared.get(ref)
         if policy is None:
-            job = self.declared.get(ref)
             policy = job.retention if job is not None else None
         if policy is None:
             raise InputError(
@@ -126,7 +127,8 @@ class RepositoryVerbs:
                 hint=f"Declare [jobs.{QueryRef.parse(ref).job}.retention], or give the task rules: "
                 "keep_last=10.",
             )
-        return expire(self.declared.open_repository(ref), policy, job=ref, dry_run=dry_run, by=by)
+        repository = self.declared.open_repository(ref)
+        return expire(repository, policy, job=ref, dry_run=dry_run, by=by, others=_others_of(job))
 
     @connected
     def settle_tags(self, ref: str) -> list[TagReport]:
@@ -185,7 +187,9 @@ class RepositoryVerbs:
         for location in job.replicate.to:
             try:
                 replica = Repository.open(open_store(location))
-                report = expire(replica, policy, job=ref, dry_run=dry_run, by=by, source=source)
+                report = expire(
+                    replica, policy, job=ref, dry_run=dry_run, by=by, source=source, others=_others_of(job)
+                )
             except StreambankError as error:
                 done.append((location, error))
             else:
@@ -288,3 +292,11 @@ class RepositoryVerbs:
         from streambank.retention.sweep import sweep
 
         return sweep(self.declared.open_repository(ref), grace_s=grace_s, dry_run=dry_run, by=by)
+
+
+def _others_of(job: Job | None) -> OthersOf:
+    """Which savepoints are of other lines than the job's; none where it is not declared."""
+    from streambank.sites.forks import others_among
+
+    control = None if job is None else job.records()
+    return lambda name, saved: others_among(control, name, saved)

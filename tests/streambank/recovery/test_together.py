@@ -629,6 +629,26 @@ class TestFromPlace:
         assert caught.value.code == "no-good-savepoint" and "older one" not in caught.value.message
         assert newest["users"] in caught.value.message and newest["hours"] in caught.value.message
 
+    def test_a_place_with_nothing_of_the_job_s_own_does_not_decide_what_that_is(
+        self, pair: Trio, tmp_path: Path
+    ) -> None:
+        """Of one query a replica has but newer savepoints of a test, and nothing else says its query id."""
+        own = pair.take_all(0)
+        replica = self.replicate(pair)
+        for key in [info.path for info in replica.store.list("savepoints/flights/users")]:
+            replica.store.delete(key)
+        for name in ("hours", "sessions"):
+            pair.clock.setattr("streambank.savepoint.take.datetime", _stands_at(BEGIN + timedelta(hours=1)))
+            live = pair.live[name]
+            live.plan()
+            live.commit()
+            sinks = sinks_from_descriptions(["ConsoleTable"])
+            take(TakeRequest(live.store, replica, f"flights/{name}", sinks=sinks))
+        test = LiveCheckpoint(open_store(tmp_path / "test"), seed=1)
+        test.run(9)
+        take(TakeRequest(test.store, replica, "flights/users", sinks=sinks))
+        assert self.nearest(pair)[:2] == (pair.repository.store.uri, own)
+
     def test_a_site_that_the_job_left_does_not_count(self, pair: Trio) -> None:
         older = pair.take_all(0)
         pair.run(1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, StorageError
+from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
@@ -137,6 +138,14 @@ def test_the_newest_good_one_is_one_that_no_verification_found_damaged(repositor
     with pytest.raises(NotFoundError) as none:
         repository.find("latest-good", job="flights")
     assert none.value.code == "no-good-savepoint" and none.value.hint
+
+
+def test_what_is_left_out_takes_no_place_from_the_newest_good_ones(repository: Repository) -> None:
+    """However many there are, by time and by batch."""
+    for batch in range(10, 30):
+        save(repository, batch=batch, taken_at=TAKEN_AT + timedelta(hours=batch))
+    found = newest_good(repository.store, "flights", 2, leave_out=lambda head: head.batch >= 10)
+    assert [head.batch for head in found] == [5, 4]
 
 
 def test_loads_what_is_there_and_says_what_is_not(repository: Repository) -> None:

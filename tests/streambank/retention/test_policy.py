@@ -86,6 +86,17 @@ def test_those_whose_rehearsal_failed_take_no_place_from_others() -> None:
     assert "b000010" in kept(decide(verified, Policy(keep_last=1, min_verified=1), NOW))
 
 
+def test_those_of_another_line_take_no_place_from_the_job_s_own() -> None:
+    """A site that could not be fenced goes on to save, verified and more often."""
+    own = [made(1, verified_ok=True), made(2, verified_ok=True)]
+    foreign = [made(hours, verified_ok=True) for hours in (3, 4, 5)]
+    others = {(one.job, one.savepoint) for one in foreign}
+    for policy in (Policy(keep_last=1), Policy(keep_daily=1), Policy(keep_last=1, max_age_s=1e12)):
+        decisions = decide([*own, *foreign], policy, NOW, others=others)
+        assert kept(decisions) == ["b000050", "b000020"], "nor is it removed for what it is"
+    assert kept(decide([*own, *foreign], Policy(keep_last=1), NOW)) == ["b000050"]
+
+
 def test_where_all_were_found_damaged_the_policy_still_keeps_them() -> None:
     summaries = [made(hours, verified_ok=False) for hours in range(5)]
     assert len(kept(decide(summaries, Policy(keep_last=3), NOW))) == 3

@@ -29,6 +29,12 @@ def test_each_fail_over_leaves_a_checkpoint_after_a_batch() -> None:
     assert not why_left(left, "p2", 75), "the primary goes on in a new directory"
 
 
+def test_a_checkpoint_that_was_left_is_known_by_each_name_of_its_service() -> None:
+    left = {"s3a://lake/ck": 57, "s3://lake/ck": 60, "hdfs://nn:8020/ck": 7}
+    assert why_left(left, "s3n://lake/ck", 58) and not why_left(left, "s3://lake/ck", 57)
+    assert why_left(left, "hdfs://NN/ck", 8) and not why_left(left, "s3://lake/ck.g0002", 99)
+
+
 def test_a_site_that_goes_on_in_its_own_checkpoint_has_not_left_it() -> None:
     decided = active(5, PRIMARY, PRIMARY)
     assert left_after([OUT, decided], "main") == {}

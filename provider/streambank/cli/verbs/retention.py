@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    from streambank.repository.catalog import SavepointSummary
     from streambank.repository.repository import Repository
-    from streambank.retention.expire import ExpireReport
+    from streambank.retention.expire import ExpireReport, OthersOf
     from streambank.retention.policy import Policy
     from streambank.retention.sweep import SweepReport, Tally
     from streambank.retention.undelete_files import UndeleteFilesReport
@@ -146,6 +147,7 @@ def expire(
             dry_run=dry_run,
             by=who("cli"),
             source=source,
+            others=_others(jobs),
             progress=progress,
         )
     tags = [] if dry_run or jobs is None else _settle_tags(jobs, job, source or opened)
@@ -161,14 +163,14 @@ def _settle_tags(
     """Bring the tags in Iceberg up to date of each declared job of this repository."""
     from streambank.core.names import QueryRef
     from streambank.declaration.load import load_jobs
-    from streambank.storage import open_store
+    from streambank.storage import same_place
 
     name = QueryRef.parse(job).job if job is not None else None
     return [
         report
         for each in load_jobs(file).jobs.values()
         if each.sinks and name in (None, each.name)
-        if open_store(each.repository).uri == repository.store.uri
+        if same_place(each.repository, repository.store.uri)
         for report in each.settle_tags(repository, ensure=ensure)
     ]
 
@@ -207,6 +209,21 @@ def _declared(
     given = {name: value for name, value in given.items() if value is not None}
     policies = {each: replace(policy, **given) for each, policy in policies.items()}
     return lambda of: policies.get(QueryRef.parse(of).job)
+
+
+def _others(file: str | None) -> OthersOf:
+    """Which savepoints are of other lines than those that a jobs file declares; none without one."""
+    from streambank.core.names import QueryRef
+    from streambank.declaration.load import load_jobs
+    from streambank.sites.forks import others_among
+
+    declared = {} if file is None else load_jobs(file).jobs
+
+    def others(name: str, saved: Sequence[SavepointSummary]) -> set[str]:
+        job = declared.get(QueryRef.parse(name).job)
+        return others_among(None if job is None else job.records(), name, saved)
+
+    return others
 
 
 def _by_declared_clocks(file: str, policy: Policy) -> Callable[[str], Policy]:

@@ -33,9 +33,9 @@ from streambank.inputs.replayable import Replayable, look_at_replayable
 from streambank.job.alive import Life
 from streambank.job.restart import RESTARTED
 from streambank.kafka.settings import Brokers
-from streambank.repository.catalog import newest_good
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
+from streambank.sites.forks import newest_own
 from streambank.sla.history.history import Records, file_heads
 from streambank.sla.judge.events import Drills, Facts, Sign
 from streambank.sla.objectives import Objective
@@ -147,7 +147,7 @@ def facts_of_query(
     brought: dict[str, Fact | None] | None = None
     heads = savepoints = replayable = drills = failures = recovered = skews = hot_keys = None
     if not by_name.keys().isdisjoint(("savepoint_age", "replayable_for")):
-        heads = looking.at("Its savepoints", lambda: _newest_heads(repository, savepoint_name))
+        heads = looking.at("Its savepoints", lambda: _newest_heads(repository, savepoint_name, control))
     if heads is not None and "savepoint_age" in by_name:
         savepoints = [_fact_of(head) for head in heads]
     if heads is not None and "replayable_for" in by_name:
@@ -157,7 +157,7 @@ def facts_of_query(
             lambda: replayable_now(repository, newest, location, brokers or Brokers(), application),
         )
     if "replica_age" in by_name:
-        brought, unread = newest_in_replicas(replicas, savepoint_name)
+        brought, unread = newest_in_replicas(replicas, savepoint_name, control)
         looking.unreadable += unread.values()
     if "copy_age" in by_name:
         held, unknown = held_by_copies(copies or {}, query)
@@ -244,19 +244,23 @@ def drills_seen(control: JobControl, queries: Sequence[str]) -> Drills:
     return Drills(None, failed, min((one for one in begun if one is not None), default=None))
 
 
-def newest_savepoints(repository: str, name: str) -> list[Fact]:
-    """The newest savepoints of a query that are not known to be damaged.
+def newest_savepoints(repository: str, name: str, control: JobControl | None = None) -> list[Fact]:
+    """The newest savepoints of a query that are not known to be damaged, nor of another line.
 
     Args:
         repository: Where; one that is not there has none.
         name: `job`, or `job/query`.
+        control: The job's records, which tell its line; None where it is not declared.
+
+    Raises:
+        StreambankError: It, or what the records say of the job's sites, cannot be read.
     """
-    return [_fact_of(head) for head in _newest_heads(repository, name)]
+    return [_fact_of(head) for head in _newest_heads(repository, name, control)]
 
 
-def _newest_heads(repository: str, name: str) -> list[Manifest]:
+def _newest_heads(repository: str, name: str, control: JobControl | None) -> list[Manifest]:
     # What was derived from a savepoint is as old as that, however late it was made.
-    found = newest_good(open_store(repository), name, _SAVEPOINTS)
+    found = newest_own(control, open_store(repository), name, _SAVEPOINTS)
     return [one for one in found if one.derived_from is None]
 
 
@@ -280,11 +284,14 @@ def replayable_now(
     return look_at_replayable(opened, savepoint, brokers, location, application)
 
 
-def newest_in_replicas(replicas: Sequence[str], name: str) -> tuple[dict[str, Fact | None], dict[str, str]]:
-    """The newest savepoint of a query in each replica that is not known to be damaged.
+def newest_in_replicas(
+    replicas: Sequence[str], name: str, control: JobControl | None
+) -> tuple[dict[str, Fact | None], dict[str, str]]:
+    """The newest savepoint of a query in each replica that is not known to be damaged, nor of another line.
 
     Args:
         name: `job`, or `job/query`.
+        control: The job's records, which tell its line; None where it is not declared.
 
     Returns:
         By replica, what is known, with None where there is no savepoint; and of the others why they cannot be
@@ -294,7 +301,7 @@ def newest_in_replicas(replicas: Sequence[str], name: str) -> tuple[dict[str, Fa
     unread: dict[str, str] = {}
     for place in replicas:
         try:
-            found[place] = next(iter(newest_savepoints(place, name)), None)
+            found[place] = next(iter(newest_savepoints(place, name, control)), None)
         except StreambankError as error:
             unread[place] = f"The replica {place}: {error.message}"
     return found, unread

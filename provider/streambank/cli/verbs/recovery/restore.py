@@ -183,7 +183,7 @@ def restore(
     request = partial(
         RestoreRequest,
         reference=savepoint,
-        job=job,
+        job=of_job,  # which savepoints are of its line is known by its records
         into=open_store(into) if into is not None else None,
         generation=owner.records if generation else None,
         control=None if generation else owner.records,
