@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import tracemalloc
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -20,10 +19,9 @@ from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.driver.preflight import check_start, declared_query
-from streambank.storage import local_path, open_store
-from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
-from tests.support.jobs.declared import BY, declare
-from tests.support.jobs.left_behind import go_on, next_generation, save
+from streambank.storage import local_path
+from tests.support.jobs.declared import BY
+from tests.support.jobs.left_behind import restored_job
 
 MOST_BYTES = 200 << 20
 """What may be read of it into memory, whatever its size."""
@@ -57,13 +55,7 @@ KINDS: Mapping[str, Callable[[Path], object]] = {
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """A job with an earlier generation that nothing needs."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    job = declare(tmp_path)
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
-    next_generation(job, save(job))
-    go_on(job)
-    return job
+    return restored_job(tmp_path, monkeypatch)
 
 
 def folder_of(job: Job) -> Path:

@@ -24,13 +24,12 @@ from streambank.declaration.maintenance import GenerationsPolicy
 from streambank.drills.copy_of_job import scratch_of
 from streambank.drills.left import clean_up, name_of
 from streambank.driver.launchers.choose import launcher_for
-from streambank.storage import local_path, open_store
+from streambank.storage import local_path
 from streambank.work.staging import TEMPORARY, checkpoint_name
 from streambank.work.target import NOTE
-from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.copied_job import STAGING, CopiedJob
-from tests.support.jobs.declared import BY, declare
-from tests.support.jobs.left_behind import go_on, next_generation, save
+from tests.support.jobs.declared import BY
+from tests.support.jobs.left_behind import restored_job
 
 AT_ONCE = GenerationsPolicy(keep=1, keep_for_s=0.001)
 """Whatever nothing needs."""
@@ -40,13 +39,7 @@ OLD = utc_now() - timedelta(days=30)
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """A job with an earlier generation that nothing needs: a cleaning removes it."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    job = declare(tmp_path)
-    LiveCheckpoint(open_store(job.checkpoint)).run(3)
-    next_generation(job, save(job))
-    go_on(job)
-    return job
+    return restored_job(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
+import pytest
+
 from streambank.declaration.declaration import Job
 from streambank.recovery.request import RestoreRequest
 from streambank.recovery.restore import restore
@@ -9,7 +14,19 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
-from tests.support.jobs.declared import BY
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import BY, declare
+
+
+def restored_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A job with an earlier generation that nothing needs, and a temporary folder of its own."""
+    (folder / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "temporary"))
+    job = declare(folder)
+    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    next_generation(job, save(job))
+    go_on(job)
+    return job
 
 
 def repository_of(job: Job) -> Repository:
