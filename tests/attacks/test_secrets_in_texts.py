@@ -78,6 +78,7 @@ SECRETS = {
     "no sign, of a setting": (f"sasl.password {WORD}", WORD),
     "no sign, and letters alone": ("sasl.password swordfish\n", "swordfish"),
     "no sign, as Spark's defaults have it": ("spark.ssl.keyPassword     swordfish", "swordfish"),
+    "no sign, and it begins like prose": ("sasl.password a-hunter", "a-hunter"),
     "no sign, with a verb": (f"the password is {WORD}", WORD),
     "no sign, a passphrase": ("passphrase correct-h0rse", "correct-h0rse"),
     "no sign, a token": (f"token {LONG[:40]} was refused", LONG[:40]),
@@ -149,6 +150,7 @@ PLAIN = (
     "launch-1f9aeb06868047399e6e42759fb23388, run 4f1e0b9e-6d1f-4c3a-9d2e-5b7f0a2c9d11",
     "the password is wrong, and password authentication failed for user ann",
     "sasl.password is not set, sasl.password must be set, spark.authenticate.secret for the driver",
+    "ssl.keystore.password MISSING, ssl.keystore.password Must be set, (sasl.password null)",
     "FATAL: password authentication failed; the token has expired; a secret was not found",
     "unexpected token 42 at line 7, token b000004-c28c1611906f, secret scope/key2",
     "docker run -u 1000:1000 image; ps -u root: 3 processes; beeline -u jdbc:hive2://h:10000/db",
@@ -220,6 +222,19 @@ def test_a_long_line_takes_time_by_its_length_alone(filling: str) -> None:
             traceback.print_exc()
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("between", ["\n", " "])
+def test_of_a_text_of_megabytes_the_beginning_and_the_end_are_looked_at(between: str) -> None:
+    """A failed query says its plan, which is as long as it likes; a word that the cut halves is not shown."""
+    middle = between.join([f"password={WORD}"] * (4 << 20 >> 5))
+    began_s = time.process_time()
+    said = redacted(f"It failed: token={WORD}{between}{middle}{between}Caused by: password={WORD}", {})
+    assert time.process_time() - began_s < 2
+    assert said.startswith("It failed: token=***") and said.endswith("Caused by: password=***")
+    assert WORD not in said and " characters more ..." in said and len(said) < 140_000
+    assert redacted(said, {}) == said
+    assert "more" in redacted("x" * (4 << 20), {})
 
 
 def test_a_text_says_that_something_is_hidden() -> None:

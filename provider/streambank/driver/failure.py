@@ -34,6 +34,8 @@ _FRAMES = 3
 """How many frames of the JVM are shown in a row."""
 NEWEST_EVENTS = 100
 """Events among which a failure is looked for."""
+_MOST_READ = 128 << 10
+"""Characters of a text that are looked at: a failed query may say megabytes, and each takes seconds."""
 _SHORTEST_SECRET = 6
 """A variable with fewer characters is no secret, and would be replaced in the middle of words."""
 
@@ -53,9 +55,9 @@ _SEPARATED = (
 Behind an arrow may come another name, whose value is then the secret."""
 _PASSWORD = r"(?:password|passwd|pass[ ._-]?phrase|pwd)"
 _PROSE = (
-    r"(?!(?:an?|and|are|as|at|by|can|cannot|config\w*|could|does|for|from|has|have|if|in|incorrect|invalid|is|"
-    r"may|missing|must|needs?|not|of|on|option|or|property|required|setting|should|that|the|to|value|was|were|"
-    r"which|will|with|would)\b)"
+    r"(?!(?i:absent|an?|and|are|as|at|by|can|cannot|config\w*|could|does|empty|for|from|has|have|if|in|incorrect|"
+    r"invalid|is|may|missing|must|needs?|none|not|null|of|on|option|or|property|required|setting|should|that|the|"
+    r"to|undefined|unset|value|was|were|which|will|with|would|wrong)(?=[\s.,;:!?)\]'\"]|\Z))"
 )
 """A name of a setting may be followed by one of these, and then by no value."""
 _SLASH = r"(?:\\?/|%(?:25){0,2}2F)"
@@ -441,12 +443,22 @@ def without(text: str, values: Iterable[str]) -> str:
     """
     for value in values:
         text = text.replace(value, HIDDEN)
-    text = _hidden(text)
+    text = _hidden(_ends(text))
     bare = _UNSEEN.sub("", text)
     if bare == text:
         return text
     hidden = _hidden(bare)
     return text if hidden == bare else hidden
+
+
+def _ends(text: str) -> str:
+    """The beginning and the end of a text that is too long; the end begins a line, or else a word."""
+    if len(text) <= _MOST_READ:
+        return text
+    half = _MOST_READ // 2 - 64
+    end = text[-half:]
+    _, _, end = end.partition("\n") if "\n" in end else end.partition(" ")
+    return f"{text[:half]}\n... {len(text) - half - len(end)} characters more ...\n{end}"
 
 
 def _hidden(text: str) -> str:
