@@ -18,7 +18,7 @@ from streambank.compaction.quarantine import FILES, Quarantine, Record, check_pl
 from streambank.compaction.quiet_check import Stillness, Watch, check_quiet, check_still
 from streambank.compaction.undo import WENT_ON, bring_back
 from streambank.core.errors import RefusedError, StreambankError
-from streambank.storage import Store
+from streambank.storage import Store, same_place
 from streambank.work.pace import Meter, Progress
 
 DEFAULT_OLDER_THAN_S = 3600.0
@@ -87,7 +87,7 @@ def compact(
     kept_apart = Quarantine(quarantine)
     record = kept_apart.record()
     if record is not None:
-        if kept_apart.won() is not None and record.checkpoint == checkpoint.uri:
+        if kept_apart.won() is not None and same_place(record.checkpoint, checkpoint.uri):
             return CompactionReport.of_record(record, quarantine.uri)
         try:
             bring_back(checkpoint, kept_apart, check=request.check, progress=progress)

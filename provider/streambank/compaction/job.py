@@ -17,7 +17,7 @@ from streambank.control.records import leaving_word
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import check_records, declared_query
-from streambank.storage import Opener, open_store
+from streambank.storage import Opener, open_store, same_place
 from streambank.work.pace import Progress
 
 OPERATION = "compact"
@@ -124,11 +124,12 @@ def undo_job(
         )
     record = kept_apart.existing()
     places = {_place(job, records, name, opener): name for name in job.queries}
-    if record.checkpoint not in places:
+    place = next((one for one in places if same_place(one, record.checkpoint)), None)
+    if place is None:
         raise _of_another_job(job, quarantine, record.checkpoint, "current checkpoint")
     with _held(records, by, stopped=record.mode == "stopped") as (_, check):
-        report = bring_back(opener(record.checkpoint), kept_apart, check=check, progress=progress)
-        _record(records, _UNDONE, places[record.checkpoint], report.to_dict(), by, why)
+        report = bring_back(opener(place), kept_apart, check=check, progress=progress)
+        _record(records, _UNDONE, places[place], report.to_dict(), by, why)
     return report
 
 
@@ -162,12 +163,13 @@ def purge_job(
     places = {
         place: name for name, declared in job.queries.items() for place in _places(records, name, declared)
     }
-    if checkpoint not in places:
+    query = next((name for place, name in places.items() if same_place(place, checkpoint)), None)
+    if query is None:
         raise _of_another_job(job, quarantine, checkpoint, "checkpoint")
     with records.operation(OPERATION, by=by):
         report = purge(kept_apart, opener=opener, progress=progress)
         told = {**report.to_dict(), "checkpoint": checkpoint}
-        _record(records, _PURGED, places[checkpoint], told, by, why)
+        _record(records, _PURGED, query, told, by, why)
     return report
 
 
@@ -180,7 +182,9 @@ def _places(records: JobControl, name: str, declared: str) -> list[str]:
 def _done_before(records: JobControl, kind: str, quarantine: Quarantine) -> Mapping[str, Any] | None:
     """What an earlier try left behind that came to its end; None where there is something to do."""
     event = records.last_event(kind)
-    if event is None or event["quarantine"] != quarantine.store.uri or "checkpoint" not in event:
+    if event is None or "checkpoint" not in event:
+        return None
+    if not same_place(event["quarantine"], quarantine.store.uri):
         return None
     return None if quarantine.record() is not None or quarantine.is_purging else event
 

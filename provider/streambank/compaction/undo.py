@@ -12,7 +12,7 @@ from streambank.compaction.moving import Move, move_files, same_bytes
 from streambank.compaction.plan import commit_digest
 from streambank.compaction.quarantine import DONE_KEY, FILES, RECORD_KEY, Entry, Quarantine, Record
 from streambank.core.errors import NotFoundError, RefusedError
-from streambank.storage import Store
+from streambank.storage import Store, same_place
 from streambank.work.pace import Meter, Progress
 
 WENT_ON = "query-went-on"
@@ -128,7 +128,7 @@ def _sorted(
 
 
 def _check(checkpoint: Store, quarantine: Quarantine, record: Record) -> None:
-    if record.checkpoint != checkpoint.uri:
+    if not same_place(record.checkpoint, checkpoint.uri):
         raise RefusedError(
             f"The quarantine {quarantine.store.uri} belongs to {record.checkpoint}, not to {checkpoint.uri}.",
             code="other-checkpoint",

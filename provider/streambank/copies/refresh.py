@@ -63,7 +63,7 @@ from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize
-from streambank.storage import open_store
+from streambank.storage import open_store, service_name
 from streambank.storage.store import Opener
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -300,7 +300,7 @@ class _Refresh:
         """
         for name, base in self.copy.queries.items():
             current = self.records.generation(name)
-            if current is not None and current.base != base:
+            if current is not None and service_name(current.base) != service_name(base):
                 raise RefusedError(
                     f"The copy {self.policy.name} of job {self.job.name} declares the checkpoint {base}, but "
                     f"query {name} of it began in {current.base}.",

@@ -16,7 +16,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.import_copy import Imported, check_copy, import_copy
 from streambank.savepoint.take import TakeRequest
 from streambank.sinks.file.capture import FileSinkCapture
-from streambank.storage import open_store
+from streambank.storage import open_store, same_place
 from streambank.storage.store import Store
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -106,10 +106,10 @@ def refuse_lost(job: Job | None, asked: QueryRef, repository: Store, checkpoint:
     Raises:
         RefusedError: They are (code `repository-lost`).
     """
-    if job is None or asked.name not in job.queries or open_store(job.repository).uri != repository.uri:
+    if job is None or asked.name not in job.queries or not same_place(job.repository, repository.uri):
         return
     query = declared_query(job, asked.name, job.records())
-    if checkpoint.uri.startswith(query.checkpoint):
+    if checkpoint.uri.startswith(query.checkpoint) or same_place(checkpoint.uri, query.checkpoint):
         check_records(query)
         lost = savepoints_lost(query)
         if lost is not None:

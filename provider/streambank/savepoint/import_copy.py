@@ -31,6 +31,7 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.savepoint.verify import checksum_findings
+from streambank.storage import same_place
 from streambank.storage.store import Store
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -178,7 +179,7 @@ def check_copy(store: Store, query_id: object, *, live: str | None) -> None:
         InputError: It is that checkpoint (code `not-a-copy`).
         ConflictError: It is of another query (`another-query`).
     """
-    if store.uri == live:
+    if live is not None and same_place(store.uri, live):
         raise InputError(
             f"{store.uri} is the checkpoint in which the query works, not a copy of it.",
             code="not-a-copy",

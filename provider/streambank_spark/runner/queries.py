@@ -14,6 +14,7 @@ from streambank.declaration.state import HotKeysPolicy
 from streambank.driver.application import DECLARE
 from streambank.driver.outputs import Output
 from streambank.driver.spec import QuerySpec
+from streambank.storage import service_name
 from streambank_spark.private import jvm
 from streambank_spark.runner.key_sampling import KeySampling
 
@@ -87,7 +88,7 @@ class Looks:
             return f"wrote to {other.output} instead of {self.output}"
         if self.operators != other.operators:
             return f"kept state for {_listed(other.operators)} instead of {_listed(self.operators)}"
-        if self.checkpoint != other.checkpoint:
+        if service_name(self.checkpoint) != service_name(other.checkpoint):
             return f"named the checkpointLocation {other.checkpoint} instead of {self.checkpoint}"
         return None
 

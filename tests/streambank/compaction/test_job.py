@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,21 @@ def test_a_quarantine_of_another_checkpoint_is_not_brought_back(job: Job, tmp_pa
         undo_job(job, done.quarantine or "", by=BY)
     with pytest.raises(NotFoundError, match="no quarantine"):
         undo_job(job, LocalStore(tmp_path / "nothing").uri, by=BY)
+
+
+def test_a_checkpoint_is_the_same_by_whichever_way_it_is_declared(job: Job, tmp_path: Path) -> None:
+    """Another machine reaches the same disk by a link."""
+    before = contents(open_store(job.checkpoint))
+    (tmp_path / "link").symlink_to(tmp_path / "checkpoints")
+    done = compact_job(job, label="x", by=BY)["main"]
+    link = open_store(tmp_path / "link" / job.checkpoint.rpartition("/")[2]).uri
+    linked = replace(job, checkpoint=link, queries={"main": link})
+    assert compact_job(linked, label="x", quarantine=done.quarantine, by=BY)["main"].already_done
+    assert undo_job(linked, done.quarantine or "", by=BY).files == len(done.files)
+    assert undo_job(job, done.quarantine or "", by=BY).already_done
+    assert contents(open_store(job.checkpoint)) == before
+    again = compact_job(job, label="y", by=BY)["main"]
+    assert purge_job(linked, again.quarantine or "", by=BY).files == len(again.files)
 
 
 def test_a_quarantine_of_an_earlier_generation_is_purged_and_one_of_another_job_is_not(

@@ -124,6 +124,18 @@ def test_it_is_made_and_made_again_and_the_live_objects_stay_as_they_are(made: C
     assert (made.live_objects(), made.savepoints()) == (before, saved)
 
 
+def test_a_copy_that_is_declared_by_another_name_of_its_service_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moto_server: S3Server
+) -> None:
+    made = CopyOnS3(tmp_path, moto_server.use(monkeypatch))
+    made.refresh()
+    text, place = made.jobs.read_text(), f"{made.base}/staging/ck"
+    made.jobs.write_text(text.replace(place, f"s3a{place.removeprefix('s3')}"))
+    assert made.copy.checkpoint.startswith("s3a://"), "as Spark spells it"
+    made.run(1).take()
+    assert batches_of(made.refresh().location).committed == 5
+
+
 @pytest.mark.storm
 def test_a_refresh_that_s3_cuts_off_leaves_the_copy_in_use(made: CopyOnS3) -> None:
     first = made.refresh()

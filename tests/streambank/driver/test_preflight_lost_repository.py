@@ -301,8 +301,11 @@ def test_another_repository_in_its_place_is_a_loss_unless_it_has_the_job_s_savep
     savepoint_job(job, by=BY)
 
 
+@pytest.mark.parametrize("by_a_link", ["", "checkpoints/flights", "repository"])
 @pytest.mark.parametrize("more", ["", 'control = "control"'])
-def test_a_take_by_the_command_line_makes_no_repository_in_its_place(folder: Path, more: str) -> None:
+def test_a_take_by_the_command_line_makes_no_repository_in_its_place(
+    folder: Path, more: str, by_a_link: str
+) -> None:
     job = declare(folder, more=more)
     worked(job)
     savepoint_job(job, by=BY)
@@ -310,7 +313,11 @@ def test_a_take_by_the_command_line_makes_no_repository_in_its_place(folder: Pat
 
     place, repository = folder / "checkpoints/flights", folder / "repository"
     jobs = folder / "streaming_jobs.toml"
-    said = streambank("take", place, "-r", repository, "--job", "flights", "--jobs", jobs)
+    (folder / "link").symlink_to(folder / by_a_link)
+    named = [
+        folder / "link" if str(one.relative_to(folder)) == by_a_link else one for one in (place, repository)
+    ]
+    said = streambank("take", named[0], "-r", named[1], "--job", "flights", "--jobs", jobs)
 
     assert said.code == RefusedError.exit_code and " gone" in said.err
     assert list(repository.iterdir()) == []

@@ -69,6 +69,13 @@ class TestFoundSinks:
         jobs = declare(shop, tmp_path, '[[jobs.another.sinks]]\nkind = "append"\n')
         assert found(shop, jobs) == [("append", "foreachBatch")]
 
+    def test_the_declared_job_by_whichever_name_the_checkpoint_is_reached(
+        self, shop: SimulatedJob, tmp_path: Path
+    ) -> None:
+        jobs = load_jobs(declare(shop, tmp_path)).jobs.values()
+        (tmp_path / "link").symlink_to(shop.checkpoint.uri.removeprefix("file://"))
+        assert [one.name for one, _ in owners_of(jobs, f"file://{tmp_path}/link")] == ["another"]
+
     def test_what_its_last_driver_recorded(self, shop: SimulatedJob, tmp_path: Path) -> None:
         output = far(shop, tmp_path)
         jobs = declare(shop, tmp_path)

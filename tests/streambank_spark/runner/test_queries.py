@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -147,6 +147,13 @@ def test_two_unnamed_queries_are_told_apart(one: Queries, other: dict[str, Any],
         start(one, None, ["a"], **{**FILES, **other})
     assert error.value.code == "undeclared-query"
     end(start(one, None, ["a"], **FILES))
+
+
+def test_a_checkpoint_location_is_the_same_by_each_name_of_its_service() -> None:
+    named = Looks("a", ("b",), checkpoint="s3a://lake/ck")
+    assert named.unlike(replace(named, checkpoint="s3://lake//ck/")) is None
+    for other in ("s3://lake/other", None):
+        assert "named the checkpointLocation" in str(named.unlike(replace(named, checkpoint=other)))
 
 
 def test_a_start_that_was_refused_says_nothing_of_the_query(one: Queries) -> None:

@@ -252,13 +252,13 @@ def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store) ->
     """Look whether a job of this name has records, declared or beside the savepoints, and this checkpoint."""
     from streambank.control.control import JobControl
     from streambank.core.names import QueryRef
-    from streambank.storage import open_store
+    from streambank.storage import open_store, same_place
 
     asked = QueryRef.parse(name)
     declared = declared_job(asked.job, jobs)
     control = declared.records() if declared else JobControl.of_repository(open_store(repository), asked.job)
     generation = control.generation(asked.query)
-    if generation is None or generation.location != checkpoint.uri:
+    if generation is None or not same_place(generation.location, checkpoint.uri):
         return None
     sinks = declared.sinks if declared is not None else ()
     return _Managed(control, asked.name, generation.number, sinks)

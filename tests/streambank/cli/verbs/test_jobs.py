@@ -212,6 +212,21 @@ def test_a_managed_checkpoint_tells_its_sinks_to_take(job: Job, tmp_path: Path) 
     assert "not guarded" in succeed("show", taken["savepoint"], "-r", job.repository).out
 
 
+def test_a_managed_checkpoint_tells_them_by_whichever_name_it_is_reached(job: Job, tmp_path: Path) -> None:
+    live = LiveCheckpoint(open_store(job.checkpoint))
+    live.run(3)
+    records = job.records()
+    records.generations().ensure_first(job.checkpoint, by={"user": "test"})
+    records.record_query(None, {"sink": "ForeachBatchSink", "query_id": live.query_id})
+    (tmp_path / "link").symlink_to(job.checkpoint.removeprefix("file://"))
+    asked = (str(tmp_path / "link"), "-r", job.repository, "--job", "flights")
+    taken = succeed("take", *asked, "--json").document
+    shown = succeed("show", taken["savepoint"], "-r", job.repository, "--json").document
+    assert [sink["kind"] for sink in shown["sinks"]] == ["ForeachBatchSink"]
+    refused = streambank("import", *asked)
+    assert refused.code == 2 and "is the checkpoint in which the query works" in refused.err
+
+
 def test_a_sink_that_is_not_guarded_from_take_to_restore(job: Job, tmp_path: Path) -> None:
     live = LiveCheckpoint(open_store(job.checkpoint)).run(3)
     records = job.records()
