@@ -22,6 +22,8 @@ from streambank.doctor.subject import look_at_job
 from streambank.driver.damage import savepoints_of
 from streambank.failover.failover import plan_failover
 from streambank.failover.report import FailoverRequest
+from streambank.overview.saved import newest_saved
+from streambank.overview.savepoints import newest_verified
 from streambank.recovery.choose_together import choose_together
 from streambank.recovery.nearest import choose_nearest
 from streambank.recovery.plan import RestorePlan
@@ -312,6 +314,9 @@ def test_it_is_neither_the_age_of_the_job_s_savepoints_nor_its_way_back(job: Job
     seen = look_at_job(job, "main", utc_now())
     assert seen is not None and [one.savepoint for one in seen.savepoints or ()] == [own]
     assert [one.savepoint for one in savepoints_of(job, "main")[0]] == [own]
+    verify(job.open_repository(), job.name, own, "full")
+    shown = newest_verified(newest_saved(job, job.open_repository(), utc_now()))
+    assert shown is not None and shown.summary.savepoint == own, "on the page"
     taken_at = job.open_repository().load(job.name, own).taken_at
     age_s = ages_of_job(job, now=taken_at + timedelta(hours=1)).savepoint_s["main"]
     assert age_s == 3600.0

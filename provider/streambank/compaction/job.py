@@ -184,7 +184,7 @@ def _done_before(records: JobControl, kind: str, quarantine: Quarantine) -> Mapp
     event = records.last_event(kind)
     if event is None or "checkpoint" not in event:
         return None
-    if not same_place(event["quarantine"], quarantine.store.uri):
+    if not same_place(str(event["quarantine"]), quarantine.store.uri):
         return None
     return None if quarantine.record() is not None or quarantine.is_purging else event
 

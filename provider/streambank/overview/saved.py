@@ -7,6 +7,7 @@ the names are listed; of the newest ones the beginning of the manifest is read, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -27,6 +28,7 @@ from streambank.repository.marks import (
 from streambank.repository.names import listed_names, names_there
 from streambank.repository.repository import Repository
 from streambank.retention.policy import Decision, decide
+from streambank.sites.forks import others_among
 from streambank.storage.store import FileInfo, Store
 from streambank.storage.threads import at_once, each
 
@@ -49,6 +51,7 @@ class SavedOne:
         verifications: Its newest verifications, newest first.
         is_held: Whether an operation reads it just now.
         decision: What the declared retention makes of it; None where none is declared.
+        is_other: Whether it is known to be of another line than the job's.
     """
 
     query: str
@@ -57,6 +60,7 @@ class SavedOne:
     verifications: tuple[Verification, ...] = ()
     is_held: bool = False
     decision: Decision | None = None
+    is_other: bool = False
 
     @property
     def taken_s(self) -> float:
@@ -118,7 +122,7 @@ def newest_saved(job: Job, repository: Repository, now: datetime) -> Saved:
     ]
     seen.sort(key=lambda one: (one.taken_s, one.summary.batch or 0), reverse=True)
     most = max(MOST, LEAST * len(job.queries))
-    return Saved(tuple(_decided(job, seen[:most], now)), len(ids), frozenset(ids))
+    return Saved(tuple(_decided(job, _told_apart(job, seen[:most]), now)), len(ids), frozenset(ids))
 
 
 def savepoint_files(store: Store, name: str) -> dict[str, FileInfo]:
@@ -188,13 +192,26 @@ def _verifications(store: Store, name: str, savepoint: str, marks: Sequence[str]
     return tuple(found)
 
 
+def _told_apart(job: Job, seen: list[SavedOne]) -> list[SavedOne]:
+    """The same with which are of another line; records are read only where some may be."""
+    others: set[tuple[str, str]] = set()
+    for query in job.queries:
+        name = job.savepoint_name(query)
+        there = [one.summary for one in seen if one.query == query]
+        if job.other_site is not None or len({one.query_id for one in there if one.query_id}) > 1:
+            with suppress(StreambankError):  # the records that cannot be read are said elsewhere
+                others |= {(name, savepoint) for savepoint in others_among(job.records(), name, there)}
+    return [replace(one, is_other=(one.summary.job, one.summary.savepoint) in others) for one in seen]
+
+
 def _decided(job: Job, seen: list[SavedOne], now: datetime) -> list[SavedOne]:
     """The same with what retention makes of each. Its rules count from the newest, whatever is older."""
     if job.retention is None:
         return seen
+    others = {(one.summary.job, one.summary.savepoint) for one in seen if one.is_other}
     decisions = {
         (one.summary.job, one.summary.savepoint): one
-        for one in decide((one.summary for one in seen), job.retention, now)
+        for one in decide((one.summary for one in seen), job.retention, now, others=others)
     }
     return [replace(one, decision=decisions.get((one.summary.job, one.summary.savepoint))) for one in seen]
 

@@ -211,7 +211,7 @@ def _store(store: Any) -> str:
 def newest_verified(saved: Saved) -> SavedOne | None:
     """The newest savepoint whose last verification found nothing; None if there is none among the newest.
 
-    A rejected one does not count: `latest-good` does not mean it either.
+    Neither a rejected one nor one of another line counts: `latest-good` does not mean it either.
     """
-    each = ((one, one.summary) for one in saved.newest)
+    each = ((one, one.summary) for one in saved.newest if not one.is_other)
     return next((one for one, it in each if it.verified_ok and it.error is None and not it.rejected), None)
