@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -257,7 +257,8 @@ class _Search:
         ours: bool = True,
         number: int | None = None,
     ) -> None:
-        if is_inside(self.current, location) or location in {one.location for one in self.found}:
+        # By whichever name of its service: what is found twice would be judged twice, and kept only once.
+        if is_inside(self.current, location) or _is_among(location, self.found):
             return
         path, judged, refused = local_path(location), None, None
         if path is not None:
@@ -338,8 +339,9 @@ class _Search:
         # Of any earlier one, not only the last: records alone say which is which, and which one counts.
         if here is not None and (now is None or now <= here):
             return f"the way back from {self.current}, which has not committed a later batch yet"
-        if location in self.writers:
-            return self.writers[location]
+        writer = self.writers.get(service_name(location))
+        if writer:
+            return writer
         if self.pending is not None:
             return f"a restore of {self.pending.savepoint} that rolled outputs back and did not finish"
         broken = "" if self.glance else healing_savepoint(self.job.repository, self.called, location)
@@ -363,7 +365,7 @@ class _Search:
                 self._guarded(f"{parent}/{name}", partial(self._restored, store, name))
 
     def _unrecorded(self, location: str) -> None:
-        if location in {one.location for one in self.generations}:
+        if _is_among(location, self.generations):
             return
         note = read_note(open_store(location))
         marker = read_marker(location)
@@ -404,20 +406,20 @@ class _Search:
         record, need = quarantine.record(), self.busy
         if record is None:
             purging = quarantine.is_purging
-            ours = beside and purging and quarantine.checkpoint() in self._checkpoints()
+            ours = beside and purging and service_name(quarantine.checkpoint()) in self._checkpoints()
             self._add("quarantine", location, None, need, self._purge(location, purging), ours=ours)
             return
         newest = batches_of(record.checkpoint).committed
         gone_on = newest is not None and record.batch is not None and newest > record.batch
-        if not gone_on and not quarantine.is_purging and record.checkpoint == self.current:
+        if not gone_on and not quarantine.is_purging and same_place(record.checkpoint, self.current):
             need = "an undo: the query has committed no batch since (streambank compact --undo)"
         done = gone_on or quarantine.won() is not None or quarantine.is_purging
-        ours = beside and record.checkpoint in self._checkpoints()
+        ours = beside and service_name(record.checkpoint) in self._checkpoints()
         self._add("quarantine", location, record.created_at, need, self._purge(location, done), ours=ours)
 
-    def _checkpoints(self) -> set[str]:
-        """Every location that the checkpoint of the query has had."""
-        return {self.declared, *(one.location for one in self.generations)}
+    def _checkpoints(self) -> set[str | None]:
+        """Every location that the checkpoint of the query has had, by the names of their services."""
+        return {service_name(one) for one in (self.declared, *(one.location for one in self.generations))}
 
     def _purge(self, location: str, by_verb: bool) -> str:
         """The verb refuses what a compaction left that broke off: that goes like any other directory."""
@@ -559,6 +561,10 @@ def holds_another_checkpoint(store: Store) -> str:
             if name in ("offsets", "commits", "_spark_metadata"):
                 return "/".join(folders[:number])
     return ""
+
+
+def _is_among(location: str, places: Iterable[LeftDirectory | Generation]) -> bool:
+    return service_name(location) in {service_name(one.location) for one in places}
 
 
 def _query_id(store: Store) -> object:

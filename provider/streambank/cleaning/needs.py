@@ -18,7 +18,7 @@ from streambank.core.units import from_json_time
 from streambank.repository.catalog import heads
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import whole_objects
-from streambank.storage import open_store
+from streambank.storage import open_store, service_name
 from streambank.storage.store import read_record
 
 SILENT = timedelta(days=1)
@@ -26,14 +26,16 @@ SILENT = timedelta(days=1)
 long: one that lives finds out within a beat, and ends itself."""
 
 
-def writers(control: JobControl, query: str, now: datetime) -> dict[str, str]:
+def writers(control: JobControl, query: str, now: datetime) -> dict[str | None, str]:
     """Which directories a driver may still write into, and which driver that is, as a part of a sentence.
+
+    The directories are named as `service_name` names them.
 
     Args:
         query: The query's name, `main` for the only one.
     """
     view = control.lease.view()
-    found: dict[str, str] = {}
+    found: dict[str | None, str] = {}
     for record in RecordStream(control.store, f"queries/{query}").history():
         location, epoch = record.data.get("checkpoint"), record.data.get("epoch")
         if not isinstance(location, str) or not isinstance(epoch, int):
@@ -44,7 +46,7 @@ def writers(control: JobControl, query: str, now: datetime) -> dict[str, str]:
         else:
             why = _of_epoch(control, epoch, now)
         if why:
-            found[location] = why
+            found[service_name(location)] = why
     return found
 
 
@@ -75,9 +77,9 @@ def healing_savepoint(repository: str, called: str, location: str) -> str:
         called: `job` or `job/query`.
     """
     opened = Repository.open(open_store(repository))
-    there = set(open_store(location).names("commits"))
+    there, place = set(open_store(location).names("commits")), service_name(location)
     for head in heads(opened.store, called):
-        if head.job != called or head.checkpoint != location or str(head.batch) not in there:
+        if head.job != called or service_name(head.checkpoint) != place or str(head.batch) not in there:
             continue
         try:
             manifest = opened.load(called, head.savepoint)

@@ -169,7 +169,8 @@ def _check_stopped(records: JobControl) -> None:
 def _begin(job: Job, source: Store, target: Store) -> None:
     """Claim the new place: it is empty, or what an earlier call for the same records has left."""
     names = target.names()
-    if names and (MOVING not in names or _said(target, MOVING).get("from") != source.uri):
+    begun = MOVING in names and service_name(str(_said(target, MOVING).get("from")))
+    if names and begun != service_name(source.uri):
         raise ConflictError(
             f"There are records of job {job.name} at {target.uri} already.",
             code="records-twice",

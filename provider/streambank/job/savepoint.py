@@ -48,7 +48,7 @@ from streambank.sinks.file.nearby import look_nearby, may_be_of
 from streambank.sinks.of_query import sinks_of_query
 from streambank.sinks.tags import TagScope
 from streambank.sinks.unguarded import sink_from_description
-from streambank.storage import normalize_location, open_store, same_place
+from streambank.storage import open_store, same_place, service_name
 from streambank.storage.local.modes import openness
 from streambank.storage.store import Store
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -477,8 +477,7 @@ def owners_of(jobs: Iterable[Job], checkpoint: str) -> list[tuple[Job, str]]:
     found = []
     for job in jobs:
         for query, declared in job.queries.items():
-            place = normalize_location(checkpoint)
-            if not (place.startswith(normalize_location(declared)) or same_place(place, declared)):
+            if not str(service_name(checkpoint)).startswith(str(service_name(declared))):
                 continue  # generations lie beside the declared checkpoint: records of others are not asked
             generation = job.records().generation(query)
             if same_place(checkpoint, generation.location if generation is not None else declared):

@@ -165,9 +165,6 @@ def others_among(control: JobControl | None, called: str, saved: Iterable[Savepo
         control: The job's records; None where it is not declared.
         called: `job` or `job/query`.
         saved: All that are there of the query.
-
-    Raises:
-        StreambankError: The records of its sites cannot be read.
     """
     known = [one for one in saved if one.error is None]
     lines = _lines_of(control, called).knowing(known)
@@ -181,8 +178,8 @@ def _lines_of(control: JobControl | None, called: str) -> Lines:
 def left_after(records: Sequence[SiteRecord], query: str) -> dict[str, int]:
     """Checkpoints that a query has left by fail-overs, each with the last batch that counts.
 
-    A site that goes on in its own checkpoint, because a fail-over from it was given up or a person decided
-    for it, has not left that.
+    They are named as `service_name` does. A site that goes on in its own checkpoint, because a fail-over from
+    it was given up or a person decided for it, has not left that.
 
     Args:
         records: The records of a site, oldest first.
@@ -197,7 +194,8 @@ def left_after(records: Sequence[SiteRecord], query: str) -> dict[str, int]:
         savepoint, checkpoint = record.savepoints.get(query), record.left.get(query)
         digits = (savepoint or "").partition("-")[0].removeprefix("b")
         if record.was not in kept and checkpoint and is_whole_number(digits):
-            left[checkpoint] = min(int(digits), left.get(checkpoint, int(digits)))
+            place = str(service_name(checkpoint))
+            left[place] = min(int(digits), left.get(place, int(digits)))
         kept.discard(record.site)
     return left
 
@@ -208,8 +206,7 @@ def why_left(left: Mapping[str, int], checkpoint: str, batch: int | None) -> str
     Args:
         left: See `left_after`.
     """
-    place = service_name(checkpoint)
-    last = min((after for one, after in left.items() if service_name(one) == place), default=None)
+    last = left.get(str(service_name(checkpoint)))
     if last is None or batch is None or batch <= last:
         return ""
     return (
