@@ -178,8 +178,8 @@ def _lines_of(control: JobControl | None, called: str) -> Lines:
 def left_after(records: Sequence[SiteRecord], query: str) -> dict[str, int]:
     """Checkpoints that a query has left by fail-overs, each with the last batch that counts.
 
-    They are named as `service_name` does. A site that goes on in its own checkpoint, because a fail-over from
-    it was given up or a person decided for it, has not left that.
+    A site that goes on in its own checkpoint, because a fail-over from it was given up or a person decided
+    for it, has not left that.
 
     Args:
         records: The records of a site, oldest first.
@@ -194,8 +194,7 @@ def left_after(records: Sequence[SiteRecord], query: str) -> dict[str, int]:
         savepoint, checkpoint = record.savepoints.get(query), record.left.get(query)
         digits = (savepoint or "").partition("-")[0].removeprefix("b")
         if record.was not in kept and checkpoint and is_whole_number(digits):
-            place = str(service_name(checkpoint))
-            left[place] = min(int(digits), left.get(place, int(digits)))
+            left[checkpoint] = min(int(digits), left.get(checkpoint, int(digits)))
         kept.discard(record.site)
     return left
 
@@ -206,7 +205,8 @@ def why_left(left: Mapping[str, int], checkpoint: str, batch: int | None) -> str
     Args:
         left: See `left_after`.
     """
-    last = left.get(str(service_name(checkpoint)))
+    place = service_name(checkpoint) if left else None
+    last = min((one for at, one in left.items() if service_name(at) == place), default=None)
     if last is None or batch is None or batch <= last:
         return ""
     return (
