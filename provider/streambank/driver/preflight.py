@@ -95,13 +95,17 @@ def check_records(query: DeclaredQuery) -> None:
         RefusedError: They are (code `repository-lost`), or the checkpoint belongs to another job
             (`checkpoint-of-another-job`).
     """
-    refusal = records_lost(query)
+    refusal = records_lost(query, settle=True)
     if refusal is not None:
         raise refusal
 
 
-def records_lost(query: DeclaredQuery) -> RefusedError | None:
+def records_lost(query: DeclaredQuery, *, settle: bool = False) -> RefusedError | None:
     """Why the records of a query cannot be all there are; None where nothing says so.
+
+    Args:
+        settle: Wait until it can be told whether a driver on another host lives by other records: else one
+            of which it is not known counts as living.
 
     Returns:
         An error with the code `repository-lost`, or `checkpoint-of-another-job`.
@@ -123,7 +127,7 @@ def records_lost(query: DeclaredQuery) -> RefusedError | None:
         if isinstance(unread, StorageError):
             raise unread
         return _lost(query, f"and {unread.message}")
-    elsewhere = _held_by(marker, query)
+    elsewhere = _held_by(marker, query, settle)
     if elsewhere is not None:
         return elsewhere
     if marker is None or not marker.has_worked:
@@ -264,43 +268,46 @@ def held_elsewhere(query: DeclaredQuery) -> RefusedError | None:
         An error with the code `checkpoint-of-another-job`.
     """
     try:
-        return _held_by(read_marker(query.checkpoint), query)
+        return _held_by(read_marker(query.checkpoint), query, True)
     except (FormatError, StorageError):
         return None
 
 
-def _held_by(marker: Marker | None, query: DeclaredQuery) -> RefusedError | None:
+def _held_by(marker: Marker | None, query: DeclaredQuery, settle: bool) -> RefusedError | None:
     if marker is None:
         return None
     if marker.has_worked and (marker.job, marker.query) != (query.job, query.name):
         return _of_another(query, marker)
-    return _runs_elsewhere(query, marker)  # a driver that has just begun lives, too
+    return _runs_elsewhere(query, marker, settle)  # a driver that has just begun lives, too
 
 
-def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None:
+def _runs_elsewhere(query: DeclaredQuery, marker: Marker, settle: bool) -> RefusedError | None:
     """Whether the job that the marker names runs by other records than those of this query."""
     if service_name(f"{marker.control}/{marker.job}") == service_name(query.control.store.uri):
         return None
     view = _lease_at(marker)
     if view is not None and not _is_same(view, query.control.lease.view()):
-        view = _lease_at(marker)  # it may have passed on between the two views
+        view = _lease_at(marker, settle)  # it may have passed on between the two views
     if view is None or _is_same(view, query.control.lease.view()):
         return None
     return RefusedError(
         f"The checkpoint {query.checkpoint} belongs to job {marker.called} with the records at "
         f"{marker.control}. That job is held by {view.describe()} ({view.state}: {view.why}).",
         code="checkpoint-of-another-job",
-        hint="Stop that job first, with its own jobs file, or declare another checkpoint.",
+        hint="Stop that job first, with its own jobs file, or declare another checkpoint. If you know that "
+        f"it is dead: `streambank job break {marker.job} --why TEXT`, with that jobs file.",
     )
 
 
-def _lease_at(marker: Marker) -> LeaseView | None:
+def _lease_at(marker: Marker, settle: bool = False) -> LeaseView | None:
     """The lease among the records that a marker names; None where nobody has it."""
     try:
-        view = JobControl.open(marker.control, marker.job).lease.view()
+        lease = JobControl.open(marker.control, marker.job).lease
+        view = lease.settle() if settle else lease.view()
+        gone = view is None or (view.free and lease.doubt(view) is None)
     except StreambankError:
         return None  # gone, as records are that were moved; or not to be reached from here
-    return None if view is None or view.free else view
+    return None if gone else view
 
 
 def _is_same(one: LeaseView, other: LeaseView | None) -> bool:
@@ -329,7 +336,7 @@ def check_acceptable(query: DeclaredQuery) -> Marker | None:
         if beside is not None:
             raise beside
         return None
-    elsewhere = _runs_elsewhere(query, marker)
+    elsewhere = _runs_elsewhere(query, marker, True)
     if elsewhere is not None:
         raise elsewhere
     current = query.control.generation(query.name)

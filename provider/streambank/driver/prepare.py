@@ -79,7 +79,7 @@ def prepare_launch(
         check_copy(job, control)
     for name, checkpoint in job.queries.items():
         query = declared_query(job, name, control)
-        lost = records_lost(query) if fresh_start else None
+        lost = records_lost(query, settle=True) if fresh_start else None
         if lost is not None:
             _accept(query, by=by, why=why, refused=lost.message)
         generation = control.generations(query.name).ensure_first(checkpoint, by=by)
@@ -211,7 +211,7 @@ def check_declared(job: Job, control: JobControl, *, fresh_start: bool = False) 
     """
     for name in job.queries:
         query = declared_query(job, name, control)
-        lost = records_lost(query)
+        lost = records_lost(query, settle=True)
         if lost is None:
             continue
         if job.copy is not None:

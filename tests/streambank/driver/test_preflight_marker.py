@@ -11,13 +11,17 @@ from typing import Any
 import pytest
 
 from streambank.control.control import JobControl
+from streambank.control.keepalive import Keeper
+from streambank.control.lease import IN_CLUSTER, Lease
 from streambank.control.marker import Marker, marker_location, read_marker, renew_marker, write_marker
 from streambank.control.processes import this_process
 from streambank.core.names import MAIN
 from streambank.declaration.load import load_jobs
 from streambank.driver.preflight import (
     check_acceptable,
+    check_records,
     declared_query,
+    held_elsewhere,
     records_lost,
 )
 from streambank.driver.prepare import prepare_launch
@@ -26,7 +30,7 @@ from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
-from tests.support.jobs.declared import BY, fake_launcher
+from tests.support.jobs.declared import BY, ELSEWHERE, fake_launcher
 from tests.support.jobs.lost_repository import SINK, in_repository, lose_repository, refused, worked
 
 
@@ -130,6 +134,43 @@ def test_records_by_another_name_are_no_other_records(folder: Path) -> None:
     error = records_lost(declared_query(copied, MAIN, copied.records()))
     assert error is not None and error.code == "checkpoint-of-another-job"
     claim.release()
+
+
+def test_a_driver_by_other_records_on_a_host_that_is_gone_is_judged_by_its_heartbeat(folder: Path) -> None:
+    """As where a server burnt, and its records were copied to another place."""
+    job = in_repository(folder)
+    worked(job)
+    control = str(job.control).removeprefix("file://")
+    gone = Lease(job.records().store, job.name, here=ELSEWHERE)
+    claim = gone.acquire([this_process("python")], beat_s=0.05, ttl_s=0.3)
+    shutil.copytree(control, folder / "copy")
+    copied = replace(job, control=f"file://{folder}/copy")
+    copied.records().lease.acquire([this_process("python")])  # the driver has it by the time it asks
+    query = declared_query(copied, MAIN, copied.records())
+
+    assert records_lost(query) is not None, "at a glance it is not known"
+    check_records(query)
+    assert held_elsewhere(query) is None and check_acceptable(query) is not None
+    prepare_launch(copied, copied.records(), by=BY)
+
+    keeper = Keeper(claim).start()
+    error = refused(lambda: check_records(query), "checkpoint-of-another-job")
+    assert "its heartbeat moves" in error.message and "job break flights" in error.hint
+    assert held_elsewhere(query) is not None
+    keeper.end()
+
+
+def test_one_of_a_cluster_is_believed_to_be_gone_by_its_heartbeat_alone_nowhere(folder: Path) -> None:
+    job = in_repository(folder)
+    worked(job)
+    gone = Lease(job.records().store, job.name, here=ELSEWHERE)
+    gone.acquire([this_process("python")], beat_s=0.05, ttl_s=0.3, details={IN_CLUSTER: True})
+    elsewhere = replace(job, control=f"file://{folder}/elsewhere")
+    elsewhere.records().generations().ensure_first(job.checkpoint, by=BY)
+    query = declared_query(elsewhere, MAIN, elsewhere.records())
+    refused(lambda: check_records(query), "checkpoint-of-another-job")
+    job.records().lease.break_lease(by=BY, why="the cluster is gone")
+    check_records(query)
 
 
 def test_records_on_s3_by_another_name_are_not_opened_twice(
