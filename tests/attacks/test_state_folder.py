@@ -92,14 +92,19 @@ def test_nothing_vouches_where_another_user_can_exchange_it(
     assert caught.value.code == "code-not-laid" and "XDG_STATE_HOME" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077], ids=oct)
-def test_a_group_may_write_above_and_the_folder_of_all_jobs_may_be_a_link(
-    job: Job, tmp_path: Path, umask: int
+@pytest.mark.parametrize("linked", [True, False], ids=["a link", "no link"])
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077], ids=oct)
+def test_no_umask_is_in_the_way_and_the_folder_of_all_jobs_may_be_a_link(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int, linked: bool
 ) -> None:
+    """A container may have a umask of 0, and no state folder yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state/new" if not linked else tmp_path / "state"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere").chmod(0o775)  # a group may write above
     before = os.umask(umask)
     try:
-        (tmp_path / "elsewhere").mkdir()
-        (tmp_path / "state/streambank").symlink_to(tmp_path / "elsewhere")
+        if linked:
+            (tmp_path / "state/streambank").symlink_to(tmp_path / "elsewhere")
         code, control = kept(job)
         assert is_vouched(control, "code", code.to_dict())
         assert Path(runnable(code, job, control).application).read_text() == "x = 1\n"

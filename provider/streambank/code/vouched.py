@@ -68,13 +68,11 @@ def vouch(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> None:
 
 
 def make_own(folder: Path) -> None:
-    """Make such a folder as `check_own` asks for, and what is above it, whatever the umask lets others do.
-
-    Raises:
-        OSError: It cannot be made.
-    """
-    for one in (*reversed(folder.parents[:3]), folder):
-        one.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Make a folder of this user, and those above it, into which nobody else may write whatever the umask is."""
+    for above in reversed(folder.parents):
+        if not above.is_dir():
+            above.mkdir(mode=0o755, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def check_own(folder: Path) -> None:
