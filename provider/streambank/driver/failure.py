@@ -45,10 +45,13 @@ _NAMES = (
 )
 _WORDS = r"(?<![a-z])(?:sig|pass)(?![a-z])"
 """Names that count only as whole words: `sigma` and `passed` are others."""
-_VALUE = r"(?P<secret>\"[^\"]*\"|'[^']*'|(?:(?:Bearer|Basic|Token|Digest|Negotiate|ApiKey) )?[^\s,;&)\]}]+)"
+_VALUE = (
+    r"(?P<secret>\"(?:[^\"\\]|\\.|\"\")*\"|'(?:[^'\\]|\\.|'')*'|"
+    r"(?:(?:Bearer|Basic|Token|Digest|Negotiate|ApiKey) )?[^\s,;&)\]}]+)"
+)
 _SEPARATED = (
     r"(?<!\.java)(?<!\.scala)[\\\"']{0,4}\s{0,8}"
-    r"(?:=>|->(?!\s?[\w.-]{1,64}:\s)|[=:\uff1d\uff1a]|%(?:25){0,2}3[AD])\s{0,8}"
+    r"(?:=>|->(?!\s?[\w.-]{1,64}:\s)|[=:\uff1d\uff1a]{1,2}|[\u2192\u21d2]|%(?:25){0,2}3[AD])\s{0,8}"
 )
 """Between a name and its value, in JSON within JSON and in addresses, too; `Token.java:166` is a place.
 
@@ -74,6 +77,12 @@ _ON = (
 )
 """A character of a password; it ends before a parameter that is an address of mail: `?user=ann@corp.com`."""
 _HIDING = (
+    re.compile(  # what follows a scheme that `_VALUE` does not know: `GenieKey`, `Splunk`, `SharedKey`
+        r"(?P<kept>authorization[\\\"']{0,4}\s{0,8}(?:=>|->|[=:])\s{0,8}[\[(]?[\\\"']{0,4}"
+        r"[A-Za-z][\w.-]{0,40}[ \t]{1,4})"
+        r"(?P<secret>[^\s\"'\\,;)\]}]{6,})",
+        re.IGNORECASE,
+    ),
     re.compile(
         rf"(?P<kept>(?:{_NAMES}[\w.-]{{0,64}}{_SEPARATED}|{_WORDS}\s?=)){_VALUE}", re.IGNORECASE
     ),  # nothing in it runs on without a limit but the value: what a failed query says may be megabytes long
@@ -102,6 +111,21 @@ _HIDING = (
     re.compile(  # a pair as Python and JSON show it; in a list of more these are names of columns
         rf"(?P<kept>(?<=[(\[])b?\\{{0,4}}[\"'][\w.-]{{0,64}}(?:{_NAMES}|{_WORDS})[\w.-]{{0,64}}\\{{0,4}}[\"'],\s{{0,8}}"
         r"b?\\{0,4}(?P<quote>[\"']))(?P<secret>(?:(?!(?P=quote))[^\r\n])+)(?=(?P=quote)\s{0,8}[)\]])",
+        re.IGNORECASE,
+    ),
+    re.compile(  # a pair as Scala shows it: `(spark.ssl.keyPassword,swordfish)`
+        rf"(?P<kept>(?<=\()(?=[\w-]{{0,64}}\.|[\w-]{{0,128}},[^\s(),]{{0,64}}[\d!@#$%^&*~])[\w.-]{{0,64}}(?:{_NAMES}|{_WORDS})"
+        r"[\w.-]{0,64},)(?P<secret>[^\s(),]{4,})(?=\))",
+        re.IGNORECASE,
+    ),
+    re.compile(  # an element of XML, and a setting of Hadoop in it
+        rf"(?P<kept><[\w:.-]{{0,64}}(?:{_NAMES})[\w.-]{{0,64}}>|(?:{_NAMES})[\w.-]{{0,64}}</name>\s{{0,64}}<value>)"
+        r"(?P<secret>[^<>]+)(?=</)",
+        re.IGNORECASE,
+    ),
+    re.compile(  # in quotes: `IDENTIFIED BY 'swordfish'`, `wrong password 'swordfish'`
+        rf"(?P<kept>(?:\bidentified by|{_PASSWORD})[ \t]{{1,8}}(?:(?:is|was)[ \t])?)"
+        r"(?P<secret>'(?:[^'\\\r\n]|\\.|'')+'|\"(?:[^\"\\\r\n]|\\.)+\")",
         re.IGNORECASE,
     ),
     re.compile(  # a header of cookies, to its end
