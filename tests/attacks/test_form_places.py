@@ -145,6 +145,22 @@ def test_a_bucket_is_no_other_thing(jobs: Sequence[Job]) -> None:
             into(lake, f"s3a://lake/{name}")
 
 
+def test_a_service_by_another_name_is_no_other_thing(jobs: Sequence[Job]) -> None:
+    lake = "abfs{}://data@Account.dfs.core.windows.net"
+    named = [lake.format("s"), lake.format("").lower()]
+    azure = [
+        replace(
+            one, queries={"main": f"{at}/{one.name}"}, checkpoint="", control=None, repository=f"{at}/repo"
+        )
+        for one, at in zip(jobs, named, strict=True)
+    ]
+    for at in named:
+        into(azure, f"{at}/again")
+        for name in ("payments", "orders.g0002", "repo", "repo/x"):
+            with pytest.raises(InputError):
+                into(azure, f"{at}/{name}")
+
+
 def test_every_name_that_is_given_is_known(jobs: Sequence[Job], tmp_path: Path) -> None:
     job, within = jobs[0], f"file://{tmp_path}/state"
     given = [

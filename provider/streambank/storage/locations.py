@@ -28,7 +28,9 @@ OPENERS: dict[str, str] = {
 OTHERS = "streambank.storage.fsspec.opening:open_location"
 """The `Opener` of every other scheme."""
 
-_NAME_NODE = re.compile(r"\Ahdfs://([^/:]+)(?::8020)?(?=/|\Z)")
+_SAME_SERVICE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs", "wasbs": "wasb"}
+_HOSTS = {"hdfs": "8020", "webhdfs": "9870", "swebhdfs": "9871", "sftp": "22", "abfs": "", "wasb": ""}
+"""Schemes whose location names a host, by any capitals, and the port that it has by default."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://|(?<=file:)/)")
 
 
@@ -172,8 +174,14 @@ def service_name(location: str | None) -> str | None:
 
 
 def _service(uri: str) -> str:
-    """One service by one name: S3 as `s3`, a NameNode without the port that it has by default."""
-    return _NAME_NODE.sub(lambda found: f"hdfs://{found[1].lower()}", re.sub(r"\As3[an]:", "s3:", uri))
+    """One service by one name: S3 as `s3`, a host in small letters and without its usual port."""
+    scheme, mark, rest = uri.partition("://")
+    scheme = _SAME_SERVICE.get(scheme, scheme)
+    host, slash, path = rest.partition("/")
+    if scheme in _HOSTS:
+        user, at, name = host.rpartition("@")
+        host = f"{user}{at}{name.lower().removesuffix(f':{_HOSTS[scheme]}')}"
+    return f"{scheme}{mark}{host}{slash}{path}"
 
 
 def upwards(place: str) -> Iterator[str]:
