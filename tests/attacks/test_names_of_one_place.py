@@ -14,18 +14,28 @@ from streambank.cleaning.clean import clean_job
 from streambank.cleaning.left_directories import left_directories
 from streambank.cleaning.needs import healing_savepoint
 from streambank.control.generations import is_generation_of
+from streambank.control.place import MOVING
 from streambank.control.processes import this_process
-from streambank.core.units import utc_now
+from streambank.control.records import encode_json
+from streambank.core.errors import InputError, RefusedError
+from streambank.core.names import QueryRef
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.load import load_jobs
 from streambank.declaration.maintenance import GenerationsPolicy
+from streambank.job.import_copy import refuse_lost
+from streambank.job.move_records import move_records
 from streambank.job.savepoint import owners_of
+from streambank.replicas.repair import repair
+from streambank.repository.repository import Repository
+from streambank.savepoint.import_copy import check_copy
 from streambank.sites.forks import left_after, why_left
 from streambank.sites.records import SiteRecord
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.jobs.declared import BY
 from tests.support.jobs.left_behind import go_on, next_generation, save
+from tests.support.jobs.lost_repository import worked
 from tests.support.storage.s3_servers import S3Server
 
 NAMES = [("s3a", "s3"), ("s3", "s3a")]
@@ -107,3 +117,38 @@ def test_a_line_that_was_left_is_so_by_its_other_name() -> None:
     left = left_after([went_on], "main")
     assert why_left(left, "s3://b/ck", 6) and why_left(left, "s3n://b/ck", 6)
     assert not why_left(left, "s3://b/ck", 5) and not why_left(left, "s3://b/other", 6)
+
+
+def test_what_is_not_to_be_itself_is_so_by_its_other_name(both: tuple[Job, Job]) -> None:
+    was, job = both
+    with pytest.raises(InputError) as live:
+        check_copy(open_store(job.checkpoint), None, live=was.checkpoint)
+    assert live.value.code == "not-a-copy"
+    repository = was.open_repository(create=True)
+    with pytest.raises(InputError) as itself:
+        repair(repository, [Repository.open(open_store(job.repository))], [], by=BY)
+    assert itself.value.code == "same-repository"
+
+
+def test_lost_records_are_missed_by_the_other_name_of_the_repository(both: tuple[Job, Job]) -> None:
+    was, job = both
+    worked(was)
+    records = was.records().store
+    for info in list(records.list()):
+        records.delete(info.path)
+    for repository in (was.repository, job.repository):
+        for checkpoint in (was.checkpoint, job.checkpoint):
+            with pytest.raises(RefusedError) as lost:
+                refuse_lost(was, QueryRef.parse("flights"), open_store(repository), open_store(checkpoint))
+            assert lost.value.code == "repository-lost"
+
+
+def test_a_move_of_records_that_broke_off_goes_on_by_the_other_name(both: tuple[Job, Job]) -> None:
+    was, job = both
+    worked(was)
+    to = f"{job.repository}-records"
+    begun = open_store(to).child(job.name)
+    begun.write(MOVING, encode_json({"at": to_json_time(utc_now()), "from": was.records().store.uri}))
+    begun.write("desired/0000000001.json", b"half of it")
+    moved = move_records(job, by=BY, to=to)
+    assert moved.target == begun.uri and not begun.exists(MOVING) and begun.names("generation/main")

@@ -16,7 +16,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.import_copy import Imported, check_copy, import_copy
 from streambank.savepoint.take import TakeRequest
 from streambank.sinks.file.capture import FileSinkCapture
-from streambank.storage import open_store, same_place
+from streambank.storage import open_store, same_place, service_name
 from streambank.storage.store import Store
 from streambank.work.executor import DEFAULT_PACE, Pace
 
@@ -109,7 +109,7 @@ def refuse_lost(job: Job | None, asked: QueryRef, repository: Store, checkpoint:
     if job is None or asked.name not in job.queries or not same_place(job.repository, repository.uri):
         return
     query = declared_query(job, asked.name, job.records())
-    if checkpoint.uri.startswith(query.checkpoint) or same_place(checkpoint.uri, query.checkpoint):
+    if str(service_name(checkpoint.uri)).startswith(str(service_name(query.checkpoint))):
         check_records(query)
         lost = savepoints_lost(query)
         if lost is not None:

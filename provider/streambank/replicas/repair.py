@@ -33,6 +33,7 @@ from streambank.repository.repository import Repository
 from streambank.repository.signatures import lacking_signatures, signatures_of, signing_of
 from streambank.savepoint.plan import check_same
 from streambank.savepoint.verify import VerifyReport, flaws, verify
+from streambank.storage import same_place
 from streambank.storage.store import Store
 from streambank.storage.threads import at_once
 from streambank.work.check import BAD_DISK, DAMAGE, check_objects, is_damage
@@ -150,7 +151,7 @@ def repair(
 
 
 def _check_fit(repository: Repository, replica: Repository) -> None:
-    if (replica.id, replica.store.uri) == (repository.id, repository.store.uri):
+    if replica.id == repository.id and same_place(replica.store.uri, repository.store.uri):
         raise InputError(
             f"{replica.store.uri} cannot be repaired from itself.",
             code="same-repository",

@@ -34,7 +34,7 @@ from streambank.repository.digest import digest_of, split_digest
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.lost_state import lost_operators
-from streambank.storage import service_name
+from streambank.storage import same_place, service_name
 from streambank.storage.store import FileInfo, Store
 from streambank.storage.threads import each
 
@@ -193,7 +193,7 @@ class _Comparison:
         for head in savepoints:
             if repository is None:
                 break
-            ours = (head.checkpoint, head.query_id) == (checkpoint.uri, closure.query_id)
+            ours = head.query_id == closure.query_id and same_place(head.checkpoint, checkpoint.uri)
             if ours and head.derived_from is None and head.batch <= closure.batch:
                 try:
                     return cls(checkpoint, closure, repository.load(head.job, head.savepoint), repository)
