@@ -68,7 +68,11 @@ def vouch(control: JobControl, kind: Kind, said: Mapping[str, Any]) -> None:
 
 
 def make_own(folder: Path) -> None:
-    """Make a folder of this user, and those above it, into which nobody else may write whatever the umask is."""
+    """Make a folder of this user, and those above it, that nobody else may write, whatever the umask is.
+
+    Raises:
+        OSError: It cannot be made.
+    """
     for above in reversed(folder.parents):
         if not above.is_dir():
             above.mkdir(mode=0o755, exist_ok=True)
