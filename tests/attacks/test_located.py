@@ -158,6 +158,14 @@ def test_the_pod_of_another_job_is_not_ended_by_a_launch_that_was_copied(folder:
     assert "--status" in seen(folder) and "--kill" not in seen(folder)
 
 
+def test_the_log_of_another_jobs_pod_is_not_read_by_a_launch_that_was_copied(folder: Path) -> None:
+    _, control, _, launcher = pods(folder)
+    located(control, THEIRS, f"streams:streambank-{THEIRS}")
+    launcher.log_lines(launched_handle(control, THEIRS), 7)
+    said = f"--selector=streambank-launch={THEIRS},streambank-job=streambank-flights\n"
+    assert seen(folder) == f"kubectl --context=blue logs --namespace=streams --tail=7 {said}"
+
+
 def test_the_pod_of_the_launch_is_found_again_read_and_ended(folder: Path) -> None:
     labels = "\t labels: spark-role -> driver, streambank-job -> streambank-flights\n"
     _, control, spec, launcher = pods(folder, labels)

@@ -35,7 +35,7 @@ _PHASE = re.compile(r"^\s*phase: (\w+)", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^\s*exit code: (\d+)", re.MULTILINE)
 _JOB = re.compile(rf"\b{JOB_LABEL}\W+([\w.-]+)")
 _LAUNCH_ID = re.compile(r"launch-[0-9a-z-]+")
-_NAMESPACE = re.compile(r"[0-9a-z][0-9a-z-]*")
+_NAMESPACE = re.compile(r"[0-9a-z](?:[0-9a-z-]{0,61}[0-9a-z])?")
 _NOTHING = re.compile(r"(?:^|\s)(?:Application not found|No applications found)\.\s*$", re.MULTILINE)
 """What spark-submit says of a pod that is not there; the second of a name with a wildcard."""
 
@@ -145,8 +145,10 @@ class KubernetesLauncher(Submitter):
             self._check_pod(handle)
         except StorageError as error:
             return [f"(The driver's log cannot be read: {error.message})"]
-        namespace, _, pod = handle.submission.partition(":")
-        command = ["kubectl", "logs", f"--namespace={namespace}", f"--tail={count}", pod]
+        namespace, labels = handle.submission.partition(":")[0], f"{LAUNCH_LABEL}={handle.launch_id}"
+        if handle.job is not None:  # another job's launch may have been copied among its records
+            labels += f",{JOB_LABEL}={job_tag(handle.job)}"
+        command = ["kubectl", "logs", f"--namespace={namespace}", f"--tail={count}", f"--selector={labels}"]
         if self._policy.context is not None:
             command.insert(1, f"--context={self._policy.context}")
         program = shutil.which("kubectl", path=self._environment.get("PATH"))

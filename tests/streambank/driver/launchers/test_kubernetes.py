@@ -186,7 +186,7 @@ def test_logs_are_read_by_kubectl(folder: Path) -> None:
     job = in_kubernetes(folder)
     handle = Handle("launch-1", (), None, "streams:streambank-launch-1")
     (line,) = KubernetesLauncher(job.launch, {"PATH": str(folder)}).log_lines(handle, 7)
-    command = "kubectl --context=blue logs --namespace=streams --tail=7 streambank-launch-1"
+    command = "kubectl --context=blue logs --namespace=streams --tail=7 --selector=streambank-launch=launch-1"
     assert line == f"(To read the driver's log: {command})"
     kubectl = folder / "kubectl"
     kubectl.write_text('#!/bin/sh\necho "kubectl $*"\n')
