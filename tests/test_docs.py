@@ -198,6 +198,7 @@ def _glossary() -> str:
     return (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:

@@ -97,12 +97,14 @@ print(json.dumps([streambank.__file__, streambank_airflow.__file__]))
 """
 
 
+@pytest.mark.storm
 def test_the_airflow_face_works_from_the_wheel(whole: Path, tmp_path: Path) -> None:
     said = run([str(whole / "bin" / "python"), "-W", "ignore", "-c", OPERATORS], tmp_path)
     for place in json.loads(said.splitlines()[-1]):
         assert Path(place).is_relative_to(whole), f"{place} is not the wheel's"
 
 
+@pytest.mark.storm
 def test_a_launch_from_the_wheel_finds_the_spark_jobs_that_it_carries(whole: Path, tmp_path: Path) -> None:
     code = """
 from streambank.driver.installed import find_installation

@@ -163,6 +163,7 @@ def test_batch_work_follows_a_savepoint(shipped: dict[str, DAG]) -> None:
     assert xcom(run, "report").endswith(xcom(run, "take", "savepoint"))
 
 
+@pytest.mark.storm
 def test_a_savepoint_is_proved_beside_the_job(
     shipped: dict[str, DAG], managed: Managed, tmp_path: Path
 ) -> None:

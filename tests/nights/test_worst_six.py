@@ -119,6 +119,7 @@ def test_d1_savepoints_that_are_gone_alone_are_red_and_the_job_goes_on(
     managed.wait_for_batch(last + 1)
 
 
+@pytest.mark.storm
 def test_d9_a_truncated_state_file_is_found_before_a_start_and_no_start_is_tried_again(
     managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,6 +177,7 @@ def test_d3_a_job_that_runs_and_that_nothing_would_restart_is_red_by_default(man
 ASIDE = "Stop the job, restore and set later output aside"
 
 
+@pytest.mark.storm
 def test_d8_a_living_job_whose_sink_is_ahead_is_restored_by_one_run(managed: Managed) -> None:
     output = stop_and_save(managed)
     saved = managed.last_batch()

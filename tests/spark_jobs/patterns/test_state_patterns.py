@@ -121,6 +121,7 @@ def test_what_has_expired_is_not_returned(tmp_path: Path, session: SparkSession)
         assert {row["card"]: row for row in rows} == alone
 
 
+@pytest.mark.storm
 def test_each_element_and_each_entry_has_its_own_time_to_live(tmp_path: Path, session: SparkSession) -> None:
     """A value and an entry live from their last batch on, an element from its own."""
     play(STATE_VARIABLES, tmp_path)

@@ -157,6 +157,7 @@ class TestItGoesOnAsItWas:
         assert managed.checkpoint == old
         managed.wait_for_batch(managed.last_batch() + 2)
 
+    @pytest.mark.storm
     def test_where_it_hangs_with_it(self, managed: Managed) -> None:
         """A driver lives and gets nowhere: it is stopped, and the other one is given its place."""
         managed.jobs_file.write_text(managed.jobs_file.read_text().replace('"30s"', '"3s"'))
@@ -190,6 +191,7 @@ class TestItGoesOnAsItWas:
 class TestItGoesOnWithTheOtherState:
     """Where going back would lose or repeat rows, the job is not left standing still."""
 
+    @pytest.mark.storm
     def test_where_it_has_committed_a_batch_its_driver_is_left_alone(
         self, managed: Managed, monkeypatch: pytest.MonkeyPatch
     ) -> None:

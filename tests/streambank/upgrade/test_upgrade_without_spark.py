@@ -287,6 +287,7 @@ def test_the_old_code_goes_on_where_no_savepoint_can_be_taken(
     assert runs(managed) == old and epoch(managed) == 2
 
 
+@pytest.mark.storm
 def test_what_cannot_be_read_in_the_watch_says_nothing_of_the_code(
     managed: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,7 @@ def test_it_waits_without_the_lease_while_the_old_code_works(managed: Managed) -
     assert (runs(managed), epoch(managed)) == (old, 1)
 
 
+@pytest.mark.storm
 def test_it_ends_with_the_upgrade_that_holds_it(managed: Managed) -> None:
     deploy(managed)
     with upgrading(managed.control, BY) as claim:
@@ -93,6 +94,7 @@ def test_it_ends_with_the_upgrade_that_holds_it(managed: Managed) -> None:
     assert managed.driver_lives()
 
 
+@pytest.mark.storm
 def test_it_ends_where_the_job_is_stopped(managed: Managed) -> None:
     deploy(managed)
     with upgrading(managed.control, BY) as claim:

@@ -70,6 +70,7 @@ def test_what_says_nothing_of_the_code_is_an_objective() -> None:
     assert "free_space" in NOT_ITS_FAULT, "a disk that others have filled"
 
 
+@pytest.mark.storm
 def test_objectives_that_cannot_be_read_are_not_known(
     managed: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

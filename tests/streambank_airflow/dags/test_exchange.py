@@ -64,6 +64,7 @@ def test_partitions_are_what_the_form_says(
     assert generation(managed) == (2, None)
 
 
+@pytest.mark.storm
 def test_where_nothing_goes_the_job_goes_on(
     airflow_database: None, managed: Managed, rewriting: Rewriting
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_person_sees_what_goes_before_anything_is_stopped(
         assert managed.driver_lives() and not rewriting.asked
 
 
+@pytest.mark.storm
 def test_where_nothing_would_go_nobody_is_asked_and_nothing_is_stopped(
     airflow_database: None, managed: Managed, rewriting: Rewriting
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_schedule_that_is_declared_is_the_consent_unless_it_says_otherwise(
     assert preview.only_if is asks
 
 
+@pytest.mark.storm
 def test_a_restore_by_somebody_else_makes_what_was_approved_outdated(
     airflow_database: None, managed: Managed, rewriting: Rewriting, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +172,7 @@ def test_a_plan_of_the_version_before_has_left_its_digest_alone(managed: Managed
         CompactStateOperator(task_id="c", planned="sha256:0", **asked)._limits(plan.request())
 
 
+@pytest.mark.storm
 def test_a_start_that_a_stop_has_overtaken_ends_no_run_well_and_nothing_goes_back(
     airflow_database: None,
     managed: Managed,

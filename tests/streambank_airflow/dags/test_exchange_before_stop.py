@@ -93,6 +93,7 @@ def test_what_cannot_be_done_stops_no_job_that_runs(
     assert f"[{code}]" in capfd.readouterr().out and not rewriting.asked
 
 
+@pytest.mark.storm
 def test_a_schedule_for_which_it_is_too_early_leaves_the_job_alone(
     airflow_database: None,
     managed: Managed,

@@ -74,6 +74,7 @@ def test_what_fails_in_a_rehearsal_is_not_restored_and_the_job_goes_on_as_it_was
         assert "Not proven: of query main no batch was processed" in done["rehearsal"]
 
 
+@pytest.mark.storm
 def test_a_job_that_cannot_be_rehearsed_is_not_stopped_for_a_rehearsal(
     airflow_database: None,
     managed: Managed,

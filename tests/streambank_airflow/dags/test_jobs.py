@@ -187,6 +187,7 @@ def test_a_disaster_is_restored_once_a_person_approves(
     assert (generation.number, generation.from_savepoint) == (2, took["savepoint"])
 
 
+@pytest.mark.storm
 def test_a_person_who_rejects_changes_nothing(airflow_database: None, managed: Managed) -> None:
     saved_then_lost(managed)
     question = threading.Thread(target=lambda: answer_question("flights.restore", "approve", "Reject"))
@@ -251,6 +252,7 @@ def test_a_job_that_lives_is_stopped_first_where_the_form_says_so(
     assert not managed.driver_lives()
 
 
+@pytest.mark.storm
 def test_a_savepoint_that_does_not_exist_is_a_clear_answer(
     airflow_database: None, managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:

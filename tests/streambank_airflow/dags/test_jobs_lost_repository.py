@@ -77,6 +77,7 @@ def test_every_dag_of_a_job_whose_repository_is_gone_is_red(
     assert list((lost.folder / "repository").iterdir()) == [], "nothing was begun in its place"
 
 
+@pytest.mark.storm
 def test_a_person_lets_the_job_begin_again_by_the_form(lost: Managed) -> None:
     before = lost.last_batch()
 

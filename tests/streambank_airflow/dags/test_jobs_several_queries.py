@@ -65,6 +65,7 @@ def test_their_pages_say_what_several_queries_mean(managed: Managed) -> None:
             dag.params.validate()
 
 
+@pytest.mark.storm
 def test_one_savepoint_of_each_is_taken_and_said_to_be_of_no_common_moment(
     airflow_database: None, managed: Managed
 ) -> None:

@@ -116,6 +116,7 @@ def test_what_is_damaged_comes_back_from_a_replica(
         assert verify(repository, "flights", each.savepoint, "full").ok
 
 
+@pytest.mark.storm
 def test_a_replica_that_is_behind_fails_the_run(
     airflow_database: None, repository: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -146,6 +146,7 @@ def test_a_savepoint_is_replicated_then_older_ones_are_expired(
     assert (swept["ok"], swept["deleted_files"]) == (True, 0)
 
 
+@pytest.mark.storm
 def test_a_form_says_no_and_what_does_not_verify_is_neither_replicated_nor_expires_others(
     airflow_database: None, managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,7 +33,7 @@ def dag_of(task: Callable[..., Any], managed: Managed, **arguments: Any) -> DAG:
     return dag
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_a_start_returns_when_a_batch_is_committed_and_is_idempotent(
     managed: Managed, deferrable: bool
 ) -> None:
@@ -71,7 +71,7 @@ def test_a_good_start_says_batch_time_and_log_and_copies_nothing(
     assert "driver |" not in said
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_a_driver_that_dies_at_once_fails_the_start_with_its_last_lines(
     managed: Managed, deferrable: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,7 +83,7 @@ def test_a_driver_that_dies_at_once_fails_the_start_with_its_last_lines(
     assert "driver | it does not feel well" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_a_drivers_death_begins_with_its_cause(
     managed: Managed, deferrable: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +160,7 @@ def test_a_job_that_was_stopped_in_between_is_not_started_by_who_keeps_it_runnin
     assert managed.control.lease.view() is None
 
 
+@pytest.mark.storm
 def test_drivers_that_never_get_on_end_in_a_failure(
     managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,6 +175,7 @@ def test_drivers_that_never_get_on_end_in_a_failure(
     assert "3 drivers of job flights in a row ended without a new batch" in capfd.readouterr().out
 
 
+@pytest.mark.storm
 def test_nothing_is_started_while_a_restore_has_the_job(managed: Managed) -> None:
     seen: list[Any] = []
 
@@ -229,6 +231,7 @@ def test_a_stop_is_at_a_batch_boundary_and_takes_a_savepoint_where_wanted(manage
     ]
 
 
+@pytest.mark.storm
 def test_a_stop_without_a_savepoint_is_no_event_of_the_asset(managed: Managed) -> None:
     managed.start()
     before = len(asset_events())
@@ -247,6 +250,7 @@ def test_a_stop_of_a_stopped_job_is_a_clear_answer(managed: Managed) -> None:
     assert desired.state == "stopped"
 
 
+@pytest.mark.storm
 def test_a_stop_may_be_told_to_touch_no_job_that_lives(managed: Managed) -> None:
     managed.start()
 

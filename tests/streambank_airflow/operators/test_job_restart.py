@@ -42,7 +42,7 @@ def desired(managed: Managed) -> str | None:
     return found.state if found else None
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_another_driver_takes_over_at_a_batch_boundary(managed: Managed, deferrable: bool) -> None:
     managed.start()
 
@@ -104,6 +104,7 @@ def test_a_stop_while_it_waits_has_the_last_word(managed: Managed, monkeypatch: 
     assert not managed.driver_lives()
 
 
+@pytest.mark.storm
 def test_another_try_does_not_stop_the_driver_that_the_first_has_started(
     managed: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_another_try_does_not_stop_the_driver_that_the_first_has_started(
     assert len(managed.control.requests.records.numbers()) == 1
 
 
+@pytest.mark.storm
 def test_a_job_without_a_driver_is_started(managed: Managed) -> None:
     managed.start()
     managed.kill()
@@ -136,6 +138,7 @@ def test_a_job_without_a_driver_is_started(managed: Managed) -> None:
     assert managed.driver_lives()
 
 
+@pytest.mark.storm
 def test_a_restart_may_depend_on_a_forms_answer(managed: Managed) -> None:
     managed.start()
 

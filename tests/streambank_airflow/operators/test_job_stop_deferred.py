@@ -135,6 +135,7 @@ def test_a_triggerer_that_is_restarted_goes_on_from_what_airflow_stores(
     assert requests(managed) == 1
 
 
+@pytest.mark.storm
 def test_a_driver_that_does_not_react_is_killed_when_the_task_goes_on(
     managed: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_driver_that_does_not_react_is_killed_when_the_task_goes_on(
     assert not managed.driver_lives()
 
 
+@pytest.mark.storm
 def test_a_start_while_it_waits_has_the_last_word_and_is_not_retried_away(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,6 +225,7 @@ def test_a_try_after_a_failure_goes_on_with_what_was_asked(
     assert len(managed.control.desired_records.numbers()) == numbers + 1
 
 
+@pytest.mark.storm
 def test_a_try_after_a_failure_asks_no_driver_that_was_started_in_between(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

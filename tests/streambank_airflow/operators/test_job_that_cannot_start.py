@@ -55,7 +55,7 @@ def test_a_damaged_checkpoint_is_not_tried_again(
         assert managed.control.last_event("crash-loop") is not None
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_a_start_that_dies_twice_the_same_way_gives_up(
     managed: Managed, capfd: pytest.CaptureFixture[str], deferrable: bool
 ) -> None:
@@ -70,6 +70,7 @@ def test_a_start_that_dies_twice_the_same_way_gives_up(
     assert event is not None and (event["failures"], event["restarts"]) == (2, 1)
 
 
+@pytest.mark.storm
 def test_a_driver_that_cannot_load_its_state_is_not_replaced(
     managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,6 +130,7 @@ def test_drivers_that_never_make_progress_are_given_up_with_all_that_a_person_ne
     assert managed.driver_lives(), "and so is what there is to look at"
 
 
+@pytest.mark.storm
 def test_nothing_is_given_up_for_what_is_no_longer_so(
     managed: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +158,7 @@ def test_nothing_is_given_up_for_what_is_no_longer_so(
     assert (events(managed, "crash-loop"), launches(managed)) == ([], 1)
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(("short_s", "pauses_in_the_triggerer"), [(10.0, 0), (0.0, 1)])
 def test_drivers_that_get_on_and_end_all_the_same_are_given_up_some_time(
     managed: Managed,
@@ -239,7 +241,7 @@ def signs_or(managed: Managed, ended: Event) -> bool:
     return ended.is_set()
 
 
-@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("dies", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_of_two_that_keep_a_job_running_the_older_one_makes_room_and_ends_well(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], dies: bool
 ) -> None:
@@ -268,7 +270,7 @@ def test_of_two_that_keep_a_job_running_the_older_one_makes_room_and_ends_well(
     assert "no longer runs" not in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("dies", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_an_older_one_watches_on_where_the_newer_one_is_only_a_record(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dies: bool
 ) -> None:
@@ -311,7 +313,7 @@ def lose_watchers(managed: Managed) -> None:
         managed.control.store.delete(f"watch/{name}")
 
 
-@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("dies", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_one_whose_record_is_lost_begins_to_watch_again(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
@@ -340,7 +342,7 @@ def test_one_whose_record_is_lost_begins_to_watch_again(
     assert again.identity not in (None, first[0].identity)
 
 
-@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("dies", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_one_whose_number_another_one_has_makes_room_for_it(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
@@ -376,7 +378,8 @@ def test_one_whose_number_another_one_has_makes_room_for_it(
     assert "process" not in managed.control.store.read("watch/0000000001.beat.json").decode()
 
 
-@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.storm
+@pytest.mark.parametrize("dies", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_a_run_that_a_version_without_signs_has_deferred_becomes_the_watcher(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:

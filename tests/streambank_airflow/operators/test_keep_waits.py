@@ -101,6 +101,7 @@ def test_a_driver_that_a_full_disk_has_ended_counts_for_nothing(managed: Managed
     assert alert.startswith("cannot-start: ") and "No space left on device" in alert
 
 
+@pytest.mark.storm
 def test_a_driver_that_anything_else_has_ended_counts(managed: Managed) -> None:
     """The control of the one above."""
     managed.start()
@@ -122,6 +123,7 @@ def test_a_driver_that_anything_else_has_ended_counts(managed: Managed) -> None:
     assert kinds(managed) == ["restart"]
 
 
+@pytest.mark.storm
 def test_a_driver_whose_log_cannot_be_read_counts(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a job that dies again and again would never be given up."""
 
@@ -149,6 +151,7 @@ def operator_of(managed: Managed) -> KeepStreamingJobRunningOperator:
     return task
 
 
+@pytest.mark.storm
 def test_a_full_disk_in_the_place_of_a_driver_that_makes_no_progress_counts_for_nothing(
     managed: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,6 +211,7 @@ def test_replicas_drop_what_neither_the_repository_lists_nor_their_rules_keep(
     assert "source: file://" in capfd.readouterr().out
 
 
+@pytest.mark.storm
 def test_a_replica_that_cannot_be_read_fails_the_task_and_the_other_has_its_turn(
     repository: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -333,6 +334,7 @@ def test_a_pinned_savepoint_stays_and_an_expired_one_comes_back(
     assert "[no-such-savepoint]" in failure_of(PinSavepointOperator, capfd, savepoint="nothing")
 
 
+@pytest.mark.storm
 def test_tags_in_iceberg_go_with_their_savepoints_and_come_back_with_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

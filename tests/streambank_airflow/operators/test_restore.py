@@ -161,6 +161,7 @@ def test_where_the_sink_is_ahead_one_run_asks_what_becomes_of_later_output(
     assert generation.number == 2
 
 
+@pytest.mark.storm
 def test_who_rejects_a_choice_changes_nothing(managed: Managed, out: Path) -> None:
     before = contents(open_store(out))
 
@@ -255,6 +256,7 @@ def test_no_more_output_is_given_up_than_was_shown(
     assert generation.number == 1
 
 
+@pytest.mark.storm
 def test_a_restore_that_fails_after_its_stop_says_and_alerts_that_the_job_stands_still(
     managed: Managed, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -371,6 +373,7 @@ def test_nothing_is_stopped_for_a_restore_that_will_not_run(
     assert managed.driver_lives()
 
 
+@pytest.mark.storm
 def test_a_run_that_has_asked_before_does_not_ask_with_the_old_plan(
     managed: Managed, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -408,6 +411,7 @@ def test_a_run_that_has_asked_before_does_not_ask_with_the_old_plan(
     assert "Airflow would show the old plan" in capfd.readouterr().out
 
 
+@pytest.mark.storm
 def test_the_guides_proof_of_a_savepoint_runs_beside_the_job(managed: Managed) -> None:
     guide = (ROOT / "docs" / "howto" / "airflow.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n((?:(?!```).)*prove_flights.*?)```", guide, re.DOTALL)

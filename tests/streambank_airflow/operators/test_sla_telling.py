@@ -148,6 +148,7 @@ def test_what_was_told_before_a_notifier_failed_is_not_told_again(
     assert told(tmp_path / "chat") == []
 
 
+@pytest.mark.storm
 def test_two_that_tell_at_once_are_told_twice_at_worst_and_the_retry_says_nothing_more(
     check: Check, assessor: Assessor, tmp_path: Path
 ) -> None:

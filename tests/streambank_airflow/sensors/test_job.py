@@ -27,7 +27,7 @@ def dag_of(sensor: type[JobSensor], managed: Managed, **arguments: Any) -> DAG:
     return dag
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_a_batch_is_waited_for(airflow_database: None, managed: Managed, deferrable: bool) -> None:
     managed.start()
     newest = managed.last_batch()
@@ -39,7 +39,7 @@ def test_a_batch_is_waited_for(airflow_database: None, managed: Managed, deferra
     assert seen["batch"] > newest
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_a_state_is_waited_for(airflow_database: None, managed: Managed, deferrable: bool) -> None:
     managed.start()
 

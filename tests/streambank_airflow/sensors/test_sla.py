@@ -29,7 +29,7 @@ def jobs_file(tmp_path: Path) -> str:
 
 
 @pytest.mark.usefixtures("airflow_database")
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_work_begins_when_the_sla_is_kept_again(assessor: Assessor, jobs_file: str, deferrable: bool) -> None:
     assessor.says(watermark_lag="breach", hot_key="unknown")
     with DAG("one_sensor", schedule=None) as dag:

@@ -30,7 +30,7 @@ def dag_of(schedule: Any = None, **arguments: Any) -> DAG:
     return dag
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("deferrable", [pytest.param(False, marks=pytest.mark.storm), True])
 def test_a_moment_of_event_time_is_waited_for(
     airflow_database: None, managed: Managed, deferrable: bool
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_distribution_is_found_where_no_pyspark_is(tmp_path: Path) -> None:
     assert alone.returncode != 0 and "no PySpark" in alone.stderr
 
 
+@pytest.mark.storm
 def test_an_installed_spark_that_cannot_read_state_leaves_it_to_the_one_of_the_environment(
     tmp_path: Path,
 ) -> None:
@@ -142,6 +143,7 @@ print(pyspark.__version__, installation_of(job).spark_version)
 """
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("installed", [True, False])
 def test_a_job_is_started_on_its_own_spark_after_work_on_its_state(tmp_path: Path, installed: bool) -> None:
     """Its exchange works on the state and starts the job in one process; those are two Sparks."""

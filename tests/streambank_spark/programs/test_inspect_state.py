@@ -155,6 +155,7 @@ def test_rows_of_each_partition_are_those_that_the_snapshots_count(
     assert "operator 0 stateStoreSave (default): 13 keys, 13 rows" in "\n".join(lines(report))
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_what_counts_as_a_key_may_be_said(spark: SparkSession, tmp_path: Path) -> None:
     folder = unpack("4.3.0/rocksdb-window", tmp_path) / "checkpoint"
@@ -204,6 +205,7 @@ def _ref(saved: Path, job: str, batch: int | None = None) -> tuple[str | Path, .
     return ("--savepoint", found[-1].savepoint, "--job", job, "-r", saved)
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_all_variables_of_a_transform_with_state_make_a_key(spark: SparkSession, saved: Path) -> None:
     (found,) = inspect_state(spark, options(*_ref(saved, "ids-changelog-transform")))["operators"]
@@ -237,6 +239,7 @@ def test_changes_between_two_savepoints(spark: SparkSession, saved: Path, tmp_pa
     assert not held(saved)
 
 
+@pytest.mark.storm
 @pytest.mark.spark
 def test_the_largest_key_of_a_declared_job_is_judged_by_its_sla(
     spark: SparkSession, saved: Path, tmp_path: Path

@@ -32,6 +32,7 @@ one.end("the upgrade has ended")
 """
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(("code", "gently_s", "left"), [(TIDY, 60, False), (DEAF, 0.2, True)])
 def test_its_jvm_may_remove_its_temporary_files(
     tmp_path: Path, code: str, gently_s: float, left: bool

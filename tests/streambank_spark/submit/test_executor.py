@@ -115,6 +115,7 @@ def test_a_restore_is_never_speculative(shop: SimulatedJob, seen: Path) -> None:
     assert conf.rindex("spark.speculation=false") > conf.rindex("spark.speculation=true")
 
 
+@pytest.mark.storm
 def test_a_replica_by_it_and_never_speculative(shop: SimulatedJob, seen: Path, tmp_path: Path) -> None:
     savepoint = shop.take().savepoint
     executor = SparkExecutor("spark://there:7077", {"spark.speculation": "true"})
@@ -147,6 +148,7 @@ def test_an_application_that_did_not_do_it_is_an_error_that_names_its_log(
     assert list(shop.repository.manifests()) == []
 
 
+@pytest.mark.storm
 def test_of_a_restore_that_failed_nothing_is_said_to_be_kept(shop: SimulatedJob, seen: Path) -> None:
     savepoint = shop.take().savepoint
     with pytest.raises(StorageError) as caught:
@@ -158,6 +160,7 @@ def test_of_a_restore_that_failed_nothing_is_said_to_be_kept(shop: SimulatedJob,
     assert (caught.value.code, caught.value.hint) == ("spark-failed", "Read the log, and try again.")
 
 
+@pytest.mark.storm
 def test_a_portion_that_nobody_reports_is_neither_verified_nor_restored(
     shop: SimulatedJob, seen: Path
 ) -> None:
@@ -179,6 +182,7 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.storm
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_application(shop: SimulatedJob, seen: Path, tmp_path: Path) -> None:
     def interrupt() -> None:
@@ -212,6 +216,7 @@ def test_property_lines_are_read_back_as_they_were_given() -> None:
 
 
 class TestPackages:
+    @pytest.mark.storm
     def test_they_work_where_there_are_none(self, tmp_path: Path) -> None:
         """Unpacked, as Spark does it, they make an interpreter with nothing of its own hash and know S3."""
         archive = write_packages(tmp_path / "packages.zip", ["blake3", "boto3"])

@@ -109,6 +109,7 @@ def test_what_it_refuses_is_refused(fake: Fake) -> None:
     assert fake.left == []
 
 
+@pytest.mark.storm
 def test_a_spark_that_says_nothing_has_failed_and_its_log_stays(fake: Fake) -> None:
     with pytest.raises(StorageError) as caught:
         fake.submit({"spark.fake": "silent"})
@@ -119,6 +120,7 @@ def test_a_spark_that_says_nothing_has_failed_and_its_log_stays(fake: Fake) -> N
     assert fake.left == ["spark.log"]
 
 
+@pytest.mark.storm
 def test_who_leaves_early_ends_it(fake: Fake) -> None:
     def interrupt(text: str) -> None:
         if text.startswith("Looking"):
