@@ -14,10 +14,10 @@ import pytest
 from streambank.job.history import _KIND, job_history
 from streambank.overview.plain import Plain
 from tests.support.jobs.declared import declare
+from tests.support.page.modules import AIRFLOW, FILE, SHARED, own_modules
 from tests.support.paths import ROOT
 
-STATIC = ROOT / "provider" / "streambank_airflow" / "page" / "static"
-MODULES = sorted(one for one in STATIC.glob("*.js") if not one.name.startswith("uPlot"))
+MODULES = own_modules(AIRFLOW, SHARED, FILE)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_was_decided_is_a_kind_or_unknown(tmp_path: Path, state: Any) -> No
 
 def test_every_kind_that_is_written_is_one(tmp_path: Path) -> None:
     """And the page has words for it; codes of errors, of records that are damaged, are kinds as well."""
-    words = (STATIC / "words.js").read_text(encoding="utf-8")
+    words = (SHARED / "words.js").read_text(encoding="utf-8")
     table = words[words.index("EVENTS = table(") :]
     known = re.findall(r'^  "?([\w-]+)"?: \[', table[: table.index("});")], re.MULTILINE)
     codes = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)

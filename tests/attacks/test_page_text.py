@@ -10,21 +10,19 @@ import pytest
 from tests.support.airflow_face.metadata_db import airflow_database
 from tests.support.airflow_face.page_api import page_api
 from tests.support.page import story as page_story
+from tests.support.page.modules import AIRFLOW, FILE, SHARED, own_modules
 from tests.support.page.site import Site, jobs, keep, site
-from tests.support.paths import ROOT
 
 __all__ = ["airflow_database", "jobs", "page_api", "site"]
 
 pytestmark = pytest.mark.airflow
 
-STATIC = ROOT / "provider" / "streambank_airflow" / "page" / "static"
 MODULES = {
-    path.name: path.read_text(encoding="utf-8")
-    for path in sorted(STATIC.glob("*.js"))
-    if path.name != "uPlot.esm.js"
+    f"{path.parent.name}/{path.name}" if path.parent == FILE else path.name: path.read_text(encoding="utf-8")
+    for path in own_modules(AIRFLOW, SHARED, FILE)
 }
-OURS = r"(?:airflowUrl|pageUrl|questionUrl)\(|path\b|new URL\(|sheet\.href"
-"""What makes an address: of Airflow's or the page's own, part by part."""
+OURS = r"`#|(?:airflowUrl|pageUrl|questionUrl)\(|path\b|new URL\(|sheet\.href"
+"""What makes an address: of Airflow's or the page's own, part by part, or of a view in a file."""
 EVIL = page_story.EVIL
 
 

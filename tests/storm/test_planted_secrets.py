@@ -138,6 +138,7 @@ def test_a_story_by_the_command_line_leaves_each_secret_where_it_may_be(
     ask("job", "status", "lines")
     ask("doctor", "--job", "lines", code=None)
     ask("sla", "lines", "--html", folder / "page.html", code=None)
+    ask("job", "overview", "lines", "--html", folder / "overview.html", code=None)
     arrive(folder, "1", "poison")
     poll(lambda: process(started["jvm_pid"], "jvm") is None, timeout_s=120)  # its query fails, and it ends
     ask("job", "start", "lines", "--json", code=None)  # which fails by the same file

@@ -8,8 +8,9 @@ from datetime import datetime
 
 from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job
+from streambank.declaration.sla import SlaPolicy
 from streambank.kafka.settings import Brokers
-from streambank.sla.assess import job_material, look_at_life
+from streambank.sla.assess import Material, job_material, look_at_life
 from streambank.sla.charts import Chart, charts_of
 from streambank.sla.history.history import StreamedHistory
 from streambank.sla.history.point import History, Point
@@ -61,24 +62,35 @@ def judge_queries(job: Job, now: datetime) -> list[Judged]:
         reports: list[SkewReport] = []
         material = job_material(job, query, now, life=life, brokers=brokers, with_skew=reports.append)
         verdicts = judge(job.name, material.history, job.sla, now, material.facts)
-        charts: list[Chart] = []
-        seen = _Sizes(material.history)
-        unreadable = list(material.facts.unreadable)
-        if isinstance(material.history, Unreadable):
-            unreadable.insert(0, material.history.why)
-        else:
-            try:
-                history = StreamedHistory(query, seen)
-                charts = charts_of(history, job.sla, now, breaks=material.facts.breaks)
-            except StreambankError as error:
-                unreadable.insert(0, error.message)
-        report = next(iter(reports), None)
-        found.append(
-            Judged(
-                query, verdicts, tuple(charts), tuple(seen.sizes), report, tuple(dict.fromkeys(unreadable))
-            )
-        )
+        found.append(drawn(material, job.sla, verdicts, now, next(iter(reports), None)))
     return found
+
+
+def drawn(
+    material: Material,
+    policy: SlaPolicy | None,
+    verdicts: tuple[Verdict, ...],
+    now: datetime,
+    skew: SkewReport | None = None,
+) -> Judged:
+    """A query that was judged, with what is drawn of it.
+
+    Args:
+        material: What it was judged by; its history is read once more.
+        policy: What its job promises; None for the usual limits.
+    """
+    charts: list[Chart] = []
+    seen = _Sizes(material.history)
+    query = material.history.query
+    unreadable = list(material.facts.unreadable)
+    if isinstance(material.history, Unreadable):
+        unreadable.insert(0, material.history.why)
+    else:
+        try:
+            charts = charts_of(StreamedHistory(query, seen), policy, now, breaks=material.facts.breaks)
+        except StreambankError as error:
+            unreadable.insert(0, error.message)
+    return Judged(query, verdicts, tuple(charts), tuple(seen.sizes), skew, tuple(dict.fromkeys(unreadable)))
 
 
 class _Sizes:

@@ -111,17 +111,15 @@ def charts_of(
     now: datetime,
     *,
     breaks: Sequence[datetime] = (),
-    judged_only: bool = False,
 ) -> list[Chart]:
     """Charts of a query, in the order of the objectives.
 
     Args:
         policy: What its job promises; the usual limits for None.
         breaks: Moments at which the state was made smaller or larger by somebody.
-        judged_only: Leave out what is measured but has no limit.
     """
     judged = {one.name: one for one in objectives(policy)}
-    shown = _shown(judged, policy, judged_only)
+    shown = _shown(judged, policy)
     sizes = [one for one in shown if one.name in PROMISES["time_to_limit"].measure.metrics]
     trend = judged.get("time_to_limit") or judged.get("growth") or _unlimited("time_to_limit")
     gauge = TrendGauge(trend, sizes, now, breaks)
@@ -143,13 +141,13 @@ def charts_of(
     ]
 
 
-def _shown(judged: Mapping[str, Objective], policy: SlaPolicy | None, judged_only: bool) -> list[Objective]:
+def _shown(judged: Mapping[str, Objective], policy: SlaPolicy | None) -> list[Objective]:
     """What is measured batch by batch: with its limits, or without; not what was switched off."""
     declared = policy.objectives if policy is not None else {}
     shown = []
     for name, promise in PROMISES.items():
         off = name in declared and declared[name].off
-        if promise.measure.kind == "window" and not off and (name in judged or not judged_only):
+        if promise.measure.kind == "window" and not off:
             shown.append(judged.get(name) or _unlimited(name))
     return shown
 

@@ -1,12 +1,16 @@
-"""The files that the browser loads: those of this package's folder `static`, read once, and no others."""
+"""The files that the browser loads: those of two folders `static`, read once, and no others.
+
+What shows a job is in `streambank.overview`, which writes a page as a file, too; what asks Airflow is here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 TYPES: Mapping[str, str] = {
     ".css": "text/css; charset=utf-8",
@@ -38,10 +42,14 @@ class StaticFile:
 def static_files() -> Mapping[str, StaticFile]:
     """All files, by name."""
     found = {}
-    for one in files("streambank_airflow.page").joinpath("static").iterdir():
+    for one in (*_static("streambank.overview"), *_static("streambank_airflow.page")):
         kind = TYPES.get(f".{one.name.rpartition('.')[2]}")
         if kind is not None and one.is_file():
             content = one.read_bytes()
             etag = f'"{blake2b(content, digest_size=16).hexdigest()}"'
             found[one.name] = StaticFile(content, kind, etag)
     return found
+
+
+def _static(package: str) -> Iterator[Traversable]:
+    return files(package).joinpath("static").iterdir()

@@ -349,7 +349,6 @@ def test_a_savepoint_whose_manifest_is_damaged_is_one_of_those_that_are_kept(man
 REFUSED: Sequence[tuple[Sequence[str], str]] = (
     (("--limit", "2"), "--limit is for drills of each savepoint"),
     (("--time-limit", "2h"), "--time-limit is for drills of each savepoint"),
-    (("--html", "x.html"), "--html draws the drills that there have been"),
 )
 
 

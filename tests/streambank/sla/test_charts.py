@@ -22,9 +22,7 @@ def test_each_measurement_has_a_chart_with_the_limits_of_its_objective() -> None
     assert charts["pause"].warn is charts["pause"].breach is None and charts["pause"].level == "ok"
     assert "batch_duration" not in charts and "failed_batches" not in charts
     assert [dot.value for dot in charts["watermark_lag"].dots] == [60.0] * 90
-    judged = charts_of(History("main", batches([STEADY] * 90)), policy, NOW, judged_only=True)
-    names = {one.name for one in judged}
-    assert "state_bytes" in names and "pause" not in names and "access_latency of get_ms" in names
+    assert charts["access_latency"].name.startswith("access_latency of ")
 
 
 def test_a_forecast_reaches_the_limit_where_that_is_near() -> None:

@@ -8,18 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from streambank.overview.html import STANDS_FOR
 from streambank_airflow.page.files import static_files
-from tests.support.paths import ROOT
+from tests.support.page.modules import AIRFLOW, FILE, SHARED, VENDORED, own_files, own_modules
 
-STATIC = ROOT / "provider" / "streambank_airflow" / "page" / "static"
-VENDORED = {
-    "uPlot.esm.js": "5dd9b3281aa64b461b42d9945f6adb2649d346502b12281a9ae0d46599a80eba",
-    "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
-    "uPlot.LICENSE.txt": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
-}
-"""uPlot 1.6.32, under the MIT licence: its files as they were published."""
-OWN = sorted(path for path in STATIC.iterdir() if path.name not in VENDORED)
-MODULES = [path for path in OWN if path.suffix == ".js"]
+EVERY = (AIRFLOW, SHARED, FILE)
+MODULES = own_modules(*EVERY)
 RUNS_TEXT = (
     "innerHTML",
     "outerHTML",
@@ -33,45 +27,52 @@ RUNS_TEXT = (
 
 @pytest.mark.parametrize("name", VENDORED)
 def test_a_vendored_file_is_what_was_published(name: str) -> None:
-    assert sha256((STATIC / name).read_bytes()).hexdigest() == VENDORED[name]
+    (path,) = (folder / name for folder in EVERY if (folder / name).exists())
+    assert sha256(path.read_bytes()).hexdigest() == VENDORED[name]
 
 
-@pytest.mark.parametrize("path", [*MODULES, STATIC / "uPlot.esm.js"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*MODULES, SHARED / "uPlot.esm.js"], ids=lambda path: path.name)
 def test_no_module_runs_text_or_makes_it_markup(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
 
     assert not [words for words in RUNS_TEXT if words in text]
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", own_files(*EVERY), ids=lambda path: path.name)
 def test_nothing_reaches_outside(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
 
     assert not re.findall(r"""(?:["'`(]|@import\s)\s*(?:https?:)?//[a-z]""", text), "an address elsewhere"
 
 
-def test_modules_import_one_another_and_all_of_them_are_served() -> None:
-    names = {path.name for path in STATIC.iterdir()}
+@pytest.mark.parametrize(("folders", "served"), [((AIRFLOW, SHARED), True), ((SHARED, FILE), False)])
+def test_modules_import_one_another_and_all_of_them_are_there(
+    folders: tuple[Path, ...], served: bool
+) -> None:
+    names = {path.name for folder in folders for path in folder.iterdir()}
+    instead = {} if served else dict.fromkeys(STANDS_FOR, "source.js")
     imported = {"main.js"}
-    for path in MODULES:
-        found = re.findall(
-            r'^(?:import|export) .*from "([^"]+)";$', path.read_text(encoding="utf-8"), re.MULTILINE
-        )
+    for path in own_modules(*folders):
+        text = path.read_text(encoding="utf-8")
+        found = re.findall(r'^(?:import|export) .*"([^"]+)";$', text, re.MULTILINE)
         assert all(one.startswith("./") for one in found), f"{path.name} imports {found}"
-        imported |= {one.removeprefix("./") for one in found}
+        imported |= {instead.get(name, name) for name in (one.removeprefix("./") for one in found)}
 
     assert imported <= names
-    assert {path.name for path in MODULES} <= imported, "a module that nothing loads"
-    assert names == set(static_files()), "a file that Airflow does not serve"
+    assert {name for name in names if name.endswith(".js")} <= imported, "a module that nothing loads"
+    if served:
+        assert names == set(static_files()), "a file that Airflow does not serve"
 
 
-def test_names_that_a_module_imports_are_exported() -> None:
+@pytest.mark.parametrize("folders", [(AIRFLOW, SHARED), (SHARED, FILE)])
+def test_names_that_a_module_imports_are_exported(folders: tuple[Path, ...]) -> None:
     """A browser refuses the whole page where one is missing."""
-    exported = {path.name: _exports(path.read_text(encoding="utf-8")) for path in MODULES}
-    for path in MODULES:
+    exported = {path.name: _exports(path.read_text(encoding="utf-8")) for path in own_modules(*folders)}
+    for path in own_modules(*folders):
         text = path.read_text(encoding="utf-8")
-        for names, source in re.findall(r'import \{([^}]+)\} from "\./([^"]+)"', text):
+        for names, name in re.findall(r'import \{([^}]+)\} from "\./([^"]+)"', text):
             wanted = {one.strip() for one in names.split(",") if one.strip()}
+            source = name if name in exported else "source.js"
             assert wanted <= exported[source], (
                 f"{path.name} imports {wanted - exported[source]} from {source}"
             )
@@ -89,5 +90,5 @@ def _exports(text: str) -> set[str]:
 def test_the_components_have_the_names_that_airflow_asks_for() -> None:
     from streambank_airflow.page.plugin import CARD, NAV, TAB
 
-    main = (STATIC / "main.js").read_text(encoding="utf-8")
+    main = (AIRFLOW / "main.js").read_text(encoding="utf-8")
     assert set(re.findall(r'globalThis\["([^"]+)"\] =', main)) == {NAV, CARD, TAB}

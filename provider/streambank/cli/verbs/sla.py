@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -17,14 +19,13 @@ if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
     from streambank.declaration.sla import SlaPolicy
     from streambank.sla.assess import Assessment, Material
-    from streambank.sla.charts import Chart
     from streambank.sla.verdict import Verdict
 
 EXAMPLES = """Examples:
 
   streambank sla orders --jobs dags/streaming_jobs.toml
 
-  streambank sla orders --jobs dags/streaming_jobs.toml --watch --every 30s --plot
+  streambank sla orders --jobs dags/streaming_jobs.toml --watch --every 30s
 
   streambank sla /data/checkpoints/orders -r /data/savepoints --html orders.html
 """
@@ -69,11 +70,9 @@ def sla(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Judge again and again, until Ctrl-C.")] = False,
     every: Annotated[str, typer.Option(metavar="DURATION", help="How often with --watch.")] = "10s",
-    plot: Annotated[
-        bool, typer.Option("--plot", help="Also draw history, limits and forecast in the terminal.")
-    ] = False,
     html: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Also write one page with verdicts and plots.")
+        str | None,
+        typer.Option(metavar="FILE", help="Also write verdicts and plots as one page, for a browser."),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -81,8 +80,13 @@ def sla(
     """Show how well a stream keeps its promises, and for how long it will: exit code 1 for a breach."""
     from streambank.core.units import parse_duration_s
 
-    asked = Asked(place, history, jobs, repository, job, plot, html)
-    asked.check(as_json, watch)
+    if as_json and watch:
+        raise InputError(
+            "--watch cannot be combined with --json, which gives one document.",
+            code="usage",
+            hint="Leave one of them out. --html works with both.",
+        )
+    asked = Asked(place, history, jobs, repository, job, html)
     every_s = parse_duration_s(every)
     if not watch:
         if _judge(asked).level == "breach":
@@ -102,55 +106,22 @@ class Asked:
     jobs: str | None
     repository: str | None
     job: str | None
-    plot: bool
     html: str | None
-
-    def check(self, as_json: bool, watch: bool) -> None:
-        """Refuse what does not go together, and what cannot be drawn, before anything is read.
-
-        Raises:
-            InputError: Options do not go together (code `usage`).
-            StorageError: What draws is not installed (code `missing-package`).
-        """
-        if as_json and (watch or self.plot):
-            option = "--watch" if watch else "--plot"
-            raise InputError(
-                f"{option} cannot be combined with --json, which gives one document.",
-                code="usage",
-                hint="Leave one of them out. --html works with both.",
-            )
-        if self.plot:
-            from streambank.cli.output.plots import require_plotext
-
-            require_plotext()
-        if self.html is not None:
-            from streambank.cli.output.page import require_plotly
-
-            require_plotly()
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """One query as it was judged."""
+class Judgement:
+    """What was judged.
 
-    material: Material
+    Attributes:
+        declared: The job; None for a checkpoint.
+        queries: What each was judged by, and its verdicts.
+    """
+
+    name: str
+    declared: Job | None
     policy: SlaPolicy | None
-    verdicts: tuple[Verdict, ...]
-
-    def charts(self, now: datetime, *, judged_only: bool) -> list[Chart]:
-        """What can be drawn of it; nothing where its history cannot be read, which its verdict says."""
-        from streambank.core.errors import StreambankError
-        from streambank.sla.charts import charts_of
-        from streambank.sla.judge.judge import Unreadable
-
-        if isinstance(self.material.history, Unreadable):
-            return []
-        try:
-            breaks = self.material.facts.breaks
-            return charts_of(self.material.history, self.policy, now, breaks=breaks, judged_only=judged_only)
-        except StreambankError as error:
-            console.note(f"query {self.material.history.query} cannot be drawn: {error.message}")
-            return []
+    queries: Sequence[tuple[Material, tuple[Verdict, ...]]]
 
 
 def _judge(asked: Asked, *, clear: bool = False) -> Assessment:
@@ -160,32 +131,38 @@ def _judge(asked: Asked, *, clear: bool = False) -> Assessment:
     from streambank.sla.assess import Assessment
 
     now = utc_now()
-    name, queries = _look(asked, now)
-    found = Assessment(name, now, tuple(verdict for one in queries for verdict in one.verdicts))
+    judged = _look(asked, now)
+    found = Assessment(judged.name, now, tuple(one for _, verdicts in judged.queries for one in verdicts))
     if asked.html is not None:
-        from streambank.cli.output.html import write_page
-
-        write_page(
-            asked.html, found, [chart for one in queries for chart in one.charts(now, judged_only=False)]
-        )
+        _write(asked.html, judged, now)
         console.note(f"written: {asked.html}")
-    charts = [chart for one in queries for chart in one.charts(now, judged_only=True)] if asked.plot else []
 
     def text() -> None:
         if clear:
             console.clear()
         show(found)
-        if charts:
-            from streambank.cli.output.plots import draw
-
-            draw(charts)
 
     console.answer(found.to_dict(), text)
     return found
 
 
-def _look(asked: Asked, now: datetime) -> tuple[str, list[Judged]]:
-    """What is judged, and its material, query by query."""
+def _write(html: str, judged: Judgement, now: datetime) -> None:
+    """Write the page of what was judged."""
+    from streambank.core.units import to_json_time
+    from streambank.overview.charts import charts_part, verdicts_part
+    from streambank.overview.html import write_page
+    from streambank.overview.judged import drawn
+    from streambank.overview.plain import Plain, fitted
+
+    plain = Plain(os.environ) if judged.declared is None else Plain.of_job(judged.declared)
+    queries = [drawn(material, judged.policy, verdicts, now) for material, verdicts in judged.queries]
+    at, made = to_json_time(now), {"verdicts": verdicts_part(queries), "charts": charts_part(queries)}
+    parts = {name: fitted({"at": at, "error": None, **plain.json(part)}) for name, part in made.items()}
+    write_page(html, judged.name, at, None, parts)
+
+
+def _look(asked: Asked, now: datetime) -> Judgement:
+    """Judge what is meant, query by query."""
     from streambank.kafka.settings import Brokers
     from streambank.sla.assess import called, checkpoint_material, job_material
     from streambank.sla.judge.judge import judge
@@ -203,7 +180,8 @@ def _look(asked: Asked, now: datetime) -> tuple[str, list[Judged]]:
             name=asked.job,
             policy=policy,
         )
-        return name, [Judged(material, policy, judge(name, material.history, policy, now, material.facts))]
+        verdicts = judge(name, material.history, policy, now, material.facts)
+        return Judgement(name, None, policy, [(material, verdicts)])
     if asked.repository is not None or asked.job is not None:
         option = "--job" if asked.repository is None else "-r"
         raise InputError(
@@ -222,8 +200,8 @@ def _look(asked: Asked, now: datetime) -> tuple[str, list[Judged]]:
     for one in names:
         material = job_material(declared, one, now, history=asked.history, brokers=brokers)
         verdicts = judge(declared.name, material.history, declared.sla, now, material.facts)
-        judged.append(Judged(material, declared.sla, verdicts))
-    return declared.name, judged
+        judged.append((material, verdicts))
+    return Judgement(declared.name, declared, declared.sla, judged)
 
 
 def _undeclared(asked: Asked) -> SlaPolicy | None:

@@ -1,5 +1,6 @@
 // What the page asks: its own routes below /streambank, and Airflow's public API as the user who is signed in.
 
+import { parsed, setClock } from "./entry.js";
 import { useCallback, useEffect, useRef, useState } from "./h.js";
 
 const OWN = new URL("../", import.meta.url);
@@ -78,10 +79,6 @@ async function signed(url, options) {
   return other;
 }
 
-/** Any value of an answer can be made a text, and any text an address: without what would be called for that, and halves of characters. */
-const plain = (name, value) => (["__proto__", "toString", "valueOf"].includes(name) ? undefined
-  : typeof value === "string" && value.toWellFormed ? value.toWellFormed() : value);
-
 async function ask(url, options = {}) {
   let answer;
   try {
@@ -90,7 +87,7 @@ async function ask(url, options = {}) {
     if (error.name === "AbortError") throw error;
     throw refusal(0, null);
   }
-  const body = await answer.text().then((text) => JSON.parse(text, plain)).catch((error) => {
+  const body = await answer.text().then((text) => parsed(text)).catch((error) => {
     if (error.name === "AbortError") throw error;
     return null;
   });
@@ -128,40 +125,9 @@ export async function trigger(dagId, runId, conf, note) {
   }
 }
 
-// The server's clock decides how old something is: that of a laptop may be wrong.
-let ahead = 0;
-
-/** Now by the server's clock, in seconds since 1970. */
-export const now = () => Date.now() / 1000 + ahead;
-
-/** How many seconds ago something was; null for never. */
-export function ageOf(iso) {
-  const at = iso ? Date.parse(iso) / 1000 : NaN;
-  return Number.isNaN(at) ? null : now() - at;
-}
-
 // The newest answers: Airflow mounts the page again on each step through its own history, and an empty
 // page for half a second each time would be tiring.
 const kept = new Map();
-
-/** The entries that have fields, of a list; none of what is no list. */
-export const listOf = (value) => (Array.isArray(value) ? value.filter((one) => one !== null && typeof one === "object") : []);
-
-/** A line whose lists are lists: every page goes through them, to say what is wrong. */
-const shaped = (line) => line && { ...line, waits: listOf(line.waits), verdicts: listOf(line.verdicts), replicas: listOf(line.replicas) };
-
-/** One job as the views read it, from an entry of the list or from its own answer. */
-export function entryOf(answer) {
-  const dags = {};
-  // Airflow refuses a run of a DAG whose file it cannot import.
-  for (const one of answer.dags || []) dags[one.verb] = { dag_id: one.dag_id, paused: one.paused, broken: Boolean(one.broken), trigger: Boolean(one.may?.trigger) && !one.broken, questions: one.may?.questions !== false };
-  const run = dags.run || (answer.dag?.endsWith(".run") ? { dag_id: answer.dag, paused: answer.paused } : null);
-  // A line that could not be read has nothing but its error.
-  const damaged = answer.line && answer.line.error && !answer.line.at;
-  const mistake = answer.mistake || (answer.dags || []).find((one) => one.mistake)?.mistake || "";
-  const broken = Boolean(answer.broken || (answer.dags || []).some((one) => one.broken));
-  return { job: answer.job, line: damaged ? null : shaped(answer.line), error: damaged ? answer.line.error : null, run, dags, broken, mistake, approvals: answer.approvals || [] };
-}
 
 /** The list of jobs, or one of them: asked again every 15 seconds while the page is visible. */
 export const useAnswer = (...parts) => useAsked(own(...parts), POLL_MS);
@@ -188,9 +154,6 @@ export function useImportErrors(there, dag = null) {
   return Object.assign(of, { more: Boolean(data) && data.total_entries > IMPORT_ERRORS });
 }
 
-/** The error itself, the last line of what Airflow keeps of an import error. */
-export const causeOf = (error) => (error?.stack_trace || "").trim().split("\n").pop().trim();
-
 /**
  * What a route answers.
  *
@@ -215,7 +178,11 @@ function useAsked(url, every, version = null) {
     const before = kept.get(url) || {};
     try {
       const data = await ask(url, { signal: abort.signal });
-      if (data.now) ahead = Date.parse(data.now) / 1000 - Date.now() / 1000;
+      if (data.now) {
+        // The server's clock decides how old something is: that of a laptop may be wrong.
+        const ahead = Date.parse(data.now) / 1000 - Date.now() / 1000;
+        setClock(() => Date.now() / 1000 + ahead);
+      }
       // A part that is the same keeps its identity, so that nothing that depends on it is drawn again.
       const same = !data.now && data.at && before.data?.at === data.at;
       kept.set(url, { data: same ? before.data : data, error: null });

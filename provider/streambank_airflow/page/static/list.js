@@ -1,7 +1,8 @@
 // All jobs that the user may see, one line each, what needs a person first.
 
 import { Fragment, h, cx, memo, useDeferredValue, useEffect, useMemo, useRef, useState } from "./h.js";
-import { POLL_MS, ageOf, airflowUrl, entryOf, useAnswer, useImportErrors } from "./api.js";
+import { POLL_MS, airflowUrl, useAnswer, useImportErrors } from "./api.js";
+import { ageOf, entryOf } from "./entry.js";
 import { age, bytes, count, counted, figure, shortId } from "./format.js";
 import { Go, pageUrl, setQuery, useRoute } from "./route.js";
 import { RANK, inStateSince, isLate, isPast, newsOf, shownState, since, toneOf, troubles, unread, unwatched } from "./trouble.js";

@@ -1,21 +1,18 @@
-"""The verb `sla`: a table, an exit code, JSON, plots and a page."""
+"""The verb `sla`: a table, an exit code, JSON and a page."""
 
 from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from streambank.cli.output import console, plots
-from streambank.cli.output.html import page
+from streambank.cli.output import console
 from streambank.cli.verbs import sla
 from streambank.declaration.declaration import Job
-from streambank.declaration.sla import Mute
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import Assessment
@@ -114,7 +111,6 @@ def test_what_is_neither_a_job_nor_a_checkpoint_is_not_found(tmp_path: Path, job
     ("options", "code"),
     [
         (("flights", "--json", "--watch"), "usage"),
-        (("flights", "--json", "--plot"), "usage"),
         (("flights", "-r", "x"), "usage"),
         (("flights", "--job", "x"), "usage"),
         (("flights", "--every", "10"), "bad-duration"),
@@ -159,107 +155,35 @@ def test_watching_judges_until_somebody_ends_it(
     assert answer.out.count("flights: warn, judged at") == 3 and console.CLEAR not in answer.out
 
 
-def test_a_plot_shows_history_limit_and_forecast(tmp_path: Path, jobs: Path) -> None:
-    leaking(tmp_path, epochs=3)
-    said = succeed("sla", "flights", "--plot").out
-    drawn = said[said.index("state_bytes: size of the state") :]
-    state = drawn[: drawn.index("\n\n")]
-    assert "GB┤" in state and "\x1b" not in state
-    assert "=====" in state and "++++" in state and "▀" in state and "│" in state
-    assert "=== limit 3 GB; +++ forecast, ... its 95 % interval; ||| 2 restarts" in state
-    assert all(len(line) <= 100 for line in state.splitlines())
-    assert "warning 1 min, far above; limit 10 min, far above" in drawn
-    assert "source_lag" not in drawn, "only what is judged"
+def held(page: Path) -> dict[str, Any]:
+    """The data in a page."""
+    (found,) = re.findall(r'id="sb-held">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    return dict(json.loads(found))
 
 
-def test_a_terminal_that_knows_no_such_characters_gets_others(
-    tmp_path: Path, jobs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leaking(tmp_path)
-    monkeypatch.setattr(console, "is_utf8", lambda: False)
-    said = succeed("sla", "flights", "--plot").out
-    assert said.isascii() and "GB+=====" in said
-
-
-@pytest.mark.parametrize(("option", "package"), [("--plot", "plotext"), ("--html", "plotly")])
-def test_what_draws_is_asked_for_in_one_line_where_it_is_missing(
-    tmp_path: Path, jobs: Path, monkeypatch: pytest.MonkeyPatch, option: str, package: str
-) -> None:
-    declare(tmp_path)
-    gone = lambda name: None if name == package else object()  # noqa: E731
-    monkeypatch.setattr(plots, "find_spec", gone)
-    monkeypatch.setattr("streambank.cli.output.page.find_spec", gone)
-    answer = streambank("sla", "flights", option, *(["x.html"] if option == "--html" else []))
-    assert answer.code == 7 and f"{option} needs the package {package}" in answer.err
-    assert "pip install 'airflow-provider-streambank[plots]'" in answer.err
-
-
-class Elements(HTMLParser):
-    """The elements of a page, with their attributes and texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
-        self.text = ""
-        self._in = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._in = tag
-        self.tags.append((tag, dict(attrs)))
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._in == "script":
-            self.scripts[-1] += data
-        else:
-            self.text += data
-
-
-def test_a_page_is_whole_by_itself(tmp_path: Path, jobs: Path) -> None:
-    from plotly import graph_objects
-    from plotly.offline import get_plotlyjs
-
-    leaking(tmp_path, epochs=3)
+def test_a_page_has_verdicts_and_charts(tmp_path: Path, jobs: Path) -> None:
+    job = leaking(tmp_path, epochs=3)
     answer = succeed("sla", "flights", "--html", tmp_path / "page.html")
     assert answer.err == f"written: {tmp_path / 'page.html'}\n"
-    found = Elements((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert not [one for one in found.tags if one[0] in ("link", "img", "iframe", "object", "embed")]
-    assert not [one for one in found.tags if {"src", "href", "onclick", "onload"} & one[1].keys()]
-    data, library, own = found.scripts
-    assert library == get_plotlyjs() and "Plotly.newPlot" in own
-    policy = next(one["content"] for tag, one in found.tags if "http-equiv" in one)
-    assert policy is not None and policy.startswith("default-src 'none'; script-src 'sha256-")
-    charts = json.loads(data)
-    plots_in_page = [one for tag, one in found.tags if one.get("class") == "plot"]
-    assert len(charts) == len(plots_in_page) >= 7
-    for chart in charts:
-        graph_objects.Figure(chart["data"], chart["layout"])  # refuses what plotly does not know
-    names = {trace.get("name") for trace in charts[0]["data"]}
-    assert {"measured", "smallest to largest", "forecast", "95 % interval", "limit"} <= names
-    assert len(charts[0]["layout"]["shapes"]) == 2
-    assert "state_bytes, query main" in found.text and "What to do: See what the state keeps" in found.text
+    found = held(tmp_path / "page.html")
+    assert found["name"] == "flights" and found["line"] is None
+    assert found["parts"]["verdicts"]["level"] == "warn"
+    charts = {one["objective"]: one for one in found["parts"]["charts"]["charts"]}
+    assert len(charts) >= 7 and charts["state_bytes"]["breach"] == 3e9
+    assert len(charts["state_bytes"]["restarts"]) == 2 and charts["state_bytes"]["forecast"]["grows"]
+    streambank("sla", job.checkpoint, "--html", tmp_path / "page.html")
+    assert held(tmp_path / "page.html")["name"] == "flights"
 
 
-def test_nothing_on_a_page_is_trusted(tmp_path: Path) -> None:
-    evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\x1b[2J"
-    verdict = Verdict(
-        job=evil, query=evil, objective="history", level="breach", why=evil, subject=evil, evidence=(evil,),
-        advice=evil, mute=Mute(at(0), evil), at=at(0),
-    )  # fmt: skip
-    text = page(Assessment(evil, at(0), (verdict,)), [])
-    found = Elements(text)
-    assert len(found.scripts) == 3 and not [tag for tag, _ in found.tags if tag == "img"]
-    assert "<img" not in text.replace(found.scripts[1], "") and "\x1b" not in text.replace(
-        found.scripts[1], ""
-    )
-    assert found.text.count("alert(1)") >= 8
+def test_a_secret_of_the_environment_is_not_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORE_PASSWORD", "correct-horse-battery")
+    page, checkpoint = tmp_path / "page.html", tmp_path / "ck"
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / "0").write_text("")
+    streambank("sla", checkpoint, "--job", "shop/correct-horse-battery", "--html", page)
+    assert "correct-horse-battery" not in page.read_text(encoding="utf-8") and held(page)["name"] == "shop"
 
 
 def test_nothing_in_the_terminal_is_trusted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -284,8 +208,9 @@ def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path, jobs: Path) -
 def test_a_history_that_cannot_be_read_has_a_page_without_plots(tmp_path: Path, jobs: Path) -> None:
     job = declare(tmp_path)
     job.records().store.write("generation/main/0000000001.json", b"{damaged")
-    answer = streambank("sla", "flights", "--plot", "--html", tmp_path / "page.html")
-    assert answer.code == 1 and "Nothing was measured." in (tmp_path / "page.html").read_text()
+    answer = streambank("sla", "flights", "--html", tmp_path / "page.html")
+    charts = held(tmp_path / "page.html")["parts"]["charts"]
+    assert answer.code == 1 and charts["charts"] == [] and charts["unreadable"]
 
 
 def test_input_that_is_gone_is_a_breach_that_says_what_to_do(

@@ -20,6 +20,8 @@ EXAMPLES = """Examples:
   streambank job overview orders
 
   streambank job overview orders --part savepoints --part log --json
+
+  streambank job overview orders --html orders.html
 """
 
 
@@ -39,6 +41,10 @@ def overview(
             "events, recoveries, log, findings.",
         ),
     ] = None,
+    html: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Also write the page as one file, for a browser without Airflow."),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -47,9 +53,14 @@ def overview(
     Parts that cannot be read say why, and the others are shown. It changes nothing. Exit code 1 if a part
     cannot be read.
     """
-    from streambank.overview.snapshot import snapshot
+    from streambank.overview.snapshot import PARTS, snapshot
 
-    found = snapshot(job_named(name, jobs), parts=part)
+    found = snapshot(job_named(name, jobs), parts=PARTS if html is not None and part is None else part)
+    if html is not None:
+        from streambank.overview.html import write_page
+
+        write_page(html, found.line["job"], found.line["at"], found.line, found.parts)
+        console.note(f"written: {html}")
     console.answer(found.to_dict(), lambda: _show(found, whole=bool(part)))
     if found.line["error"] is not None:
         raise typer.Exit(1)

@@ -26,7 +26,7 @@ EXAMPLES = """Examples:
 
   streambank drill orders --savepoint each --time-limit 2h
 
-  streambank drill orders --history --html drills.html
+  streambank drill orders --history
 """
 
 
@@ -84,10 +84,6 @@ def drill(
     history: Annotated[
         bool, typer.Option("--history", help="Show the drills of the job instead, the newest first.")
     ] = False,
-    html: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="With --history: also write one page with RTO and RPO over time."),
-    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -102,10 +98,9 @@ def drill(
     from streambank.drills.each import drill_each
     from streambank.drills.request import DrillRequest
 
-    _check(history, html)
     declared = job_named(job, jobs)
     if history:
-        _history(declared, job, html)
+        _history(declared, job)
         return
     request = DrillRequest(
         declared,
@@ -138,38 +133,11 @@ def drill(
         raise typer.Exit(1)
 
 
-def _check(history: bool, html: str | None) -> None:
-    """Refuse what does not go together, and what cannot be drawn, before anything is done.
+def _history(declared: Job, job: str) -> None:
+    """Answer with the drills that there have been."""
+    from streambank.control.drills import drills_of
 
-    Raises:
-        InputError: Options do not go together (code `usage`).
-        StorageError: What draws is not installed (code `missing-package`).
-    """
-    if html is None:
-        return
-    if not history:
-        raise InputError(
-            "--html draws the drills that there have been.",
-            code="usage",
-            hint="Add --history, or leave it out.",
-        )
-    from streambank.cli.output.page import require_plotly
-
-    require_plotly()
-
-
-def _history(declared: Job, job: str, html: str | None) -> None:
-    """Answer with the drills that there have been; where that is asked for, write the page of them, too."""
-    from streambank.control.drills import drills_of, outcomes
-
-    records = declared.records()
-    found = list(drills_of(records))
-    if html is not None:
-        from streambank.cli.output.drill_page import drill_page
-        from streambank.cli.output.page import write
-
-        write(html, drill_page(job, found, next(outcomes(records), None), declared.sla))
-        console.note(f"written: {html}")
+    found = list(drills_of(declared.records()))
     console.answer({"job": job, "drills": found}, lambda: _show_history(found))
 
 

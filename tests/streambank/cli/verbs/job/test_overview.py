@@ -68,3 +68,13 @@ def test_a_line_of_which_something_cannot_be_read_says_why(jobs: Path) -> None:
 def test_an_unknown_part_is_a_usage_error_with_the_names(jobs: Path) -> None:
     answer = streambank("job", "overview", "flights", "--jobs", jobs, "--part", "all")
     assert answer.code == 2 and "recoveries" in answer.err
+
+
+def test_the_page_is_written_as_a_file_with_every_part(jobs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "flights.html"
+    shown = ("job", "overview", "flights", "--jobs", jobs, "--html", file)
+    assert succeed(*shown).err == f"written: {file}\n"
+    whole = file.read_text(encoding="utf-8")
+    assert whole.startswith("<!DOCTYPE html>") and '"findings":{' in whole and '"log":{' in whole
+    succeed(*shown, "--part", "events")
+    assert '"log":{' not in file.read_text(encoding="utf-8")

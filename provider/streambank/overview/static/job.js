@@ -1,9 +1,10 @@
 // One job: what is wrong and what to do at the top, then everything that explains it.
 
 import { Fragment, h, cx, useId } from "./h.js";
-import { POLL_MS, airflowUrl, causeOf, entryOf, listOf, questionUrl, useAnswer, useImportErrors, usePart } from "./api.js";
+import { POLL_MS, airflowUrl, questionUrl, useAnswer, useImportErrors, usePart } from "./api.js";
 import { Act, Actions, Toolbar, useMay } from "./actions.js";
 import { Charts, Partitions } from "./charts.js";
+import { causeOf, entryOf, listOf } from "./entry.js";
 import { DriverLog, Events, Findings } from "./events.js";
 import { bytes, count, counted, duration, figure, shortId } from "./format.js";
 import { Recovery, Repository } from "./recovery.js";
@@ -178,7 +179,7 @@ function WebLink({ href, children }) {
   return /^https?:\/\//i.test(href) ? h("a", { href, rel: "noreferrer noopener", target: "_blank" }, children) : h("code", null, String(href));
 }
 
-function Verdicts({ answer, line }) {
+export function Verdicts({ answer, line }) {
   const id = useId();
   const all = (answer.data?.verdicts || line?.verdicts || []).filter((one) => one.level !== "ok");
   const kept = (answer.data?.verdicts || []).filter((one) => one.level === "ok").length || line?.objectives?.ok || 0;

@@ -1,6 +1,6 @@
 // What is wrong with a job, since when, and what to do first: the one thing that is read at night.
 
-import { ageOf } from "./api.js";
+import { ageOf } from "./entry.js";
 import { age, duration, figure } from "./format.js";
 import { ofSubject, stateOf, stepOf, table, titled, whoOf } from "./words.js";
 

@@ -1,7 +1,7 @@
 // Small parts that several views share.
 
 import { Fragment, React, h, cx, useEffect, useState } from "./h.js";
-import { ageOf } from "./api.js";
+import { ageOf } from "./entry.js";
 import { age, count, fullTime, time } from "./format.js";
 import { endedOf, table } from "./words.js";
 
@@ -81,7 +81,7 @@ export function Marked({ text }) {
 export function notDrawn(answer, nothing = "The job's watcher has kept nothing of this yet. It does so within ten minutes.") {
   if (answer.loading) return h(Loading);
   if (answer.error && answer.data === undefined) {
-    return answer.error.status === 404 ? h(Empty, null, nothing) : h(Failed, { error: answer.error, again: answer.again });
+    return answer.error.status === 404 ? h(Empty, null, answer.error.nothing || nothing) : h(Failed, { error: answer.error, again: answer.again });
   }
   if (answer.data?.error) return h(Failed, { error: answer.data.error });
   return null;

@@ -1,7 +1,7 @@
 // Plots of a job's measurements: values with their spread, limits, forecast, and marks for what happened.
 
 import { Fragment, h, cx, useEffect, useId, useMemo, useRef, useState } from "./h.js";
-import { listOf } from "./api.js";
+import { listOf } from "./entry.js";
 import { bytes, clock, count, counted, epoch, figure, time, zone } from "./format.js";
 import uPlot from "./uPlot.esm.js";
 import { Ago, Bar, Card, Empty, Marked, Pill, notDrawn } from "./ui.js";
