@@ -151,7 +151,8 @@ function drawn(place, whole, marks, from, setTip) {
   const limits = [["warn", chart.warn], ["bad", chart.breach]].filter(([, value]) => typeof value === "number" && value <= top * FAR);
   const highest = Math.max(top, ...limits.map(([, value]) => value)) || 1;
   const least = Math.min(...numbers(...data[3]), ...limits.map(([, value]) => value));
-  const floor = least < 0 || least > highest * 0.6 ? least - (highest - least) * 0.15 : 0;
+  // Of values that are all the same it begins at zero: an axis without a length is never finished.
+  const floor = least < 0 || (least > highest * 0.6 && least < highest) ? least - (highest - least) * 0.15 : 0;
   const plain = { points: { show: false } };
   const line = (stroke, extra = {}) => ({ ...plain, stroke, width: 1.75, ...extra });
   const options = {
@@ -163,7 +164,7 @@ function drawn(place, whole, marks, from, setTip) {
     cursor: { sync: { key: "streambank" }, points: { size: 7 }, y: false },
     scales: {
       x: { range: (_, low, high) => span(from, low, high, chart.t[chart.t.length - 1]) },
-      y: { range: () => [floor, highest + (highest - floor) * 0.08 || 1] },
+      y: { range: () => [floor, highest + (highest - floor) * 0.08] },
     },
     axes: [
       { stroke: colour.muted, grid: { stroke: colour.grid, width: 1 }, ticks: { show: false }, font: colour.font, values: axisTimes, space: 70, size: 30 },
