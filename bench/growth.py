@@ -24,11 +24,10 @@ RATE = 40.0
 
 PARTS: dict[str, tuple[Any, str, Any]] = {
     "nothing": (forecast, "MIN_CELLS", forecast.MIN_CELLS),
-    "widening by autocorrelation": (slope, "_autocorrelation_factor", lambda cells, trend: 1.0),
     "covariances of the hours": (slope, "_covariances", lambda groups, period: 0.0),
     "comparing the same hours": (forecast, "SEASONAL_DAYS", 10**6),
     "extremes below five days": (forecast, "extremes", slope.slope),
-    "the newest parts": (forecast, "_NEWEST_SHARES", ()),
+    "the newest part": (forecast, "_NEWEST_SHARE", 1.0),
     "one step": (forecast, "only_step", lambda cells: None),
 }
 

@@ -24,7 +24,7 @@ MIN_CELLS = 10
 SEASONAL_DAYS = 2
 SURE_DAYS = 5
 _MIN_SEASONAL_PAIRS = 12
-_NEWEST_SHARES = (0.5, 0.25, 0.125)
+_NEWEST_SHARE = 0.25
 _NEWEST_DAYS = 3
 _ORIGINS = 5
 _HIGH_SHARE = 0.95
@@ -221,23 +221,17 @@ def _split_at_step(cells: list[Cell], width: int, notes: list[str]) -> list[Cell
 
 
 def _newest_fit(cells: Sequence[Cell], width: int) -> _Fit | None:
-    """The fit of all cells, or of the newest half, quarter or eighth where that certainly grows faster.
+    """The fit of all cells, or of the newest quarter, three days at least, where that certainly grows faster.
 
     The median of all pairs is so robust that a leak which has just begun is an outlier to it.
     """
-    best = _fit(cells, width)
-    for share in _NEWEST_SHARES:
-        if best is None:
-            break
-        begin = cells[-1].number - int((cells[-1].number - cells[0].number + 1) * share)
-        newer = [cell for cell in cells if cell.number > begin]
-        long_enough = (
-            len(newer) >= 2 * MIN_CELLS if best.method == "plain" else _days(newer, width) >= _NEWEST_DAYS
-        )
-        fit = _fit(newer, width) if long_enough else None
-        if fit is not None and fit.method == best.method and fit.slope.low > max(0.0, best.slope.value):
-            best = replace(fit, newer=True)
-    return best
+    whole = _fit(cells, width)
+    last, span = cells[-1].number, cells[-1].number - cells[0].number + 1
+    newest = max(_NEWEST_SHARE * span, _NEWEST_DAYS * DAY_S / width)
+    fit = _fit([cell for cell in cells if cell.number > last - newest], width)
+    if whole is None or fit is None or fit.method != whole.method:
+        return whole
+    return replace(fit, newer=True) if fit.slope.low > max(0.0, whole.slope.value) else whole
 
 
 def _fit(cells: Sequence[Cell], width: int) -> _Fit | None:

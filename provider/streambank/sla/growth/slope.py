@@ -4,8 +4,8 @@
 * With a season, only values of the same hour of different days are paired: the seasonal Kendall slope of
   Hirsch, Slack and Smith (1982), for which a wave that comes every day is no trend at all.
 * Interval: Sen's, from the variance of Kendall's S. What was measured one hour after the other is no
-  independent evidence, which would make it far too narrow: without a season the variance is widened after
-  Hamed and Rao (1998), with one by the covariances of Hirsch and Slack (1984).
+  independent evidence, which would make it far too narrow: with a season the variance is widened by the
+  covariances of Hirsch and Slack (1984).
 """
 
 from __future__ import annotations
@@ -61,14 +61,11 @@ def slope(cells: Sequence[Cell], period: int | None = None) -> Slope | None:
     slopes = _slopes(groups)
     if not slopes:
         return None
-    middle = median(slopes)
     variance = _variance(groups)
-    if period is None:
-        variance *= _autocorrelation_factor(cells, middle)
-    else:
+    if period is not None:
         variance += _covariances(groups, period)
     low, high = _interval(slopes, max(0.0, variance))
-    return Slope(middle, low, high, len(slopes))
+    return Slope(median(slopes), low, high, len(slopes))
 
 
 def extremes(cells: Sequence[Cell], period: int) -> Slope | None:
@@ -135,33 +132,6 @@ def _covariances(groups: Sequence[Sequence[Cell]], period: int) -> float:
         sizes = [len(column) + 1 for column in columns]
         total -= len(days) * (sum(sizes) ** 2 - sum(size * size for size in sizes))
     return total / 3
-
-
-def _autocorrelation_factor(cells: Sequence[Cell], trend: float) -> float:
-    """By how much the variance of S is larger than that of independent values (Hamed and Rao 1998); >= 1."""
-    size = len(cells)
-    if size < 4:
-        return 1.0
-    begin: dict[int, int] = {}
-    for cell in cells:
-        begin.setdefault(cell.segment, cell.number)
-    levels: dict[int, list[float]] = {}
-    rest = [(cell.segment, cell.value - trend * (cell.number - begin[cell.segment])) for cell in cells]
-    for segment, value in rest:
-        levels.setdefault(segment, []).append(value)
-    middles = {segment: median(values) for segment, values in levels.items()}
-    ranked = ranks([value - middles[segment] for segment, value in rest])
-    mean = (size + 1) / 2
-    deviations = [rank - mean for rank in ranked]
-    spread = sum(one * one for one in deviations)
-    if spread == 0:
-        return 1.0
-    total = 0.0
-    for lag in range(1, size - 2):
-        correlation = sum(a * b for a, b in zip(deviations, deviations[lag:], strict=False)) / spread
-        if abs(correlation) > Z95 / math.sqrt(size):
-            total += (size - lag) * (size - lag - 1) * (size - lag - 2) * correlation
-    return max(1.0, 1 + 2 * total / (size * (size - 1) * (size - 2)))
 
 
 def _interval(slopes: Sequence[float], variance: float) -> tuple[float, float]:
