@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from streambank.advice.sizes import Load
+from streambank.advice.request import LoadRequest
 
 BATCH_S = 120.0
 """Event time that a batch brings."""
@@ -40,14 +40,12 @@ class Case:
     watermark_s: float
 
     @property
-    def load(self) -> Load:
+    def load(self) -> LoadRequest:
         """As the estimator has it."""
-        rate = {"events_per_s": EVENTS_PER_S, "trigger_s": BATCH_S}
+        rate = LoadRequest(events_per_second=EVENTS_PER_S, trigger_s=BATCH_S)
         if not self.window_s:
-            return Load(KEYS, 74, dedup_s=self.watermark_s, **rate)
-        return Load(
-            KEYS, 74, window_s=self.window_s, slide_s=self.slide_s, watermark_s=self.watermark_s, **rate
-        )
+            return replace(rate, dedup_s=self.watermark_s)
+        return replace(rate, window_s=self.window_s, slide_s=self.slide_s, watermark_s=self.watermark_s)
 
 
 CASES = (

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.report import paragraph
 from bench.stores.kinds import DELTAS, KINDS, USUAL_DELTAS
-from bench.stores.live_rows import CASES
+from bench.stores.live_rows import CASES, KEYS
 from bench.stores.memory import SHARE, VARIANTS, predicted
 from streambank.advice.sizes import estimate, row_bytes
 from streambank.core.units import say_bytes
@@ -337,7 +337,7 @@ def _rows(part: Mapping[str, Any]) -> Iterator[str]:
     yield "| query | estimated | measured, mean | lowest, highest | error |"
     yield "|---|---:|---:|---:|---:|"
     for case, rows in zip(CASES, part["found"], strict=True):
-        rough, mean = estimate(case.load).rows, statistics.mean(rows)
+        rough, mean = estimate(KEYS, 74, case.load).rows, statistics.mean(rows)
         yield (
             f"| {case.title} | {rough:,} | {mean:,.0f} | {min(rows):,}, {max(rows):,} | "
             f"{_error(rough, mean)} |"

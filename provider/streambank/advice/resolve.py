@@ -6,10 +6,11 @@ Options that exclude each other end in an error here, as what would be ignored m
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from streambank.advice.memory import MOST, OVERHEAD, PYSPARK, Cluster, RocksDBSettings, check_numbers
 from streambank.advice.of_job import StateNow
+from streambank.advice.request import PlaceRequest, RocksDBRequest, StateRequest
 from streambank.advice.values import (
     Declared,
     Spec,
@@ -86,81 +87,20 @@ _FAMILIES = Spec("--column-families", _SET.column_families, "count", of_spark=Fa
 _DELTAS = Spec("--min-deltas", _SET.min_deltas, "count", f"{STATE}minDeltasForSnapshot", count, _SOME)
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceOptions:
-    """What options say of where a query runs; None for what is not given.
-
-    Attributes:
-        executors: `--executors`.
-        cores: `--cores`.
-        partitions: `--partitions`.
-        heap_bytes: `--executor-memory`.
-        stores: `--stores`.
-        python_worker_bytes: `--python-worker`.
-    """
-
-    executors: int | None = None
-    cores: int | None = None
-    partitions: int | None = None
-    heap_bytes: int | None = None
-    stores: int | None = None
-    python_worker_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RocksDBOptions:
-    """What options say of RocksDB's settings; None for what is not given.
-
-    Attributes:
-        block_cache_bytes: `--block-cache`.
-        write_buffer_bytes: `--write-buffer`.
-        write_buffers: `--write-buffers`.
-        block_bytes: `--block-size`.
-        column_families: `--column-families`.
-        changelog: `--changelog`, `--no-changelog`.
-        min_deltas: `--min-deltas`.
-        bounded: `--bounded`, `--unbounded`.
-        max_memory_bytes: `--max-memory`.
-        write_buffer_ratio: `--write-buffer-ratio`.
-        high_priority_ratio: `--high-priority-ratio`.
-    """
-
-    block_cache_bytes: int | None = None
-    write_buffer_bytes: int | None = None
-    write_buffers: int | None = None
-    block_bytes: int | None = None
-    column_families: int | None = None
-    changelog: bool | None = None
-    min_deltas: int | None = None
-    bounded: bool | None = None
-    max_memory_bytes: int | None = None
-    write_buffer_ratio: float | None = None
-    high_priority_ratio: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StateOptions:
-    """What options say of the state; None for what is not given.
-
-    Attributes:
-        state_bytes: `--state-size`.
-        keys: `--keys`.
-        row_bytes: `--row-bytes`.
-    """
-
-    state_bytes: int | None = None
-    keys: int | None = None
-    row_bytes: int | None = None
-
-
 def cluster_of(
-    given: PlaceOptions, values: Values, now: StateNow | None, *, of_cores: bool = False
+    given: PlaceRequest,
+    values: Values,
+    now: StateNow | None,
+    *,
+    stores: int | None = None,
+    of_cores: bool = False,
 ) -> Cluster:
     """Where the query runs.
 
     Args:
         values: Takes each value from where it is set.
         now: The state as the job's newest progress record shows it.
+        stores: `--stores`.
         of_cores: Whether each task slot gets a partition where their number is not known.
 
     Raises:
@@ -186,8 +126,8 @@ def cluster_of(
         count_of,
         slots_of,
         values.take(partitions, given.partitions, None if now is None else now.partitions),
-        values.take(_STORES, given.stores, None if now is None else now.stores),
-        values.take(heap, given.heap_bytes),
+        values.take(_STORES, stores, None if now is None else now.stores),
+        values.take(heap, given.executor_memory_bytes),
         given.python_worker_bytes,
     )
     if given.python_worker_bytes is not None:
@@ -198,7 +138,7 @@ def cluster_of(
     return replace(found, pyspark_bytes=pyspark, overhead_bytes=overhead)
 
 
-def settings_of(given: RocksDBOptions, values: Values) -> RocksDBSettings:
+def settings_of(given: RocksDBRequest, values: Values) -> RocksDBSettings:
     """RocksDB's settings.
 
     Args:
@@ -239,7 +179,7 @@ def settings_of(given: RocksDBOptions, values: Values) -> RocksDBSettings:
         _SET,
         write_buffer_bytes=values.take(_BUFFER, given.write_buffer_bytes),
         write_buffers=values.take(_BUFFERS, given.write_buffers),
-        block_bytes=values.take(_BLOCK, given.block_bytes),
+        block_bytes=values.take(_BLOCK, given.block_size_bytes),
         column_families=values.take(_FAMILIES, given.column_families),
         changelog=changelog,
         min_deltas=deltas,
@@ -256,7 +196,7 @@ def settings_of(given: RocksDBOptions, values: Values) -> RocksDBSettings:
 
 
 def rows_of(
-    given: StateOptions, values: Values, now: StateNow | None, *, estimated: bool = False
+    given: StateRequest, values: Values, now: StateNow | None, *, estimated: bool = False
 ) -> tuple[int | None, int]:
     """Rows of the state, and bytes of one: what is given, else what the job's progress shows.
 
@@ -269,7 +209,7 @@ def rows_of(
         InputError: Three things are given of which two say the third (code `usage`), or a number makes no
             sense (code `bad-input`).
     """
-    size_bytes, keys, row_bytes = given.state_bytes, given.keys, given.row_bytes
+    size_bytes, keys, row_bytes = given.state_size_bytes, given.keys, given.row_bytes
     if size_bytes is not None and keys is not None and row_bytes is not None:
         raise InputError(
             "--state-size is --keys times --row-bytes.", code="usage", hint="Leave one of them out."

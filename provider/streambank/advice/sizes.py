@@ -12,40 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streambank.advice.memory import check_numbers
+from streambank.advice.request import LoadRequest
 from streambank.core.errors import InputError
 
 KEY_FIELD_BYTES = 8
 """Of each field of an UnsafeRow: the value itself, or where it lies and how long it is."""
 VERSION_BYTES = 1
 """In front of each key and value in RocksDB (Spark: RocksDBStateEncoder)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What is known of a query before it runs.
-
-    Attributes:
-        keys: Distinct keys among the events; None if unknown.
-        row_bytes: Bytes of a key and its value, as `row_bytes` counts them.
-        events_per_s: Events a second.
-        window_s: Length of the windows; None without windows.
-        slide_s: How far the next window begins after one; the length where None.
-        dedup_s: The delay of `dropDuplicatesWithinWatermark`: a row lives for that behind the watermark,
-            which is as far behind itself.
-        ttl_s: How long a row lives after its last event otherwise: the TTL of a state variable, or for a join
-            of streams the watermark's delay and the interval together.
-        trigger_s: Time between two batches; None if unknown.
-    """
-
-    keys: int | None
-    row_bytes: int
-    events_per_s: float | None = None
-    window_s: float | None = None
-    slide_s: float | None = None
-    watermark_s: float | None = None
-    dedup_s: float | None = None
-    ttl_s: float | None = None
-    trigger_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,65 +78,69 @@ def row_bytes(fixed_fields: int, text_bytes: tuple[int, ...] = ()) -> int:
     return bitmap + KEY_FIELD_BYTES * fields + sum(8 * math.ceil(one / 8) for one in text_bytes)
 
 
-def estimate(load: Load) -> StateSize:
+def estimate(keys: int | None, row_bytes: int, load: LoadRequest) -> StateSize:
     """How large state gets.
+
+    Args:
+        keys: Distinct keys among the events; None if unknown.
+        row_bytes: Bytes of a key and its value, as the function `row_bytes` counts them.
 
     Raises:
         InputError: A number makes no sense, or too little is known (code `bad-input`).
     """
-    _check(load)
-    found = _estimate(load)
-    if load.events_per_s is None or not load.trigger_s or not found.rows:
+    _check(keys, row_bytes, load)
+    found = _estimate(keys, row_bytes, load)
+    if load.events_per_second is None or not load.trigger_s or not found.rows:
         return found
     windows = math.ceil(load.window_s / (load.slide_s or load.window_s)) if load.window_s else 1
-    touched = windows * _distinct(load.keys, load.events_per_s * load.trigger_s)
+    touched = windows * _distinct(keys, load.events_per_second * load.trigger_s)
     return replace(found, update_share=min(1.0, touched / found.rows))
 
 
-def _estimate(load: Load) -> StateSize:
+def _estimate(keys: int | None, row_bytes: int, load: LoadRequest) -> StateSize:
     if load.window_s is not None:
-        return _of_windows(load, load.window_s)
+        return _of_windows(keys, row_bytes, load, load.window_s)
     if load.dedup_s is not None:
-        return _of_duplicates(load, load.dedup_s)
+        return _of_duplicates(keys, row_bytes, load, load.dedup_s)
     lives_s = load.ttl_s if load.ttl_s is not None else load.watermark_s
     if lives_s is None:
-        if load.keys is None:
+        if keys is None:
             raise InputError(
                 "How many rows the state has is not known: give keys, or a rate with a lifetime.",
                 code="bad-input",
                 hint="Give --keys, or --events-per-second with --ttl, or --window.",
             )
         return StateSize(
-            load.keys,
-            load.keys,
-            load.row_bytes,
+            keys,
+            keys,
+            row_bytes,
             None,
             None,
-            (f"{load.keys:,} keys with one row each, which live until they are removed by hand.",),
+            (f"{keys:,} keys with one row each, which live until they are removed by hand.",),
             ("How fast new keys come: without a window, a watermark or a TTL the state grows with each.",),
         )
     lives_s += load.trigger_s or 0.0
-    if load.events_per_s is None:
-        if load.keys is None:
+    if load.events_per_second is None:
+        if keys is None:
             raise InputError(
                 "How many rows live at once is not known: give the keys or the events per second.",
                 code="bad-input",
                 hint="Give --keys or --events-per-second.",
             )
         return StateSize(
-            load.keys, load.keys, load.row_bytes, lives_s, None,
-            (f"{load.keys:,} keys, if each comes again within {lives_s:g} s.",),
+            keys, keys, row_bytes, lives_s, None,
+            (f"{keys:,} keys, if each comes again within {lives_s:g} s.",),
             ("The events per second: fewer keys live at once if not all come within their lifetime.",),
         )  # fmt: skip
-    rows = _distinct(load.keys, load.events_per_s * lives_s)
+    rows = _distinct(keys, load.events_per_second * lives_s)
     return StateSize(
-        rows, rows if load.keys is None else min(load.keys, math.ceil(load.events_per_s * lives_s)),
-        load.row_bytes, lives_s, None,
-        (f"{load.events_per_s:g} events/s for {lives_s:g} s" + _among(load.keys) + f": {rows:,} rows.",),
+        rows, rows if keys is None else min(keys, math.ceil(load.events_per_second * lives_s)),
+        row_bytes, lives_s, None,
+        (f"{load.events_per_second:g} events/s for {lives_s:g} s" + _among(keys) + f": {rows:,} rows.",),
     )  # fmt: skip
 
 
-def _of_windows(load: Load, window_s: float) -> StateSize:
+def _of_windows(keys: int | None, row_bytes: int, load: LoadRequest, window_s: float) -> StateSize:
     slide_s = load.slide_s if load.slide_s is not None else window_s
     if load.watermark_s is None:
         raise InputError(
@@ -179,48 +156,48 @@ def _of_windows(load: Load, window_s: float) -> StateSize:
         + (f", and one batch of {load.trigger_s:g} s more" if load.trigger_s else "")
         + f": {lives_s:g} s. One begins every {slide_s:g} s, so at most {windows} live at once."
     )
-    if load.events_per_s is None:
-        if load.keys is None:
+    if load.events_per_second is None:
+        if keys is None:
             raise InputError(
                 "How many rows a window has is not known: give the keys or the events per second.",
                 code="bad-input",
                 hint="Give --keys or --events-per-second.",
             )
-        rows = windows * load.keys
+        rows = windows * keys
         return StateSize(
-            rows, rows, load.row_bytes, lives_s, windows,
-            (said, f"{load.keys:,} keys in each: {rows:,} rows."),
+            rows, rows, row_bytes, lives_s, windows,
+            (said, f"{keys:,} keys in each: {rows:,} rows."),
             ("The events per second: a window has fewer rows than keys if not every key comes in it.",),
         )  # fmt: skip
-    whole = _distinct(load.keys, load.events_per_s * window_s)
-    area = _filling(load.keys, load.events_per_s, window_s) + (lives_s - window_s) * whole
+    whole = _distinct(keys, load.events_per_second * window_s)
+    area = _filling(keys, load.events_per_second, window_s) + (lives_s - window_s) * whole
     rows, most = round(area / slide_s), windows * whole
     return StateSize(
-        rows, most, load.row_bytes, lives_s, windows,
-        (said, f"{load.events_per_s:g} events/s{_among(load.keys)} fill a whole window with {whole:,} "
+        rows, most, row_bytes, lives_s, windows,
+        (said, f"{load.events_per_second:g} events/s{_among(keys)} fill a whole window with {whole:,} "
          f"rows; the newest ones are still being filled: {rows:,} rows on average, {most:,} at most."),
     )  # fmt: skip
 
 
-def _of_duplicates(load: Load, dedup_s: float) -> StateSize:
+def _of_duplicates(keys: int | None, row_bytes: int, load: LoadRequest, dedup_s: float) -> StateSize:
     lives_s = 2 * dedup_s + (load.trigger_s or 0.0)
     said = (
         f"The row of a key lives until the watermark, {dedup_s:g} s behind, has passed its first event by as "
         f"much: {lives_s:g} s"
     )
-    if load.events_per_s is None:
+    if load.events_per_second is None:
         raise InputError(
             "How many keys come within that time is not known: give the events per second.",
             code="bad-input",
             hint="Give --events-per-second.",
         )
-    if load.keys is None:
-        rows = math.ceil(load.events_per_s * lives_s)
-        return StateSize(rows, rows, load.row_bytes, lives_s, None, (f"{said}, each with another key.",))
-    waits_s = load.keys / load.events_per_s
-    rows = round(load.keys * lives_s / (lives_s + waits_s))
-    said += f"; its next event comes {waits_s:.3g} s later: {rows:,} of {load.keys:,} keys on average."
-    return StateSize(rows, load.keys, load.row_bytes, lives_s, None, (said,))
+    if keys is None:
+        rows = math.ceil(load.events_per_second * lives_s)
+        return StateSize(rows, rows, row_bytes, lives_s, None, (f"{said}, each with another key.",))
+    waits_s = keys / load.events_per_second
+    rows = round(keys * lives_s / (lives_s + waits_s))
+    said += f"; its next event comes {waits_s:.3g} s later: {rows:,} of {keys:,} keys on average."
+    return StateSize(rows, keys, row_bytes, lives_s, None, (said,))
 
 
 def _filling(keys: int | None, events_per_s: float, window_s: float) -> float:
@@ -245,11 +222,11 @@ LEAST_RATE, MOST_RATE = 1e-6, 1e12
 """Events a second between which the formulas can calculate."""
 
 
-def _check(load: Load) -> None:
+def _check(keys: int | None, row_bytes: int, load: LoadRequest) -> None:
     _check_combined(load)
     numbers = {
-        "--keys": load.keys,
-        "--row-bytes": load.row_bytes,
+        "--keys": keys,
+        "--row-bytes": row_bytes,
         "--window": load.window_s,
         "--slide": load.slide_s,
         "--dedup": load.dedup_s,
@@ -257,7 +234,7 @@ def _check(load: Load) -> None:
         "--trigger": load.trigger_s,
     }
     check_numbers(numbers)
-    if load.events_per_s is not None and not LEAST_RATE <= load.events_per_s <= MOST_RATE:
+    if load.events_per_second is not None and not LEAST_RATE <= load.events_per_second <= MOST_RATE:
         raise InputError(
             "--events-per-second must be between 0.000001 and 1,000,000,000,000.",
             code="bad-input",
@@ -271,7 +248,7 @@ def _check(load: Load) -> None:
         )
 
 
-def _check_combined(load: Load) -> None:
+def _check_combined(load: LoadRequest) -> None:
     """Refuse what would be ignored beside something else."""
     apart = (
         ("--window", load.window_s, "--dedup", load.dedup_s, "Plan each operator by itself."),
@@ -292,13 +269,13 @@ def _check_combined(load: Load) -> None:
     lives = (load.window_s, load.slide_s, load.watermark_s, load.dedup_s, load.ttl_s)
     if any(one is not None for one in lives):
         return
-    if load.trigger_s is not None and load.events_per_s is None:
+    if load.trigger_s is not None and load.events_per_second is None:
         raise InputError(
             "--trigger says nothing without a rate, or without how long a row lives.",
             code="usage",
             hint="Give --events-per-second, --window, --watermark, --dedup or --ttl with it.",
         )
-    if load.trigger_s is None and load.events_per_s is not None:
+    if load.trigger_s is None and load.events_per_second is not None:
         raise InputError(
             "--events-per-second says nothing without how long a row lives, or how often batches come.",
             code="usage",

@@ -6,24 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streambank.advice.request import PlaceRequest, StateRequest
 from streambank.cli.options import Debug, Json, OptionalJobsFile
 from streambank.cli.output import console
-from streambank.cli.verbs.advice.options import (
-    STATE_PANEL,
-    Cores,
-    ExecutorMemory,
-    Executors,
-    JobNamed,
-    Keys,
-    Partitions,
-    PythonWorker,
-    RowBytes,
-    StateSize,
-    UpdateShare,
-    job_asked,
-    show_values,
-    size_of,
-)
+from streambank.cli.verbs.advice.options import JobNamed, job_asked, show_values, with_requests
 from streambank.core.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -43,32 +29,27 @@ EXAMPLES = """Examples:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog=EXAMPLES)(advise)
+    app.command(epilog=EXAMPLES)(with_requests(advise))
 
 
 def advise(
     context: typer.Context,
+    state: StateRequest,
+    place: PlaceRequest,
     job: JobNamed = None,
     jobs: OptionalJobsFile = None,
-    state_size: StateSize = None,
-    keys: Keys = None,
-    row_bytes: RowBytes = None,
-    update_share: UpdateShare = None,
     latency: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", rich_help_panel=STATE_PANEL, help="How long a batch may take."),
+        typer.Option(
+            metavar="DURATION", rich_help_panel=StateRequest.PANEL, help="How long a batch may take."
+        ),
     ] = None,
-    executors: Executors = None,
-    cores: Cores = None,
-    partitions: Partitions = None,
-    executor_memory: ExecutorMemory = None,
-    python_worker: PythonWorker = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Choose a state store and its settings, each sentence with the measurement behind it."""
     from streambank.advice.measured import measurements
-    from streambank.advice.resolve import SHARE, PlaceOptions, StateOptions, cluster_of, rows_of
+    from streambank.advice.resolve import SHARE, cluster_of, rows_of
     from streambank.advice.stores import Asked
     from streambank.advice.stores import advise as choose
     from streambank.advice.values import Values
@@ -77,7 +58,7 @@ def advise(
     of = job_asked(context, job, jobs)
     now = None if of is None else of.now
     values = Values(None if of is None else of.declared)
-    rows, each = rows_of(StateOptions(size_of(state_size), keys, row_bytes), values, now)
+    rows, each = rows_of(state, values, now)
     if rows is None:
         if of is not None:
             raise NotFoundError(
@@ -90,14 +71,9 @@ def advise(
             code="usage",
             hint="Give --keys or --state-size, or --job NAME; `streambank plan-memory` estimates it.",
         )
-    share = values.take(SHARE, update_share, None if now is None else now.update_share)
-    place = cluster_of(
-        PlaceOptions(executors, cores, partitions, size_of(executor_memory), None, size_of(python_worker)),
-        values,
-        now,
-        of_cores=True,
-    )
-    asked = Asked(rows, each, share, None if latency is None else parse_duration_s(latency), place)
+    share = values.take(SHARE, state.update_share, None if now is None else now.update_share)
+    cluster = cluster_of(place, values, now, of_cores=True)
+    asked = Asked(rows, each, share, None if latency is None else parse_duration_s(latency), cluster)
     found = measurements()
     advice = choose(asked, found)
     document = {
@@ -107,10 +83,10 @@ def advise(
             "state_bytes": asked.state_bytes,
             "update_share": share,
             "latency_s": asked.latency_s,
-            "executors": place.executors,
-            "cores": place.cores,
-            "partitions": place.partitions,
-            "executor_memory_bytes": place.heap_bytes,
+            "executors": cluster.executors,
+            "cores": cluster.cores,
+            "partitions": cluster.partitions,
+            "executor_memory_bytes": cluster.heap_bytes,
         },
         "job": None if of is None else of.to_dict(),
         "values": [one.to_dict() for one in values.found],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import Field, dataclass, fields, is_dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streambank.advice.request import flag_of
 from streambank.cli.options import job_named
 from streambank.cli.output import console
 from streambank.core.errors import InputError
@@ -17,60 +20,58 @@ if TYPE_CHECKING:
     from streambank.advice.values import Declared, Value
     from streambank.declaration.declaration import Job
 
-STATE_PANEL, PLACE_PANEL = "The state", "Where it runs"
-
-StateSize = Annotated[
-    str | None,
-    typer.Option("--state-size", metavar="SIZE", rich_help_panel=STATE_PANEL,
-                 help="Uncompressed keys and values, such as 10g; in place of --keys or of --row-bytes."),
-]  # fmt: skip
-Keys = Annotated[
-    int | None,
-    typer.Option("--keys", min=1, metavar="N", rich_help_panel=STATE_PANEL, help="Rows of the state."),
-]
-RowBytes = Annotated[
-    int | None,
-    typer.Option("--row-bytes", min=1, metavar="N", rich_help_panel=STATE_PANEL,
-                 help="Bytes of a key and its value, 100 by default."),
-]  # fmt: skip
-UpdateShare = Annotated[
-    float | None,
-    typer.Option("--update-share", metavar="X", rich_help_panel=STATE_PANEL,
-                 help="The part of the rows that a batch changes: 0.1 for one of ten, which advise takes by "
-                 "default."),
-]  # fmt: skip
 JobNamed = Annotated[
     str | None,
     typer.Option("--job", metavar="NAME",
                  help="Read what is not given from this declared job, or job/query: from its newest progress "
                  "record, and from its Spark settings."),
 ]  # fmt: skip
-Executors = Annotated[
-    int | None,
-    typer.Option("--executors", min=1, metavar="N", rich_help_panel=PLACE_PANEL,
-                 help="Executors, 1 by default."),
-]  # fmt: skip
-Cores = Annotated[
-    int | None,
-    typer.Option("--cores", min=1, metavar="N", rich_help_panel=PLACE_PANEL,
-                 help="Task slots of an executor, 1 by default."),
-]  # fmt: skip
-Partitions = Annotated[
-    int | None,
-    typer.Option("--partitions", min=1, metavar="N", rich_help_panel=PLACE_PANEL,
-                 help="Partitions of the state (spark.sql.shuffle.partitions when the query first ran)."),
-]  # fmt: skip
-ExecutorMemory = Annotated[
-    str | None,
-    typer.Option("--executor-memory", metavar="SIZE", rich_help_panel=PLACE_PANEL,
-                 help="spark.executor.memory, the heap: 1g by default."),
-]  # fmt: skip
-PythonWorker = Annotated[
-    str | None,
-    typer.Option("--python-worker", metavar="SIZE", rich_help_panel=PLACE_PANEL,
-                 help="What one Python worker takes, such as 200m, if the query has Python UDFs, "
-                 "applyInPandasWithState or transformWithStateInPandas: one works for each core."),
-]  # fmt: skip
+
+
+def with_requests(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb for typer: in place of a parameter that is a request, it takes the options of that request."""
+    parameters: list[inspect.Parameter] = []
+    requests: dict[str, type[Any]] = {}
+    for each in inspect.signature(verb, eval_str=True).parameters.values():
+        if is_dataclass(each.annotation):
+            request: Any = each.annotation
+            requests[each.name] = request
+            parameters += [_parameter(one, request.PANEL) for one in fields(request)]
+        else:
+            parameters.append(each.replace(kind=each.KEYWORD_ONLY))
+
+    @wraps(verb)
+    def command(**given: Any) -> None:
+        for name, request in requests.items():
+            given[name] = request(**{one.name: _read(one, given.pop(one.name)) for one in fields(request)})
+        verb(**given)
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
+
+
+def _parameter(one: Field[Any], panel: str) -> inspect.Parameter:
+    metavar, off = one.metadata["metavar"], one.metadata["off"]
+    kind: Any = {"N": int, "X": float, "": bool}.get(metavar, str)
+    asked = typer.Option(
+        f"{flag_of(one)}/{off}" if off else flag_of(one),
+        metavar=metavar or None,
+        min=1 if metavar == "N" else None,
+        rich_help_panel=panel,
+        help=one.metadata["help"],
+        show_default=False,
+    )
+    annotation = Annotated[kind | None, asked]
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _read(one: Field[Any], given: Any) -> Any:
+    """A size in bytes, a duration in seconds, and all else as it was given."""
+    from streambank.core.units import parse_any_bytes, parse_duration_s
+
+    read = {"SIZE": parse_any_bytes, "DURATION": parse_duration_s}.get(one.metadata["metavar"])
+    return given if given is None or read is None else read(given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +148,6 @@ def _asked(job: Job, query: str) -> Asked:
     from streambank.advice.values import declared_by
 
     return Asked(job, query, declared_by(job), state_of_job(job, query))
-
-
-def size_of(text: str | None) -> int | None:
-    """Bytes of a size that an option gives.
-
-    Raises:
-        InputError: It is not a size (code `bad-size`).
-    """
-    from streambank.core.units import parse_any_bytes
-
-    return None if text is None else parse_any_bytes(text)
 
 
 def show_values(found: Sequence[Value]) -> None:

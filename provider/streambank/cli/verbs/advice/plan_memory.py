@@ -4,33 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from streambank.advice.request import (
+    LoadRequest,
+    PlaceRequest,
+    RocksDBRequest,
+    StateRequest,
+    flags_given,
+)
 from streambank.cli.options import Debug, Json, OptionalJobsFile
 from streambank.cli.output import console
-from streambank.cli.verbs.advice.options import (
-    PLACE_PANEL,
-    Cores,
-    ExecutorMemory,
-    Executors,
-    JobNamed,
-    Keys,
-    Partitions,
-    PythonWorker,
-    RowBytes,
-    StateSize,
-    UpdateShare,
-    queries_asked,
-    show_values,
-    size_of,
-)
+from streambank.cli.verbs.advice.options import JobNamed, queries_asked, show_values, with_requests
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
-    from streambank.advice.memory import Cluster, StateLoad
-    from streambank.advice.sizes import StateSize as Estimate
+    from streambank.advice.memory import Cluster, RocksDBSettings, StateLoad
+    from streambank.advice.sizes import StateSize
     from streambank.advice.values import Value
     from streambank.cli.verbs.advice.options import Asked
 
@@ -49,272 +41,38 @@ EXAMPLES = """Examples:
 
   streambank plan-memory --partitions 1 --column-families 3 --write-buffer 128m --state-size 10g
 """
-ROCKSDB_PANEL, BEFORE_PANEL = "RocksDB's settings", "The state before the job runs"
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command("plan-memory", epilog=EXAMPLES)(plan_memory)
+    app.command("plan-memory", epilog=EXAMPLES)(with_requests(plan_memory))
 
 
 def plan_memory(
     context: typer.Context,
+    place: PlaceRequest,
+    state: StateRequest,
+    rocksdb: RocksDBRequest,
+    load: LoadRequest,
     job: JobNamed = None,
     jobs: OptionalJobsFile = None,
-    executors: Executors = None,
-    cores: Cores = None,
-    partitions: Partitions = None,
-    executor_memory: ExecutorMemory = None,
-    python_worker: PythonWorker = None,
-    stores: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            rich_help_panel=PLACE_PANEL,
-            help="Stores of all stateful operators: 1 of an aggregation, 4 of a join of two streams, 1 "
-            "of transformWithState; 1 by default.",
-        ),
-    ] = None,
-    state_size: StateSize = None,
-    keys: Keys = None,
-    row_bytes: RowBytes = None,
-    update_share: UpdateShare = None,
-    block_cache: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            rich_help_panel=ROCKSDB_PANEL,
-            help="blockCacheSizeMB of each instance, 8m by default; not of bounded memory.",
-        ),
-    ] = None,
-    write_buffer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            rich_help_panel=ROCKSDB_PANEL,
-            help="writeBufferSizeMB; Spark's default of -1 leaves RocksDB's 64m.",
-        ),
-    ] = None,
-    write_buffers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            rich_help_panel=ROCKSDB_PANEL,
-            help="maxWriteBufferNumber; Spark's default of -1 leaves RocksDB's 2.",
-        ),
-    ] = None,
-    block_size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", rich_help_panel=ROCKSDB_PANEL, help="blockSizeKB, 4k by default."),
-    ] = None,
-    column_families: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            rich_help_panel=ROCKSDB_PANEL,
-            help="Real column families of an instance: 1 in Spark, whose are virtual; as many as "
-            "states in Flink.",
-        ),
-    ] = None,
-    key_bytes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            rich_help_panel=ROCKSDB_PANEL,
-            help="Bytes of a key, for the index: 40 by default.",
-        ),
-    ] = None,
-    changelog: Annotated[
-        bool | None,
-        typer.Option(
-            "--changelog/--no-changelog",
-            show_default=False,
-            rich_help_panel=ROCKSDB_PANEL,
-            help="changelogCheckpointing: write buffers live until the next snapshot; off by default.",
-        ),
-    ] = None,
-    min_deltas: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            rich_help_panel=ROCKSDB_PANEL,
-            help="minDeltasForSnapshot, 10 by default; with a changelog.",
-        ),
-    ] = None,
-    bounded: Annotated[
-        bool | None,
-        typer.Option(
-            "--bounded/--unbounded",
-            show_default=False,
-            rich_help_panel=ROCKSDB_PANEL,
-            help="boundedMemoryUsage: one cache for all instances of an executor; off by default.",
-        ),
-    ] = None,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            rich_help_panel=ROCKSDB_PANEL,
-            help="maxMemoryUsageMB of bounded memory, 500m by default.",
-        ),
-    ] = None,
-    write_buffer_ratio: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X",
-            rich_help_panel=ROCKSDB_PANEL,
-            help="writeBufferCacheRatio of bounded memory, 0.5 by default.",
-        ),
-    ] = None,
-    high_priority_ratio: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X",
-            rich_help_panel=ROCKSDB_PANEL,
-            help="highPriorityPoolRatio of bounded memory, 0.1 by default.",
-        ),
-    ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", rich_help_panel=BEFORE_PANEL, help="Length of the windows."),
-    ] = None,
-    slide: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            rich_help_panel=BEFORE_PANEL,
-            help="How far the next window begins after one; by default they follow each other.",
-        ),
-    ] = None,
-    watermark: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", rich_help_panel=BEFORE_PANEL, help="The delay of withWatermark."),
-    ] = None,
-    dedup: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            rich_help_panel=BEFORE_PANEL,
-            help="The delay of dropDuplicatesWithinWatermark.",
-        ),
-    ] = None,
-    ttl: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            rich_help_panel=BEFORE_PANEL,
-            help="How long a row lives otherwise: a TTL; of a join watermark and interval together.",
-        ),
-    ] = None,
-    trigger: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", rich_help_panel=BEFORE_PANEL, help="Time between two batches."),
-    ] = None,
-    events_per_second: Annotated[
-        float | None,
-        typer.Option(metavar="X", rich_help_panel=BEFORE_PANEL, help="Events a second; --keys are theirs."),
-    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Calculate RocksDB's memory beside the JVM, and how large the state gets before a job runs."""
-    from streambank.advice.memory import StateLoad, plan_queries
-    from streambank.advice.resolve import (
-        KEY_BYTES,
-        PlaceOptions,
-        RocksDBOptions,
-        StateOptions,
-        cluster_of,
-        rows_of,
-        settings_of,
-        share_of,
-        warnings_of_job,
-    )
-    from streambank.advice.sizes import Load, estimate
-    from streambank.advice.values import Values
-    from streambank.core.units import parse_duration_s
+    from streambank.advice.memory import plan_queries
 
     asked, named = queries_asked(context, job, jobs), job is not None and "/" in job
-    before = {
-        "--events-per-second": events_per_second, "--window": window, "--slide": slide,
-        "--watermark": watermark, "--dedup": dedup, "--ttl": ttl, "--trigger": trigger,
-    }  # fmt: skip
-    before = {option: value for option, value in before.items() if value is not None}
-    if len(asked) > 1:
-        _check_of_all(
-            asked,
-            {"--stores": stores, "--state-size": state_size, "--keys": keys, "--row-bytes": row_bytes,
-             "--update-share": update_share, **before},
-        )  # fmt: skip
-    estimated: Estimate | None = None
-    given = StateOptions(size_of(state_size), keys, row_bytes)
+    _check(asked, state, rocksdb, load)
     planned: dict[str, _Query] = {}
     each_query: Sequence[Asked | None] = asked or (None,)
     for one in each_query:
-        now = None if one is None else one.now
-        values = Values(None if one is None else one.declared)
-        rows, each = rows_of(given, values, now, estimated=bool(before))
-        if before:
-            if state_size is not None:
-                raise InputError(
-                    f"--state-size is what {' and '.join(before)} would say.",
-                    code="usage", hint="Leave one of them out.",
-                )  # fmt: skip
-            rate = events_per_second
-            window_s, slide_s, watermark_s, dedup_s, ttl_s, trigger_s = (
-                None if text is None else parse_duration_s(text)
-                for text in (window, slide, watermark, dedup, ttl, trigger)
-            )
-            estimated = estimate(
-                Load(keys, each, rate, window_s, slide_s, watermark_s, dedup_s, ttl_s, trigger_s)
-            )
-            rows = estimated.rows
-        if rows is None and len(asked) < 2:
-            for option, value in (
-                ("--update-share", update_share), ("--row-bytes", row_bytes), ("--key-bytes", key_bytes)
-            ):  # fmt: skip
-                if value is not None:
-                    raise InputError(
-                        f"{option} is of the state's rows, and how many it has is not known.",
-                        code="usage",
-                        hint=f"Give --keys or --state-size with it, or leave {option} out.",
-                    )
-        share = share_of(update_share, values, now if estimated is None else None)
-        if share is None and estimated is not None:
-            share = estimated.update_share
-        place = cluster_of(
-            PlaceOptions(
-                executors, cores, partitions, size_of(executor_memory), stores, size_of(python_worker)
-            ),
-            values,
-            now,
-        )
-        settings = settings_of(
-            RocksDBOptions(
-                size_of(block_cache), size_of(write_buffer), write_buffers, size_of(block_size),
-                column_families, changelog, min_deltas, bounded, size_of(max_memory), write_buffer_ratio,
-                high_priority_ratio,
-            ),
-            values,
-        )  # fmt: skip
-        load = None if rows is None else StateLoad(rows, each, values.take(KEY_BYTES, key_bytes), share)
-        provider, warnings = (
-            (None, [])
-            if one is None
-            else warnings_of_job(
-                one.declared, len(one.job.queries) if named else 1, one.query, now, executors
-            )
-        )
         name = "" if one is None or len(asked) < 2 else one.query
-        planned[name] = _Query(one, place, load, values.found, provider, warnings)
-    found = plan_queries(settings, {name: (one.place, one.load) for name, one in planned.items()})
+        planned[name] = _query(one, place, state, rocksdb, load, named=named, alone=len(asked) < 2)
+    first = planned[next(iter(planned))]
+    found = plan_queries(first.settings, {name: (one.place, one.load) for name, one in planned.items()})
     document = _document(planned) | {
-        "estimate": None if estimated is None else estimated.to_dict(), **found.to_dict()
+        "estimate": None if first.estimate is None else first.estimate.to_dict(), **found.to_dict()
     }  # fmt: skip
     warned = dict.fromkeys(text for one in planned.values() for text in one.warnings)
     document["warnings"] = [*warned, *found.warnings]
@@ -327,7 +85,9 @@ class _Query:
 
     asked: Asked | None
     place: Cluster
+    settings: RocksDBSettings
     load: StateLoad | None
+    estimate: StateSize | None
     values: Sequence[Value]
     provider: str | None
     warnings: Sequence[str]
@@ -342,19 +102,84 @@ class _Query:
         }  # fmt: skip
 
 
-def _check_of_all(asked: Sequence[Asked], options: Mapping[str, object]) -> None:
-    """Refuse what is said of one query where all queries of a job are planned together.
+def _query(
+    asked: Asked | None,
+    place: PlaceRequest,
+    state: StateRequest,
+    rocksdb: RocksDBRequest,
+    load: LoadRequest,
+    *,
+    named: bool,
+    alone: bool,
+) -> _Query:
+    """What a query is calculated with.
+
+    Args:
+        named: Whether it was chosen of several queries.
+        alone: Whether it is the only one that is planned.
+    """
+    from streambank.advice.memory import StateLoad
+    from streambank.advice.resolve import (
+        KEY_BYTES,
+        cluster_of,
+        rows_of,
+        settings_of,
+        share_of,
+        warnings_of_job,
+    )
+    from streambank.advice.sizes import estimate
+    from streambank.advice.values import Values
+
+    now = None if asked is None else asked.now
+    values = Values(None if asked is None else asked.declared)
+    before = bool(flags_given(load))
+    rows, each = rows_of(state, values, now, estimated=before)
+    estimated = estimate(state.keys, each, load) if before else None
+    if estimated is not None:
+        rows = estimated.rows
+    if rows is None and alone:
+        of_rows = {"--update-share", "--row-bytes", "--key-bytes"}
+        for option in flags_given(state, rocksdb).keys() & of_rows:
+            raise InputError(
+                f"{option} is of the state's rows, and how many it has is not known.",
+                code="usage",
+                hint=f"Give --keys or --state-size with it, or leave {option} out.",
+            )
+    share = share_of(state.update_share, values, now if estimated is None else None)
+    if share is None and estimated is not None:
+        share = estimated.update_share
+    cluster = cluster_of(place, values, now, stores=rocksdb.stores)
+    settings = settings_of(rocksdb, values)
+    kept = None if rows is None else StateLoad(rows, each, values.take(KEY_BYTES, rocksdb.key_bytes), share)
+    provider, warnings = (None, []) if asked is None else warnings_of_job(
+        asked.declared, len(asked.job.queries) if named else 1, asked.query, now, place.executors
+    )  # fmt: skip
+    return _Query(asked, cluster, settings, kept, estimated, values.found, provider, warnings)
+
+
+def _check(asked: Sequence[Asked], state: StateRequest, rocksdb: RocksDBRequest, load: LoadRequest) -> None:
+    """Refuse what excludes each other, and what is of one query where all of a job are planned together.
 
     Raises:
         InputError: Something is (code `usage`).
     """
-    given = [option for option, value in options.items() if value is not None]
-    if given:
+    before = flags_given(load)
+    of_one = {**flags_given(state), **before}
+    if rocksdb.stores is not None:
+        of_one["--stores"] = rocksdb.stores
+    if of_one and len(asked) > 1:
         name, queries = asked[0].job.name, " and ".join(one.query for one in asked)
+        option = next(iter(of_one))
         raise InputError(
-            f"{given[0]} is of one query, and the queries {queries} of job {name} are planned together.",
+            f"{option} is of one query, and the queries {queries} of job {name} are planned together.",
             code="usage",
-            hint=f"Leave {given[0]} out, or name one query: --job {name}/{asked[0].query}.",
+            hint=f"Leave {option} out, or name one query: --job {name}/{asked[0].query}.",
+        )
+    if before and state.state_size_bytes is not None:
+        raise InputError(
+            f"--state-size is what {' and '.join(before)} would say.",
+            code="usage",
+            hint="Leave one of them out.",
         )
 
 
