@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from streambank.control.claims import Holder
 from streambank.control.processes import ProcessId
 from streambank.core.errors import StorageError
 from streambank.driver.launchers.choose import launcher_for
@@ -115,8 +116,7 @@ class Watch:
             # The records first: who lives of an earlier holder *after* a later one is seen, lives beside it.
             for number in records.numbers():
                 if number not in holders:
-                    processes = records.read(number)["processes"]
-                    holders[number] = tuple(ProcessId.from_dict(one) for one in processes)
+                    holders[number] = Holder.from_dict(records.read(number)).processes
             living = [one for one, who in holders.items() if any(each.is_living() for each in who)]
             self.looks += 1
             if len(living) > 1:

@@ -18,8 +18,8 @@ from streambank.code.kept import runnable
 from streambank.code.vouched import check_vouched, forget_choices, is_vouched, unproven, vouch
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
-from streambank.core.errors import FormatError
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.shape import decode
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.storage.local.modes import close_directory
 
@@ -88,24 +88,12 @@ def newest_choice(control: JobControl) -> Chosen | None:
     record = chosen_records(control).latest()
     if record is None:
         return None
-    data = record.data
-    try:
-        by, code = data["by"], data["code"]
-        return Chosen(
-            None if data["instead_of"] is None else str(data["instead_of"]),
-            None if data["instead_of_unread"] is None else str(data["instead_of_unread"]),
-            None if code is None else Code.from_dict(code),
-            {str(name): str(value) for name, value in by.items()},
-            str(data.get("why", "")),
-            from_json_time(str(data["at"])),
-            is_vouched(control, "choice", data),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(
-            f"{chosen_records(control).describe(record.number)} is incomplete: {error!r}.",
-            code="damaged-record",
-            hint="It was cut off or edited. Once you know which code the job has to run, move it away.",
-        ) from error
+    return decode(
+        Chosen,
+        {"why": "", **record.data, "proven": is_vouched(control, "choice", record.data)},
+        f"record {chosen_records(control).describe(record.number)}",
+        hint="It was cut off or edited. Once you know which code the job has to run, move it away.",
+    )
 
 
 def choose_code(

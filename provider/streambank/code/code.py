@@ -6,17 +6,17 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streambank.code.program import PY_FILES, Program, read_program
-from streambank.core.errors import FormatError
+from streambank.core.shape import JsonObject, decode
 from streambank.core.units import say_count
 from streambank.declaration.declaration import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class Code(JsonObject):
     """What a job declares, or a driver was launched with.
 
     Attributes:
@@ -27,8 +27,8 @@ class Code:
     """
 
     application: str
-    args: tuple[str, ...] = ()
-    spark: Mapping[str, str] = field(default_factory=dict)
+    args: tuple[str, ...]
+    spark: Mapping[str, str]
     python: str | None = None
     spark_home: str | None = None
     program: str | None = None
@@ -82,9 +82,6 @@ class Code:
             named_spark_home=self.spark_home,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "args": list(self.args)}
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Code:
         """From what `to_dict` gave.
@@ -92,22 +89,12 @@ class Code:
         Raises:
             FormatError: Something is missing or of another kind (code `damaged-record`).
         """
-        try:
-            return cls(
-                str(data["application"]),
-                tuple(str(one) for one in data["args"]),
-                {str(name): str(value) for name, value in data["spark"].items()},
-                *(None if data.get(one) is None else str(data[one]) for one in _PLACES),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise FormatError(
-                f"The record of a job's code is incomplete: {error!r}.",
-                code="damaged-record",
-                hint="It was cut off or edited. Start the job with the code that its jobs file declares.",
-            ) from error
-
-
-_PLACES = ("python", "spark_home", "program")
+        return decode(
+            cls,
+            data,
+            "record of a job's code",
+            hint="It was cut off or edited. Start the job with the code that its jobs file declares.",
+        )
 
 
 def differences(before: Code, after: Code) -> list[str]:

@@ -30,12 +30,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from streambank.control.place import MOVED
 from streambank.control.processes import HostId, ProcessId, person, this_host
 from streambank.control.records import JsonDict, RecordStream, decode_json
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, StorageError, StreambankError
+from streambank.core.shape import HIDDEN, decode, encode
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store, read_record
 
@@ -74,20 +75,14 @@ class Holder:
         ttl_s: How long its beat must stand still before anybody may call it dead from elsewhere.
     """
 
-    host: HostId
+    host: Annotated[HostId, HIDDEN]
     processes: tuple[ProcessId, ...]
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Annotated[Mapping[str, Any], HIDDEN] = field(default_factory=dict)
     beat_s: float = DEFAULT_BEAT_S
     ttl_s: float = DEFAULT_TTL_S
 
     def to_dict(self) -> JsonDict:
-        return {
-            **self.details,
-            **self.host.to_dict(),
-            "processes": [one.to_dict() for one in self.processes],
-            "beat_s": self.beat_s,
-            "ttl_s": self.ttl_s,
-        }
+        return {**self.details, **self.host.to_dict(), **encode(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Holder:
@@ -97,20 +92,8 @@ class Holder:
             FormatError: Something is missing or of another kind (code `damaged-record`).
         """
         known = {"host", "boot_id", "pid_namespace", "processes", "beat_s", "ttl_s"}
-        try:
-            return cls(
-                HostId.from_dict(data),
-                tuple(ProcessId.from_dict(one) for one in data["processes"]),
-                {name: value for name, value in data.items() if name not in known},
-                float(data["beat_s"]),
-                float(data["ttl_s"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(
-                f"A holder's record is incomplete: {error!r}.",
-                code="damaged-record",
-                hint="It was cut off or edited. Restore it to the form that docs/formats/job.md describes.",
-            ) from error
+        details = {name: value for name, value in data.items() if name not in known}
+        return decode(cls, {**data, "host": dict(data), "details": details}, "record of a holder")
 
 
 @dataclass(frozen=True, slots=True)

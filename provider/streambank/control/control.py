@@ -46,10 +46,11 @@ from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.requests import Requests
 from streambank.control.signed import Signer
 from streambank.control.watch import Watches
-from streambank.core.errors import FormatError, InputError
+from streambank.core.errors import InputError
 from streambank.core.names import MAIN, check_job_name
+from streambank.core.shape import decode
 from streambank.core.signing import signing_keys
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.storage import open_store
 from streambank.storage.store import Store
 
@@ -147,25 +148,12 @@ class JobControl:
         record = self.desired_records.latest()
         if record is None:
             return None
-        data = record.data
-        state = data.get("state")
-        if state not in ("running", "stopped"):
-            raise FormatError(
-                f"The desired state of job {self.name} is recorded as {state!r}, which is not a known state.",
-                code="damaged-record",
-                hint=f"Look at {self.desired_records.describe(record.number)}.",
-            )
-        by = data.get("by")
-        try:
-            at = from_json_time(str(data["at"]))
-        except (KeyError, ValueError) as error:
-            raise FormatError(
-                f"{self.desired_records.describe(record.number)} does not say when it was made.",
-                code="damaged-record",
-                hint="It was cut off or edited. Say again what is meant to be: start or stop the job.",
-            ) from error
-        by = by if isinstance(by, dict) else {}
-        return Desired(state, by, str(data.get("why", "")), at, record.number)
+        return decode(
+            Desired,
+            {"by": {}, "why": "", **record.data, "number": record.number},
+            f"record {self.desired_records.describe(record.number)}",
+            hint="It was cut off or edited. Say again what is meant to be: start or stop the job.",
+        )
 
     def set_desired(self, state: DesiredState, *, by: Mapping[str, str], why: str = "") -> Desired:
         """Say what is meant to be; as it was recorded. The last one to say it counts.

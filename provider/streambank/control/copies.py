@@ -19,14 +19,15 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.operation import Operation
-from streambank.control.records import JsonDict, Record, RecordStream
-from streambank.core.errors import ConflictError, FormatError, RefusedError
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.control.records import Record, RecordStream
+from streambank.core.errors import ConflictError, RefusedError
+from streambank.core.shape import JsonObject, decode
+from streambank.core.units import to_json_time, utc_now
 from streambank.storage import open_store
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedQuery:
+class CopiedQuery(JsonObject):
     """What a copy holds of one query.
 
     Attributes:
@@ -38,23 +39,6 @@ class CopiedQuery:
     savepoint: str
     batch: int
     taken_at: datetime
-
-    def to_dict(self) -> JsonDict:
-        return {
-            "generation": self.generation.to_dict(),
-            "savepoint": self.savepoint,
-            "batch": self.batch,
-            "taken_at": to_json_time(self.taken_at),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CopiedQuery:
-        return cls(
-            Generation.from_dict(data["generation"]),
-            str(data["savepoint"]),
-            int(data["batch"]),
-            from_json_time(str(data["taken_at"])),
-        )
 
 
 def begin_refresh(control: JobControl, directories: Sequence[str], *, by: Mapping[str, str]) -> int:
@@ -71,14 +55,14 @@ def begun_refreshes(control: JobControl) -> Iterator[tuple[int, tuple[str, ...]]
     """
     begun = begun_records(control)
     for record in begun.all():
-        named = record.data.get("directories")
-        if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
-            raise FormatError(
-                f"The record {begun.describe(record.number)} does not say what a refresh has filled.",
-                code="damaged-record",
-                hint="Move it away. What that refresh has left is then not removed by itself.",
-            )
-        yield record.number, tuple(named)
+        directories = decode(
+            tuple[str, ...],
+            record.data.get("directories"),
+            f"record {begun.describe(record.number)}",
+            at="directories",
+            hint="Move it away. What that refresh has left is then not removed by itself.",
+        )
+        yield record.number, directories
 
 
 def forget_refreshes(control: JobControl, numbers: Collection[int]) -> None:
@@ -194,14 +178,13 @@ def queries_of(control: JobControl, record: Record) -> dict[str, CopiedQuery]:
     Raises:
         FormatError: It is incomplete (code `damaged-record`).
     """
-    try:
-        return {str(name): CopiedQuery.from_dict(one) for name, one in record.data["queries"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(
-            f"The record {refreshed_records(control).describe(record.number)} is incomplete: {error!r}.",
-            code="damaged-record",
-            hint="It says which directories are the copy. Move the record away, and make the copy again.",
-        ) from error
+    return decode(
+        dict[str, CopiedQuery],
+        record.data.get("queries"),
+        f"record {refreshed_records(control).describe(record.number)}",
+        at="queries",
+        hint="It says which directories are the copy. Move the record away, and make the copy again.",
+    )
 
 
 def begun_records(control: JobControl) -> RecordStream:

@@ -11,14 +11,15 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Annotated, Protocol
 
 from streambank.control.operation import Operation
-from streambank.control.records import JsonDict, Record, RecordStream
+from streambank.control.records import Record, RecordStream
 from streambank.control.signed import Signer
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, RefusedError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.shape import OMIT_EMPTY, JsonName, JsonObject, decode, encode
+from streambank.core.units import to_json_time, utc_now
 from streambank.storage import service_name
 from streambank.storage.store import Store
 
@@ -26,7 +27,7 @@ TOGETHER = "restored-together"
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(JsonObject):
     """One directory of a query's checkpoint.
 
     Attributes:
@@ -40,13 +41,13 @@ class Generation:
             its own.
     """
 
-    number: int
+    number: Annotated[int, JsonName("generation")]
     location: str
     from_savepoint: str | None
     made_at: datetime
     by: Mapping[str, str]
-    new_sinks: Mapping[str, str] = field(default_factory=dict)
-    again: int | None = None
+    new_sinks: Annotated[Mapping[str, str], OMIT_EMPTY] = field(default_factory=dict)
+    again: Annotated[int | None, OMIT_EMPTY] = None
 
     @property
     def base(self) -> str:
@@ -74,25 +75,14 @@ class Generation:
         yield self.location
         yield from self.new_sinks.values()
 
-    def to_dict(self) -> JsonDict:
-        return {
-            "generation": self.number,
-            "location": self.location,
-            "from_savepoint": self.from_savepoint,
-            "made_at": to_json_time(self.made_at),
-            "by": dict(self.by),
-            **({"new_sinks": dict(self.new_sinks)} if self.new_sinks else {}),
-            **({"again": self.again} if self.again is not None else {}),
-        }
-
     @classmethod
     def of(cls, record: Record) -> Generation:
         """That of a record.
 
         Raises:
-            FormatError: As `from_dict`, or it is the record of another number (code `damaged-record`).
+            FormatError: It cannot be read, or is the record of another number (code `damaged-record`).
         """
-        found = cls.from_dict(record.data)
+        found = decode(cls, record.data, "record of a generation")
         if found.number != record.number:
             raise FormatError(
                 f"The record of generation {record.number} says that it is that of {found.number}.",
@@ -100,30 +90,6 @@ class Generation:
                 hint="It was copied or edited. Once you know which generation counts, move it away.",
             )
         return found
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Generation:
-        """From a record.
-
-        Raises:
-            FormatError: Something is missing or of another kind (code `damaged-record`).
-        """
-        try:
-            return cls(
-                int(data["generation"]),
-                str(data["location"]),
-                None if data["from_savepoint"] is None else str(data["from_savepoint"]),
-                from_json_time(str(data["made_at"])),
-                {str(name): str(value) for name, value in data["by"].items()},
-                {str(old): str(new) for old, new in data.get("new_sinks", {}).items()},
-                None if data.get("again") is None else int(data["again"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FormatError(
-                f"A generation record is incomplete: {error!r}.",
-                code="damaged-record",
-                hint="It was cut off or edited. Restore it to the form that docs/formats/job.md describes.",
-            ) from error
 
 
 class RecordsOfJob(Protocol):
@@ -339,10 +305,7 @@ def note_together(control: RecordsOfJob, queries: Mapping[str, Noted], *, by: Ma
         {
             "at": to_json_time(utc_now()),
             "by": dict(by),
-            "queries": {
-                name: {"savepoint": one.savepoint, "generation": one.generation}
-                for name, one in queries.items()
-            },
+            "queries": {name: encode(one) for name, one in queries.items()},
         }
     )
 
@@ -356,18 +319,14 @@ def noted_together(control: RecordsOfJob) -> dict[str, Noted]:
     record = together_records(control).latest()
     if record is None:
         return {}
-    try:
-        return {
-            str(name): Noted(str(one["savepoint"]), int(one["generation"]))
-            for name, one in record.data["queries"].items()
-        }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(
-            f"The record {together_records(control).describe(record.number)} is incomplete: {error!r}.",
-            code="damaged-record",
-            hint="It records that all queries of the job were restored as one. Restore each of them, and "
-            "move the record away.",
-        ) from error
+    return decode(
+        dict[str, Noted],
+        record.data.get("queries"),
+        f"record {together_records(control).describe(record.number)}",
+        at="queries",
+        hint="It records that all queries of the job were restored as one. Restore each of them, and "
+        "move the record away.",
+    )
 
 
 def left_together(control: RecordsOfJob, queries: Collection[str]) -> tuple[str, ...]:

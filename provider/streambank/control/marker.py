@@ -14,13 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.records import JsonDict, decode_json, encode_json
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, StreambankError
 from streambank.core.names import QueryRef
+from streambank.core.shape import OMIT_EMPTY, Between, decode, encode
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.header import read_header
 from streambank.storage import open_store, service_name
@@ -55,7 +56,7 @@ class Marker:
 
     job: str
     query: str
-    generation: int
+    generation: Annotated[int, Between(0, FAR)]  # the next restore goes on from it
     location: str
     control: str
     repository: str | None = None
@@ -65,7 +66,7 @@ class Marker:
     sink_path: str | None = None
     at: str = ""
     by: Mapping[str, str] = field(default_factory=dict)
-    accepted: Mapping[str, Any] | None = None
+    accepted: Annotated[Mapping[str, Any] | None, OMIT_EMPTY] = None
 
     @property
     def called(self) -> str:
@@ -81,22 +82,7 @@ class Marker:
         return self.query_id is not None or self.generation > 1 or self.accepted is not None
 
     def to_dict(self) -> JsonDict:
-        return {
-            "format": FORMAT,
-            "job": self.job,
-            "query": self.query,
-            "generation": self.generation,
-            "location": self.location,
-            "control": self.control,
-            "repository": self.repository,
-            "repository_id": self.repository_id,
-            "query_id": self.query_id,
-            "sink": self.sink,
-            "sink_path": self.sink_path,
-            "at": self.at,
-            "by": dict(self.by),
-            **({"accepted": dict(self.accepted)} if self.accepted else {}),
-        }
+        return {"format": FORMAT, **encode(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], what: str) -> Marker:
@@ -111,29 +97,7 @@ class Marker:
                 f"The {what} has format {data.get('format')!r}; this version knows {FORMAT}.",
                 hint="Use the version of Streambank that wrote it.",
             )
-        try:
-            if not 0 <= int(data["generation"]) <= FAR:  # the next restore would go on from it
-                raise ValueError(f"no history leads to generation {data['generation']}")
-            return cls(
-                job=str(data["job"]),
-                query=str(data["query"]),
-                generation=int(data["generation"]),
-                location=str(data["location"]),
-                control=str(data["control"]),
-                **{name: _text(data.get(name)) for name in _TEXTS},
-                at=str(data.get("at", "")),
-                by={str(name): str(value) for name, value in (data.get("by") or {}).items()},
-                accepted=dict(data["accepted"]) if data.get("accepted") else None,
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FormatError(
-                f"The {what} is incomplete: {error!r}.",
-                code="damaged-record",
-                hint="It was cut off or edited; docs/formats/job.md says what it holds.",
-            ) from error
-
-
-_TEXTS = ("repository", "repository_id", "query_id", "sink", "sink_path")
+        return decode(cls, data, what)
 
 
 def _text(value: object) -> str | None:

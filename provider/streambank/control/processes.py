@@ -16,12 +16,13 @@ import signal
 import socket
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from streambank.core.environment import user_name
 from streambank.core.errors import StorageError
+from streambank.core.shape import Between, JsonObject
 
 _PROC = Path("/proc")
 _LAST_PID = 2**22
@@ -34,7 +35,7 @@ _EXEC_LOOK_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class HostId:
+class HostId(JsonObject):
     """Where processes can see each other.
 
     Attributes:
@@ -51,16 +52,9 @@ class HostId:
         """Whether processes recorded by `other` can be looked up from here. Names do not count."""
         return (self.boot_id, self.pid_namespace) == (other.boot_id, other.pid_namespace)
 
-    def to_dict(self) -> dict[str, str]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> HostId:
-        return cls(str(data["host"]), str(data["boot_id"]), str(data["pid_namespace"]))
-
 
 @dataclass(frozen=True, slots=True)
-class ProcessId:
+class ProcessId(JsonObject):
     """One process, told apart from a later one with the same pid.
 
     Attributes:
@@ -69,25 +63,8 @@ class ProcessId:
     """
 
     role: str
-    pid: int
+    pid: Annotated[int, Between(1, _LAST_PID)]  # `kill(2)` takes 0 and below for groups
     start_ticks: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ProcessId:
-        """From a record.
-
-        Raises:
-            KeyError: Something is missing.
-            TypeError: Something is of another kind.
-            ValueError: So it is, or no process can have this pid: `kill(2)` takes 0 and below for groups.
-        """
-        pid = int(data["pid"])
-        if not 0 < pid <= _LAST_PID:
-            raise ValueError(f"{pid} is not the id of a process")
-        return cls(str(data["role"]), pid, int(data["start_ticks"]))
 
     def is_living(self) -> bool:
         """Whether this very process exists here, running or stopped.

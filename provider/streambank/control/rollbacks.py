@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
 
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.records import Record, RecordStream
-from streambank.core.errors import ConflictError, FormatError, RefusedError
+from streambank.core.errors import ConflictError, RefusedError
 from streambank.core.names import MAIN, QueryRef
+from streambank.core.shape import JsonName, decode
 from streambank.core.units import to_json_time, utc_now
 from streambank.storage import open_store
 from streambank.storage.store import Store
@@ -34,8 +36,8 @@ class _Note:
     """
 
     generation: int
-    before: Mapping[str, Sequence[str]]
-    tables: Sequence[str]
+    before: Annotated[Mapping[str, Sequence[str]], JsonName("sinks")]
+    tables: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,20 +179,13 @@ def check_not_rolled_back(control: JobControl, query: str | None, generation: Ge
 
 
 def _read(stream: RecordStream, record: Record) -> _Note:
-    note = record.data
-    try:
-        return _Note(
-            int(note["generation"]),
-            {str(uri): [str(name) for name in names] for uri, names in note["sinks"].items()},
-            [str(name) for name in note.get("tables", ())],
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(
-            f"The record {stream.describe(record.number)} is incomplete: {error!r}.",
-            code="damaged-record",
-            hint="It records that a restore rolled outputs back. Restore the job again with --sink rollback, "
-            "and move the record away.",
-        ) from error
+    return decode(
+        _Note,
+        record.data,
+        f"record {stream.describe(record.number)}",
+        hint="It records that a restore rolled outputs back. Restore the job again with --sink rollback, "
+        "and move the record away.",
+    )
 
 
 def taken_back_records(control: JobControl, query: str | None) -> RecordStream:

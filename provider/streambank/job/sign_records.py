@@ -152,7 +152,7 @@ def _look(job: Job, records: JobControl, identity: Identity) -> Vouched:
     }
     said = {prefix: [Record(one.number, one.data) for one in each] for prefix, each in found.items()}
     generations = {
-        query: [Generation.from_dict(one.data) for one in said[records.generations(query).records.prefix]]
+        query: [Generation.of(one) for one in said[records.generations(query).records.prefix]]
         for query in job.queries
     }
     current = {query: each[-1].location for query, each in generations.items() if each}

@@ -44,6 +44,7 @@ from streambank.core.environment import user_name
 from streambank.core.errors import FormatError, IntegrityError, RefusedError, StorageError, StreambankError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.python310 import add_note
+from streambank.core.shape import decode
 from streambank.core.units import utc_now
 from streambank.inputs.sources import check_still_there
 from streambank.recovery.older import BY_AGE
@@ -522,8 +523,8 @@ def restoring(*, exclusive: bool) -> Iterator[Owner]:
 def is_live(details: Mapping[str, Any]) -> bool | None:
     """Whether the restore that left these details goes on; None where that cannot be seen from here."""
     try:
-        host, process = HostId.from_dict(details), ProcessId.from_dict(details)
-    except (KeyError, TypeError, ValueError, FormatError):
+        host, process = decode(HostId, details, "note"), decode(ProcessId, details, "note")
+    except FormatError:
         return None
     if not this_host().sees(host):
         return None

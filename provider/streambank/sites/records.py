@@ -19,14 +19,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from streambank.control.control import JobControl
 from streambank.control.processes import person
-from streambank.control.records import JsonDict, Record, RecordStream
+from streambank.control.records import Record, RecordStream
 from streambank.core.errors import FormatError, NotFoundError, RefusedError, StorageError
 from streambank.core.names import PRIMARY, other_of
-from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.core.shape import OMIT_EMPTY, JsonObject, decode
+from streambank.core.units import to_json_time, utc_now
 
 PREFIX = "sites"
 FENCED = "site-fenced"
@@ -35,7 +36,7 @@ SiteState = Literal["failing-over", "active"]
 
 
 @dataclass(frozen=True, slots=True)
-class SiteRecord:
+class SiteRecord(JsonObject):
     """One record.
 
     Attributes:
@@ -61,8 +62,8 @@ class SiteRecord:
     why: str
     at: datetime
     savepoints: Mapping[str, str] = field(default_factory=dict)
-    generations: Mapping[str, int] = field(default_factory=dict)
-    left: Mapping[str, str] = field(default_factory=dict)
+    generations: Annotated[Mapping[str, int], OMIT_EMPTY] = field(default_factory=dict)
+    left: Annotated[Mapping[str, str], OMIT_EMPTY] = field(default_factory=dict)
 
     @property
     def active(self) -> str | None:
@@ -76,21 +77,6 @@ class SiteRecord:
         )
         return f"{what} at {to_json_time(self.at)} (number {self.number}, by {person(self.by)})"
 
-    def to_dict(self) -> JsonDict:
-        return {
-            "number": self.number,
-            "state": self.state,
-            "site": self.site,
-            "was": self.was,
-            "unfenced": self.unfenced,
-            "by": dict(self.by),
-            "why": self.why,
-            "at": to_json_time(self.at),
-            "savepoints": dict(self.savepoints),
-            **({"generations": dict(self.generations)} if self.generations else {}),
-            **({"left": dict(self.left)} if self.left else {}),
-        }
-
     @classmethod
     def from_record(cls, record: Record, where: str) -> SiteRecord:
         """From a record.
@@ -99,32 +85,14 @@ class SiteRecord:
             FormatError: Something is missing or of another kind, or it is not the record of its number (code
                 `damaged-record`).
         """
-        data = record.data
-        try:
-            state = data["state"]
-            if state not in ("failing-over", "active"):
-                raise ValueError(state)
-            if data["number"] != record.number:
-                raise ValueError(f"it is number {data['number']}")
-            return cls(
-                record.number,
-                state,
-                str(data["site"]),
-                str(data["was"]),
-                bool(data["unfenced"]),
-                {str(name): str(value) for name, value in data["by"].items()},
-                str(data.get("why", "")),
-                from_json_time(str(data["at"])),
-                {str(name): str(value) for name, value in data.get("savepoints", {}).items()},
-                {str(name): int(value) for name, value in data.get("generations", {}).items()},
-                {str(name): str(value) for name, value in data.get("left", {}).items()},
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        found = decode(cls, {"why": "", **record.data}, f"record {where}")
+        if found.number != record.number:
             raise FormatError(
-                f"The record {where} is incomplete: {error!r}.",
+                f"The record {where} says that it is number {found.number}.",
                 code="damaged-record",
-                hint="It was cut off or edited; docs/formats/job.md says what it holds.",
-            ) from error
+                hint="It was copied or edited; docs/formats/job.md says what it holds.",
+            )
+        return found
 
 
 class Sites:

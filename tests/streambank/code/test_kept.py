@@ -87,7 +87,7 @@ def test_a_cluster_takes_no_copy(job: Job, tmp_path: Path) -> None:
     assert why_not_here(code, in_cluster, control) is None
     (tmp_path / "app.py").write_text("")
     assert "in a cluster" in str(why_not_here(code, in_cluster, control))
-    unread = Code("app.py")
+    unread = Code("app.py", (), {})
     vouch(control, "code", unread.to_dict())
     assert "not known" in str(why_not_here(unread, job, control))
 

@@ -9,6 +9,7 @@ import pytest
 
 from streambank.control import processes
 from streambank.control.processes import end_gently, process, send_signal, this_host, this_process, who
+from streambank.core.shape import decode
 from tests.support.jobs.declared import ELSEWHERE
 from tests.support.processes import DEAF, TIDY, child, say
 from tests.support.waiting import poll
@@ -107,7 +108,7 @@ def test_hosts_see_each_others_processes_only_in_one_boot_and_namespace() -> Non
     assert host.sees(replace(host, host="another-name"))
     assert not host.sees(replace(host, pid_namespace="pid:[42]"))
     assert not host.sees(ELSEWHERE)
-    assert processes.HostId.from_dict(host.to_dict()) == host
+    assert decode(processes.HostId, host.to_dict(), "host") == host
 
 
 def test_who_leaves_out_what_is_not_known() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def restored(job: Job, by: dict[str, str]) -> None:
     """Another generation counts from now on."""
     generations = job.records().generations()
     proposed = generations.propose(taken=lambda location: False)
-    made = type(proposed).from_dict({**proposed.to_dict(), "by": by})
+    made = replace(proposed, by=by)
     generations.switch(made, operation=Holds())  # type: ignore[arg-type]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -128,7 +129,7 @@ def test_a_restore_by_somebody_else_makes_what_was_approved_outdated(
     def restore() -> None:
         generations = managed.control.generations()
         proposed = generations.propose(taken=lambda location: False)
-        made = type(proposed).from_dict({**proposed.to_dict(), "by": ANN})
+        made = replace(proposed, by=ANN)
         generations.switch(made, operation=SimpleNamespace(check=lambda: None))  # type: ignore[arg-type]
 
     with answering("Approve", before=restore):

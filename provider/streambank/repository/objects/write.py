@@ -10,7 +10,6 @@ from typing import BinaryIO
 
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.repository.digest import digest_of, new_hasher
-from streambank.repository.objects.fsync_batch import FsyncBatch
 from streambank.repository.objects.index import INDEX_FOLDER
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import (
@@ -68,6 +67,8 @@ class ObjectWriter:
         pack_bytes: int = PACK_BYTES,
         condemned: Container[str] = frozenset(),
     ) -> None:
+        from streambank.repository.objects.fsync_batch import FsyncBatch  # a DAG parse stores nothing
+
         self.new_objects = 0
         self.new_bytes = 0
         self.known_objects = 0
